@@ -1,0 +1,1 @@
+//! Benchmark scenarios, statistics and reports.

@@ -1,0 +1,3 @@
+//! The olivine tool.
+
+fn main() {}

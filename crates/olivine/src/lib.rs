@@ -1,0 +1,1 @@
+//! Messages between programs: fast, nothing lost, survives any crash.

@@ -1,0 +1,3 @@
+//! Automation of this repository.
+
+fn main() {}

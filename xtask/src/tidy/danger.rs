@@ -29,6 +29,19 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine-python/", "the buffer protocol"),
 ];
 
+/// Files that may say `unsafe`, but hold no pointer and call nobody foreign: they discharge, by the
+/// ring's protocol, what the region asks for.
+const PROOFS: &[(&str, &str)] = &[
+    (
+        "crates/olivine/src/ring/publish.rs",
+        "only the lane's publisher writes above the cursor",
+    ),
+    (
+        "crates/olivine/src/ring/consume.rs",
+        "a gated frame stays whole until it is released",
+    ),
+];
+
 /// Marks of danger: words of code that only the allow-list may hold.
 const MARKS: &[&str] = &["unsafe", "libc::", "rustix::mm", "*mut", "*const"];
 
@@ -66,8 +79,10 @@ pub(super) fn allow_list(tree: &Tree) -> Rule {
     let sources = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
     for file in sources {
         let allowed = ALLOWED.iter().any(|(path, _)| file.path.starts_with(path));
+        let proofs = PROOFS.iter().any(|(path, _)| file.path == *path);
         let bad = file.product_lines().find_map(|(number, line)| {
-            let mark = MARKS.iter().find(|mark| has_word(&line.code, mark))?;
+            let mut marks = MARKS.iter().filter(|mark| !(proofs && **mark == "unsafe"));
+            let mark = marks.find(|mark| has_word(&line.code, mark))?;
             Some(format!(
                 "{}:{number}: `{mark}` outside the allow-list",
                 file.path
@@ -229,6 +244,14 @@ mod tests {
                 "{text}"
             );
         }
+        let ring = |text| allow_list(&tree("crates/olivine/src/ring/publish.rs", text));
+        assert!(ring("fn f() { unsafe { self.ring.write(at, message) } }\n").holds());
+        assert_eq!(
+            ring("fn f(p: *mut u8) { unsafe { g(p) } }\n")
+                .findings
+                .len(),
+            1
+        );
         let fine = "#![forbid(unsafe_code)]\n// unsafe\nfn f(a: u64, b: u64) -> u64 { a *mutable(b) }\n\
                     #[cfg(test)]\nmod tests { fn g() { unsafe { h() } } }\n";
         assert!(allow_list(&tree("crates/olivine-cli/src/main.rs", fine)).holds());

@@ -75,7 +75,7 @@ pub(super) fn machine_paths(tree: &Tree) -> Rule {
     rule
 }
 
-/// `a/work/b` is a relative path; `/work/b` is not.
+/// A machine path starts here: `docs` before its first slash would make it a relative one.
 fn is_absolute(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         !line[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}'))

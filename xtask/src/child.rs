@@ -16,7 +16,7 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 pub(crate) enum Line {
     Show,
     Hide,
-    /// The caller has seen enough: show it and end the child.
+    /// The caller has seen enough: end the child, show nothing more.
     Stop,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn stream(
         match lines.recv_timeout(left.min(HEARTBEAT)) {
             Ok(line) => {
                 let verdict = on_line(&line);
-                if verdict != Line::Hide {
+                if verdict == Line::Show {
                     println!("{line}");
                     spoke = Instant::now();
                 }
@@ -103,7 +103,7 @@ pub(crate) fn stream(
     if ended == Ended::TimedOut {
         // What it said last, often half a line, is what the reader wants to know.
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
-            if on_line(&line) != Line::Hide {
+            if on_line(&line) == Line::Show {
                 println!("{line}");
             }
         }

@@ -1,0 +1,12 @@
+//! The door to the operating system, and the only place with `unsafe` code.
+//!
+//! A platform supplies:
+//!
+//! | file | what |
+//! |---|---|
+//! | `affinity` | the CPUs this process may use; pinning the calling thread |
+//! | `socket` | listeners, accepted and outgoing sockets, their options, send and receive |
+//! | `uring` | Linux only: the io_uring back end (holds all the `unsafe`) |
+
+pub(crate) mod affinity;
+pub(crate) mod socket;

@@ -5,6 +5,7 @@ mod driver;
 mod engine;
 mod error;
 mod handler;
+pub mod http;
 mod mailbox;
 mod shard;
 mod slots;

@@ -432,6 +432,8 @@ impl<M> Shard<M> {
         let connection = self.find_open(id)?;
         if connection.queued() >= high_water {
             connection.notify = true;
+            // Also has the bytes shown again that a handler kept because of this.
+            connection.over = true;
             self.mark(id.slot);
             self.count_up().back_pressured.add(1);
             return Err(NotSent::BackPressured);
@@ -444,6 +446,27 @@ impl<M> Shard<M> {
             }
         }
         Ok(&mut connection.out)
+    }
+
+    /// Whether the connection's queue is over the high-water mark; if so, what the handler leaves
+    /// unconsumed is shown again once it has fallen to the low one.
+    pub(crate) fn is_over(&mut self, id: ConnectionId) -> bool {
+        let high_water = self.common.config.high_water;
+        match self.find_open(id) {
+            Ok(connection) if connection.queued() >= high_water => {
+                connection.over = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Queues bytes that end something already begun, whatever the water mark.
+    pub(crate) fn append(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if let Ok(connection) = self.find_open(id) {
+            connection.out.extend_from_slice(bytes);
+            self.mark(id.slot);
+        }
     }
 
     pub(crate) fn count_up(&self) -> &ShardCounters {

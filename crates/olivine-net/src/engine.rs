@@ -331,8 +331,8 @@ fn open_driver(config: &EngineConfig) -> Result<(Box<dyn Driver>, Waker), StartE
     };
     let uring = || -> Result<(Box<dyn Driver>, Waker), StartError> {
         #[cfg(target_os = "linux")]
-        let opened: io::Result<(Readiness, Waker)> = Err(io::ErrorKind::Unsupported.into());
-        let opened = opened.map(|(driver, waker)| (Box::new(driver) as Box<dyn Driver>, waker));
+        let opened = crate::sys::uring::Uring::new(config.receive_buffer)
+            .map(|(driver, waker)| (Box::new(driver) as Box<dyn Driver>, waker));
         #[cfg(not(target_os = "linux"))]
         let opened = Err(io::ErrorKind::Unsupported.into());
         opened.map_err(|source| StartError::Backend {

@@ -270,7 +270,7 @@ fn a_slow_reader_stops_our_reading_and_loses_nothing() {
             "{backend:?}: bytes lost or changed"
         );
         sender.join().unwrap();
-        assert_eq!(event(&events), Seen::End);
+        while event(&events) != Seen::End {}
     }
 }
 

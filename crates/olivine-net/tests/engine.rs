@@ -672,6 +672,22 @@ fn refuses_what_it_cannot_obey_by_name() {
     assert!(error.to_string().contains("physical cores"), "{error}");
 }
 
+/// The port of a stopped engine can be listened on at once.
+#[test]
+fn a_stopped_engine_frees_its_port() {
+    for backend in backends() {
+        let (engine, _events, address) = start(config(backend));
+        let mut peer = client(address);
+        assert_eq!(exchange(&mut peer, b"x", 1), b"x");
+        engine.stop(Duration::ZERO);
+        for _ in 0..20 {
+            let again = EngineConfig::new(address).threads(1).pin(false).backend(backend);
+            let (engine, ..) = start(again);
+            engine.stop(Duration::ZERO);
+        }
+    }
+}
+
 #[test]
 fn a_panicking_handler_ends_its_shard_and_is_reported() {
     struct Bomb;

@@ -111,6 +111,13 @@ pub(crate) fn finish(socket: BorrowedFd<'_>) {
     let _ = net::shutdown(socket, net::Shutdown::Write);
 }
 
+/// Makes a listener stop listening at once, whoever else still refers to its socket: io_uring lets go
+/// of one only some time after the ring is gone, and the port would look taken until then.
+pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
+    // Refused by systems where it means nothing; closing does it there.
+    let _ = net::shutdown(listener, net::Shutdown::Both);
+}
+
 /// The outcome of a connection attempt, once the socket is writable.
 pub(crate) fn outcome(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::socket_error(socket)??)

@@ -438,6 +438,7 @@ impl Driver for Uring {
     fn stop_listening(&mut self) {
         self.drain_acceptor();
         if let Some(acceptor) = self.acceptor.take() {
+            socket::stop_listening(acceptor.listener.as_fd());
             if self.accepting {
                 self.closing_listener = Some(acceptor.listener);
                 self.cancel(ACCEPT);
@@ -622,6 +623,9 @@ impl Driver for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
+        if let Some(acceptor) = &self.acceptor {
+            socket::stop_listening(acceptor.listener.as_fd());
+        }
         // Ends whatever runs, and says so only once it has ended.
         let submitter = self.ring.submitter();
         let quiet = match submitter.register_sync_cancel(None, CancelBuilder::any()) {

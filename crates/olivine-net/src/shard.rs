@@ -27,6 +27,10 @@ pub(crate) mod run;
 
 use connection::{Attempt, Connection, End, NEVER, Phase};
 
+/// Room in a fresh buffer: enough for most batches, so that few ever grow.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// Buffers a shard starts with: what a few busy connections use at once.
+const POOL_START: usize = 16;
 /// Send buffers kept for use again; more are freed.
 const POOL_MAX: usize = 1024;
 /// A send buffer that grew beyond this is freed, so that one large answer does not hold memory.
@@ -92,6 +96,8 @@ impl<M> std::fmt::Debug for Shard<M> {
 impl<M> Shard<M> {
     pub(crate) fn new(index: usize, driver: Box<dyn Driver>, common: Arc<Common<M>>) -> Self {
         let now = Instant::now();
+        let mut pool = Vec::with_capacity(POOL_MAX);
+        pool.extend((0..POOL_START).map(|_| Vec::with_capacity(BUFFER_BYTES)));
         Self {
             index,
             driver,
@@ -102,9 +108,9 @@ impl<M> Shard<M> {
             started: now,
             now,
             tick: 0,
-            dirty: Vec::new(),
-            ended: Vec::new(),
-            pool: Vec::new(),
+            dirty: Vec::with_capacity(POOL_MAX),
+            ended: Vec::with_capacity(64),
+            pool,
             common,
             stop_at: None,
             cut: 0,
@@ -441,11 +447,10 @@ impl<M> Shard<M> {
         self.mark(id.slot);
         let connection = &mut self.connections[id.slot as usize];
         if connection.out.capacity() == 0 {
-            if let Some(buffer) = self.pool.pop() {
-                connection.out = buffer;
-            }
+            let buffer = self.take_buffer();
+            self.connections[id.slot as usize].out = buffer;
         }
-        Ok(&mut connection.out)
+        Ok(&mut self.connections[id.slot as usize].out)
     }
 
     /// Whether the connection's queue is over the high-water mark; if so, what the handler leaves
@@ -557,6 +562,13 @@ impl<M> Shard<M> {
         }
         self.driver.detach(slot, reset);
         self.ended.push((id, reason, attempt));
+    }
+
+    /// An empty buffer, from the pool if it has one.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.pool
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
     }
 
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {

@@ -681,7 +681,10 @@ fn a_stopped_engine_frees_its_port() {
         assert_eq!(exchange(&mut peer, b"x", 1), b"x");
         engine.stop(Duration::ZERO);
         for _ in 0..20 {
-            let again = EngineConfig::new(address).threads(1).pin(false).backend(backend);
+            let again = EngineConfig::new(address)
+                .threads(1)
+                .pin(false)
+                .backend(backend);
             let (engine, ..) = start(again);
             engine.stop(Duration::ZERO);
         }

@@ -48,6 +48,8 @@ struct Link {
     readable: bool,
     /// The kernel has seen the end of the stream or an error: read on after a short read.
     ending: bool,
+    /// The connection is gone in both directions, or reset.
+    broken: bool,
     /// The end or an error was reported; there is nothing more to read.
     ended: bool,
     writable: bool,
@@ -68,8 +70,8 @@ impl Readiness {
             acceptor: None,
             acceptable: false,
             links: Vec::new(),
-            ready: VecDeque::new(),
-            done: VecDeque::new(),
+            ready: VecDeque::with_capacity(EVENTS_MAX),
+            done: VecDeque::with_capacity(64),
             buffers: Vec::new(),
             buffer_bytes,
         };
@@ -118,6 +120,13 @@ impl Readiness {
                     SendState::UnderWay => {}
                 }
             }
+        }
+        if link.broken && !link.reading && !link.ended {
+            // Nobody reads, so that nobody else would notice.
+            link.ended = true;
+            let error = socket::outcome(link.socket.as_fd()).err();
+            let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+            return Some(Event::Broken { slot, error });
         }
         if !link.readable || !link.reading || link.ended {
             return None;
@@ -230,6 +239,7 @@ impl Driver for Readiness {
             reading: true,
             readable: false,
             ending: false,
+            broken: false,
             ended: false,
             // A fresh socket takes bytes; if not, the first send finds out.
             writable: !connecting,
@@ -243,7 +253,7 @@ impl Driver for Readiness {
     fn set_reading(&mut self, slot: Slot, reading: bool) {
         let Some(link) = self.link(slot) else { return };
         link.reading = reading;
-        if reading && link.readable {
+        if (reading && link.readable) || link.broken {
             self.enqueue(slot);
         }
     }
@@ -324,7 +334,9 @@ impl Driver for Readiness {
                     link.readable |= event.is_readable() || event.is_read_closed() || failed;
                     link.writable |= event.is_writable() || event.is_write_closed() || failed;
                     link.ending |= event.is_read_closed() || failed;
+                    link.broken |= failed || (event.is_read_closed() && event.is_write_closed());
                     let useful = link.connecting
+                        || link.broken
                         || (link.readable && link.reading && !link.ended)
                         || link.sending.is_some();
                     if useful && !link.queued {

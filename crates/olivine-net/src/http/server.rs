@@ -211,7 +211,7 @@ impl<S: Service> Server<S> {
             self.serve(shard, id, head, bytes, body, used < data.len());
             return Step::Used(used);
         }
-        let mut body = shard.pool.pop().unwrap_or_default();
+        let mut body = shard.take_buffer();
         let taken = match take_body(&mut incoming, behind, &mut body, max) {
             Ok(taken) => taken,
             Err(reject) => return self.refuse(shard, id, reject, data.len()),
@@ -225,7 +225,7 @@ impl<S: Service> Server<S> {
         let Some(link) = self.links.get_mut(id) else {
             return Step::Used(used);
         };
-        link.head = shard.pool.pop().unwrap_or_default();
+        link.head = shard.take_buffer();
         link.head.extend_from_slice(bytes);
         (link.incoming, link.body, link.stage) = (incoming, body, Stage::Body);
         link.armed = true;

@@ -278,6 +278,10 @@ impl<H: Handler> Runner<H> {
         let connection = &mut self.shard.connections[slot as usize];
         if connection.blocked() || !connection.rest.is_empty() {
             let mut rest = std::mem::take(&mut connection.rest);
+            if rest.capacity() == 0 {
+                rest = self.shard.take_buffer();
+            }
+            let connection = &self.shard.connections[slot as usize];
             let blocked = connection.blocked();
             rest.extend_from_slice(bytes);
             let consumed = if blocked {
@@ -290,7 +294,7 @@ impl<H: Handler> Runner<H> {
         } else {
             let consumed = self.handler.on_data(&mut self.shard, id, bytes);
             if consumed < bytes.len() {
-                let mut rest = self.shard.pool.pop().unwrap_or_default();
+                let mut rest = self.shard.take_buffer();
                 rest.extend_from_slice(&bytes[consumed..]);
                 self.keep(slot, rest);
             }

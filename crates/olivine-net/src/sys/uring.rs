@@ -38,6 +38,7 @@ const SEND: u64 = 3;
 const CONNECT: u64 = 4;
 const WAKE: u64 = 5;
 const CANCEL: u64 = 6;
+const WATCH: u64 = 7;
 
 /// The io_uring back end of one shard.
 pub(crate) struct Uring {
@@ -66,6 +67,8 @@ struct Link {
     /// A receive is with the kernel.
     receiving: bool,
     connecting: bool,
+    /// A poll for the connection's loss is with the kernel, because nobody may be reading.
+    watching: bool,
     sending: Option<(Outgoing, usize)>,
     progressed: bool,
     /// The shard has given it up; the last completion releases it.
@@ -75,7 +78,7 @@ struct Link {
 
 impl Link {
     fn in_flight(&self) -> bool {
-        self.receiving || self.connecting || self.sending.is_some()
+        self.receiving || self.connecting || self.watching || self.sending.is_some()
     }
 }
 
@@ -117,8 +120,8 @@ impl Uring {
             acceptor: None,
             accepting: false,
             links: Vec::new(),
-            completions: VecDeque::new(),
-            done: VecDeque::new(),
+            completions: VecDeque::with_capacity(COMPLETIONS as usize),
+            done: VecDeque::with_capacity(64),
             hungry: Vec::new(),
             closing_listener: None,
         };
@@ -186,6 +189,19 @@ impl Uring {
         pushed
     }
 
+    /// Has the kernel tell when the connection is lost.
+    fn arm_watch(&mut self, slot: Slot) {
+        let Some(link) = self.link(slot) else { return };
+        link.watching = true;
+        // Loss and reset are reported unasked.
+        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLERR as u32).build();
+        if self.push(&entry.user_data(tag(WATCH, slot))).is_err() {
+            if let Some(link) = self.link(slot) {
+                link.watching = false;
+            }
+        }
+    }
+
     /// Queues the send of what is left of `Link::sending`.
     fn submit_send(&mut self, slot: Slot) -> io::Result<()> {
         let Some(Link {
@@ -249,6 +265,23 @@ impl Uring {
                 };
                 let result = result.and_then(|()| self.arm_receive(slot));
                 Some(Event::Connected { slot, result })
+            }
+            WATCH => {
+                let link = self.link(slot)?;
+                link.watching = false;
+                if link.detached {
+                    return self.release_if_quiet(slot);
+                }
+                // Whoever reads learns of it by reading.
+                // The peer's mere end is told too; that is for the reader to see, when reading resumes.
+                let lost = result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+                if link.reading || link.ended || result < 0 || !lost {
+                    return None;
+                }
+                link.ended = true;
+                let error = socket::outcome(link.socket.as_fd()).err();
+                let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+                Some(Event::Broken { slot, error })
             }
             WAKE => {
                 let mut count = [0; 8];
@@ -478,6 +511,7 @@ impl Driver for Uring {
             ended: false,
             receiving: false,
             connecting,
+            watching: false,
             sending: None,
             progressed: false,
             detached: false,
@@ -501,8 +535,14 @@ impl Driver for Uring {
         if reading {
             // Fails only if the ring itself is gone, which the next wait reports.
             let _ = self.arm_receive(slot);
-        } else if link.receiving {
+            return;
+        }
+        let (receiving, watch) = (link.receiving, !link.watching && !link.ended);
+        if receiving {
             self.cancel(tag(RECEIVE, slot));
+        }
+        if watch {
+            self.arm_watch(slot);
         }
     }
 
@@ -543,6 +583,7 @@ impl Driver for Uring {
         let operations = [
             (link.receiving, RECEIVE),
             (link.connecting, CONNECT),
+            (link.watching, WATCH),
             (link.sending.is_some(), SEND),
         ];
         for (_, kind) in operations.into_iter().filter(|(under_way, _)| *under_way) {

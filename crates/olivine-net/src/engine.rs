@@ -208,12 +208,12 @@ impl Seat {
             index: self.index,
             common: Arc::clone(&common),
         };
-        if let Some(cpu) = self.cpu {
-            if let Err(source) = affinity::pin(cpu) {
-                // The engine that waits for this report is the only one to hear it.
-                let _ = self.report.send(Err(StartError::Pin { cpu, source }));
-                return Ok(0);
-            }
+        if let Some(cpu) = self.cpu
+            && let Err(source) = affinity::pin(cpu)
+        {
+            // The engine that waits for this report is the only one to hear it.
+            let _ = self.report.send(Err(StartError::Pin { cpu, source }));
+            return Ok(0);
         }
         let (mut driver, waker) = match open_driver(&common.config) {
             Ok(opened) => opened,
@@ -222,14 +222,14 @@ impl Seat {
                 return Ok(0);
             }
         };
-        if let Some(listener) = self.listener {
-            if let Err(source) = driver.listen(listener) {
-                let backend = driver.name();
-                let _ = self
-                    .report
-                    .send(Err(StartError::Backend { backend, source }));
-                return Ok(0);
-            }
+        if let Some(listener) = self.listener
+            && let Err(source) = driver.listen(listener)
+        {
+            let backend = driver.name();
+            let _ = self
+                .report
+                .send(Err(StartError::Backend { backend, source }));
+            return Ok(0);
         }
         common.mailboxes[self.index].set_waker(waker);
         let name = driver.name();

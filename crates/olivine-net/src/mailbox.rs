@@ -89,10 +89,10 @@ impl<M> Mailbox<M> {
     fn push(&self, inner: &mut Inner<M>, letter: Letter<M>) {
         inner.letters.push(letter);
         self.full.set(true);
-        if std::mem::take(&mut inner.asleep) {
-            if let Some(waker) = &inner.waker {
-                waker.wake();
-            }
+        if std::mem::take(&mut inner.asleep)
+            && let Some(waker) = &inner.waker
+        {
+            waker.wake();
         }
     }
 

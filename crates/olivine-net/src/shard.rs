@@ -300,12 +300,12 @@ impl<M> Shard<M> {
 
     /// Ends a [`Shard::pause`]. Bytes that were kept are shown again soon.
     pub fn resume(&mut self, id: ConnectionId) {
-        if let Ok(connection) = self.find_open(id) {
-            if connection.held {
-                connection.held = false;
-                connection.resume = true;
-                self.mark(id.slot);
-            }
+        if let Ok(connection) = self.find_open(id)
+            && connection.held
+        {
+            connection.held = false;
+            connection.resume = true;
+            self.mark(id.slot);
         }
     }
 

@@ -7,6 +7,11 @@
 //!
 //! It performs no I/O and never looks at a clock, so tests drive it with made-up time.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "slots and levels are masked to six bits first"
+)]
+
 /// Six bits of the deadline per level.
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;

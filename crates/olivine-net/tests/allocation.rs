@@ -1,11 +1,5 @@
 //! After warm-up a request allocates nothing: counted by the allocator itself, over real sockets.
 
-#[allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "shared by the test files"
-)]
 mod support;
 
 use std::{

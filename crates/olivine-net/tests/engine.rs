@@ -69,10 +69,10 @@ impl Handler for Probe {
 
     fn on_writable(&mut self, shard: &mut Shard<Order>, id: ConnectionId) {
         let _ = self.seen.send(Seen::Writable);
-        if !self.unsent.is_empty() {
-            if let Ok(sent) = shard.send_now(id, &self.unsent) {
-                self.unsent.drain(..sent);
-            }
+        if !self.unsent.is_empty()
+            && let Ok(sent) = shard.send_now(id, &self.unsent)
+        {
+            self.unsent.drain(..sent);
         }
     }
 
@@ -243,7 +243,7 @@ fn a_slow_reader_stops_our_reading_and_loses_nothing() {
         opened(&events);
         let mut writer = peer.try_clone().unwrap();
         let total = 8 << 20;
-        let pattern: Vec<u8> = (0..total).map(|n: usize| (n % 251) as u8).collect();
+        let pattern: Vec<u8> = (0..251_u8).cycle().take(total).collect();
         let expected = pattern.clone();
         let sender = std::thread::spawn(move || {
             writer.write_all(&pattern).unwrap();
@@ -309,7 +309,7 @@ fn shared_and_direct_bytes_keep_their_order() {
         for part in bytes.chunks(100_002) {
             assert!(part.starts_with(b"<s") && part.ends_with(b"s>"));
         }
-        let direct: Vec<u8> = (0..3_000_000_usize).map(|n| (n % 253) as u8).collect();
+        let direct: Vec<u8> = (0..253_u8).cycle().take(3_000_000).collect();
         post(&engine, Order::SendNow(id, direct.clone()));
         let mut bytes = vec![0; direct.len()];
         peer.read_exact(&mut bytes).unwrap();

@@ -1,12 +1,6 @@
 //! Running out of descriptors, and ten thousand connections: one test, because the limit it lowers
 //! belongs to the whole process.
 
-#[allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "shared by the test files"
-)]
 mod support;
 
 use std::net::TcpStream;
@@ -86,7 +80,7 @@ fn many_connections_and_then_no_descriptors_left() {
             assert_eq!(exchange(&mut first, b"still", 5), b"still");
         }
         assert_eq!(engine.counters()[0].accepted, 1);
-        setrlimit(Resource::Nofile, limit.clone()).unwrap();
+        setrlimit(Resource::Nofile, limit).unwrap();
         drop(filler);
         wait_until("those that waited are in", || {
             engine.counters()[0].accepted == 21

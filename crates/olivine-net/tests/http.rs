@@ -1,11 +1,5 @@
 //! HTTP over real sockets: streams, events, answers put off, time-outs, and stopping under load.
 
-#[allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "shared by the test files"
-)]
 mod support;
 
 use std::{

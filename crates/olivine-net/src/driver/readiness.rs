@@ -83,11 +83,11 @@ impl Readiness {
     }
 
     fn enqueue(&mut self, slot: Slot) {
-        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut) {
-            if !link.queued {
-                link.queued = true;
-                self.ready.push_back(slot);
-            }
+        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut)
+            && !link.queued
+        {
+            link.queued = true;
+            self.ready.push_back(slot);
         }
     }
 
@@ -106,19 +106,19 @@ impl Readiness {
             }
             return Some(Event::Connected { slot, result });
         }
-        if link.writable {
-            if let Some((buffer, start)) = link.sending.take() {
-                match push(link, buffer, start) {
-                    SendState::Done(buffer, result) => {
-                        self.enqueue(slot);
-                        return Some(Event::Sent {
-                            slot,
-                            buffer,
-                            result,
-                        });
-                    }
-                    SendState::UnderWay => {}
+        if link.writable
+            && let Some((buffer, start)) = link.sending.take()
+        {
+            match push(link, buffer, start) {
+                SendState::Done(buffer, result) => {
+                    self.enqueue(slot);
+                    return Some(Event::Sent {
+                        slot,
+                        buffer,
+                        result,
+                    });
                 }
+                SendState::UnderWay => {}
             }
         }
         if link.broken && !link.reading && !link.ended {

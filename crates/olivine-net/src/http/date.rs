@@ -44,6 +44,10 @@ impl Date {
 /// # Source
 ///
 /// The days-to-date conversion is Howard Hinnant's `civil_from_days`.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "each part is far below 256"
+)]
 fn render(seconds: u64) -> [u8; LENGTH] {
     const DAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";

@@ -23,8 +23,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "heads are at most 1 MiB (Limits::validate)"
+    )]
     fn new(start: usize, end: usize) -> Self {
-        // Heads are at most 1 MiB (`Limits::validate`).
         Self {
             start: start as u32,
             end: end as u32,
@@ -67,9 +70,12 @@ pub(crate) struct Head {
 macro_rules! bytes {
     ($($pattern:pat_param)|+) => {{
         let mut table = [false; 256];
-        let mut byte = 0_usize;
-        while byte < 256 {
-            table[byte] = matches!(byte as u8, $($pattern)|+);
+        let mut byte = 0_u8;
+        loop {
+            table[byte as usize] = matches!(byte, $($pattern)|+);
+            if byte == u8::MAX {
+                break;
+            }
             byte += 1;
         }
         table

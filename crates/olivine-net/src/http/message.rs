@@ -210,6 +210,7 @@ fn write_end(out: &mut Vec<u8>, keep: Keep) {
     });
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "a remainder of ten fits")]
 fn write_decimal(out: &mut Vec<u8>, mut value: usize) {
     let mut digits = [0; 20];
     let mut at = digits.len();

@@ -242,7 +242,10 @@ impl<H: Handler> Runner<H> {
         let connection = &mut self.shard.connections[slot as usize];
         match connection.phase {
             Phase::Open if bytes.is_empty() => {
-                connection.end = End::Unseen;
+                // A TLS peer may have said so before.
+                if connection.end == End::No {
+                    connection.end = End::Unseen;
+                }
                 self.end_of_stream(slot);
             }
             Phase::Open => {
@@ -258,6 +261,7 @@ impl<H: Handler> Runner<H> {
                     }
                     self.shard.give_back(plain);
                     self.shard.flush(slot);
+                    self.end_of_stream(slot);
                     return;
                 }
                 self.deliver(slot, bytes);

@@ -181,10 +181,10 @@ impl Uring {
             opcode::RecvMulti::new(Fd(link.socket.as_raw_fd()), GROUP).build()
         };
         let pushed = self.push(&entry.user_data(tag(RECEIVE, slot)));
-        if pushed.is_err() {
-            if let Some(link) = self.link(slot) {
-                link.receiving = false;
-            }
+        if pushed.is_err()
+            && let Some(link) = self.link(slot)
+        {
+            link.receiving = false;
         }
         pushed
     }
@@ -195,10 +195,10 @@ impl Uring {
         link.watching = true;
         // Loss and reset are reported unasked.
         let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLERR as u32).build();
-        if self.push(&entry.user_data(tag(WATCH, slot))).is_err() {
-            if let Some(link) = self.link(slot) {
-                link.watching = false;
-            }
+        if self.push(&entry.user_data(tag(WATCH, slot))).is_err()
+            && let Some(link) = self.link(slot)
+        {
+            link.watching = false;
         }
     }
 
@@ -328,10 +328,11 @@ impl Uring {
     }
 
     fn accept_again(&mut self) {
-        if !self.is_starved() && self.arm_accept().is_err() {
-            if let Some(acceptor) = &mut self.acceptor {
-                acceptor.starved = true;
-            }
+        if !self.is_starved()
+            && self.arm_accept().is_err()
+            && let Some(acceptor) = &mut self.acceptor
+        {
+            acceptor.starved = true;
         }
     }
 
@@ -674,10 +675,11 @@ impl Drop for Uring {
             Err(error) => Errno::from_io_error(&error) == Some(Errno::NOENT),
         };
         let unregistered = submitter.unregister_buf_ring(GROUP).is_ok();
-        if let Some(buffers) = self.buffers.take() {
-            if quiet && unregistered {
-                buffers.free();
-            }
+        if let Some(buffers) = self.buffers.take()
+            && quiet
+            && unregistered
+        {
+            buffers.free();
         }
         if !quiet {
             for link in self.links.iter_mut().flatten() {

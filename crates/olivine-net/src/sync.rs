@@ -1,4 +1,5 @@
-//! The only file that names atomics: counters one thread writes, gauges many do, and one flag.
+//! Counters one thread writes, gauges many do, and one flag: with the tail of `sys/buffers`, all the
+//! atomics there are.
 //!
 //! # Synchronization
 //!

@@ -22,10 +22,9 @@ const WAKER: Token = Token(usize::MAX - 1);
 /// Kernel events taken per wait; more of them stay with the kernel until the next one.
 const EVENTS_MAX: usize = 1024;
 
-/// With no more connections than this, a spinning shard reads the one that was last heard from
-/// directly: one failing receive costs less than asking the poll and then receiving.
-const HOT_LINKS_MAX: usize = 4;
-/// Direct reads between two looks at the poll, so that the other connections wait only briefly.
+/// While only one connection is heard from, a spinning shard reads it directly: one failing receive
+/// costs less than asking the poll and then receiving. This many such reads lie between two looks at
+/// the poll, so that the other connections wait only briefly.
 const HOT_ROUNDS: u32 = 16;
 
 /// The mio back end of one shard.
@@ -43,10 +42,11 @@ pub(crate) struct Readiness {
     done: VecDeque<Event>,
     buffers: Vec<Box<[u8]>>,
     buffer_bytes: usize,
-    attached: usize,
     /// The connection last heard from.
     hot: Slot,
     hot_rounds: u32,
+    /// The last look at the poll found others ready than the hot connection.
+    crowded: bool,
 }
 
 #[derive(Debug)]
@@ -84,9 +84,9 @@ impl Readiness {
             done: VecDeque::with_capacity(64),
             buffers: Vec::new(),
             buffer_bytes,
-            attached: 0,
             hot: 0,
             hot_rounds: 0,
+            crowded: false,
         };
         Ok((driver, Waker::Mio(waker)))
     }
@@ -106,7 +106,7 @@ impl Readiness {
 
     /// Whether a round may do without the poll, because the hot connection will be tried directly.
     fn try_hot(&mut self) -> bool {
-        if self.attached > HOT_LINKS_MAX || self.hot_rounds >= HOT_ROUNDS {
+        if self.crowded || self.hot_rounds >= HOT_ROUNDS {
             self.hot_rounds = 0;
             return false;
         }
@@ -266,7 +266,6 @@ impl Driver for Readiness {
         if self.links.len() <= slot as usize {
             self.links.resize_with(slot as usize + 1, || None);
         }
-        self.attached += 1;
         self.links[slot as usize] = Some(Link {
             socket,
             connecting,
@@ -325,7 +324,6 @@ impl Driver for Readiness {
 
     fn detach(&mut self, slot: Slot, reset: bool) {
         if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) {
-            self.attached -= 1;
             if reset {
                 socket::reset_on_close(link.socket.as_fd());
             }
@@ -360,6 +358,7 @@ impl Driver for Readiness {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
+        self.crowded = false;
         for event in &self.events {
             match event.token() {
                 WAKER => {}
@@ -368,6 +367,7 @@ impl Driver for Readiness {
                     let Some(link) = self.links.get_mut(index).and_then(Option::as_mut) else {
                         continue;
                     };
+                    self.crowded |= index != self.hot as usize;
                     let failed = event.is_error();
                     link.readable |= event.is_readable() || event.is_read_closed() || failed;
                     link.writable |= event.is_writable() || event.is_write_closed() || failed;

@@ -534,7 +534,7 @@ fn a_graceful_stop_closes_idle_connections_and_cuts_busy_ones_at_the_deadline() 
         let (engine, events, address) = start_with(config(backend), 1, true);
         let mut peer = client(address);
         opened(&events);
-        let stopper = std::thread::spawn(move || engine.stop(Duration::from_millis(50)));
+        let stopper = std::thread::spawn(move || engine.stop(Duration::from_secs(1)));
         assert_eq!(exchange(&mut peer, b"served", 6), b"served");
         assert!(read_to_end(&mut peer).is_empty());
         assert_eq!(stopper.join().unwrap().cut, 1, "{backend:?}");

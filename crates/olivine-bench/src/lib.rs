@@ -1,1 +1,15 @@
-//! Benchmark scenarios, statistics and reports.
+//! Benchmark scenarios, methods, statistics and results. A library that the `olivine` tool prints from.
+//!
+//! A scenario is one measured situation, a run is one execution of it, a sample is one number. Two pinned
+//! processes take part: this one measures, a second one ([`peer`]) answers. The [`floor`] — what the machine
+//! does without a channel — is measured in slices between the slices of the thing measured, so that every
+//! result can be given as a ratio to it. Refuses to report a figure for a message that was not checked.
+#![forbid(unsafe_code)]
+
+pub mod latency;
+pub mod machine;
+pub mod pace;
+pub mod payload;
+pub mod spread;
+pub mod tally;
+pub mod text;

@@ -7,7 +7,12 @@ fn main() {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo:rustc-env=OLIVINE_COMMIT={commit}");
     // The head's log grows with every commit, whatever the branch.
-    if let Some(log) = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]) {
+    if let Some(log) = git(&[
+        "rev-parse",
+        "--path-format=absolute",
+        "--git-path",
+        "logs/HEAD",
+    ]) {
         println!("cargo:rerun-if-changed={log}");
     }
 }

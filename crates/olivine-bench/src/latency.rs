@@ -36,7 +36,11 @@ impl Latency {
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_max(TICKS_MAX, 3).expect("constant bounds are valid");
-        Self { histogram, min: u64::MAX, max: 0 }
+        Self {
+            histogram,
+            min: u64::MAX,
+            max: 0,
+        }
     }
 
     /// Adds one duration of `ticks`.
@@ -57,7 +61,9 @@ impl Latency {
     ///
     /// Never: all recorders have the same bounds.
     pub fn merge(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("all recorders have the same bounds");
+        self.histogram
+            .add(&other.histogram)
+            .expect("all recorders have the same bounds");
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
@@ -82,7 +88,9 @@ impl Latency {
     }
 
     fn at(&self, percentile: f64) -> u64 {
-        self.histogram.value_at_quantile(percentile / 100.0).clamp(self.min, self.max)
+        self.histogram
+            .value_at_quantile(percentile / 100.0)
+            .clamp(self.min, self.max)
     }
 
     /// What another process needs to rebuild this recorder.
@@ -90,7 +98,9 @@ impl Latency {
     pub fn snapshot(&self) -> Snapshot {
         let values = self.histogram.iter_recorded();
         Snapshot {
-            values: values.map(|step| (step.value_iterated_to(), step.count_at_value())).collect(),
+            values: values
+                .map(|step| (step.value_iterated_to(), step.count_at_value()))
+                .collect(),
             min: self.min,
             max: self.max,
         }
@@ -102,7 +112,10 @@ impl Latency {
     ///
     /// If a percentile is below a lower one, which would be a defect here: no such table may be shown.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "counts and ticks stay far below 2^52")]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "counts and ticks stay far below 2^52"
+    )]
     pub fn percentiles(&self, clock: &TickClock) -> Option<Percentiles> {
         let count = self.count();
         if count == 0 {
@@ -128,7 +141,10 @@ impl Latency {
         let mut last = table.min_ns;
         for (name, value) in table.rows() {
             let value = value.unwrap_or(last);
-            assert!(value >= last, "percentile {name} is {value} ns, below a lower one of {last} ns");
+            assert!(
+                value >= last,
+                "percentile {name} is {value} ns, below a lower one of {last} ns"
+            );
             last = value;
         }
         Some(table)
@@ -212,8 +228,20 @@ mod tests {
         let table = recorder(1..=1000).percentiles(&clock).unwrap();
         assert!(table.p50_ns.is_some() && table.p90_ns.is_some() && table.p99_ns.is_some());
         assert_eq!((table.p99_9_ns, table.p99_99_ns), (None, None));
-        assert!(recorder(1..=100_000).percentiles(&clock).unwrap().p99_99_ns.is_some());
-        assert!(recorder(1..=99_000).percentiles(&clock).unwrap().p99_99_ns.is_none());
+        assert!(
+            recorder(1..=100_000)
+                .percentiles(&clock)
+                .unwrap()
+                .p99_99_ns
+                .is_some()
+        );
+        assert!(
+            recorder(1..=99_000)
+                .percentiles(&clock)
+                .unwrap()
+                .p99_99_ns
+                .is_none()
+        );
         assert!(Latency::new().percentiles(&clock).is_none());
     }
 
@@ -221,10 +249,22 @@ mod tests {
     fn minimum_and_maximum_are_exact_and_rows_never_fall() {
         let clock = TickClock::calibrate();
         // Awkward values: far apart, equal, zero and beyond the histogram's range.
-        let latency = recorder([0, 0, 7, 1_234_567, 1_234_567, u64::MAX, 3].into_iter().cycle().take(70_000));
-        assert_eq!((latency.min, latency.max, latency.count()), (0, u64::MAX, 70_000));
+        let latency = recorder(
+            [0, 0, 7, 1_234_567, 1_234_567, u64::MAX, 3]
+                .into_iter()
+                .cycle()
+                .take(70_000),
+        );
+        assert_eq!(
+            (latency.min, latency.max, latency.count()),
+            (0, u64::MAX, 70_000)
+        );
         let table = latency.percentiles(&clock).unwrap();
-        let values: Vec<f64> = table.rows().iter().filter_map(|(_, value)| *value).collect();
+        let values: Vec<f64> = table
+            .rows()
+            .iter()
+            .filter_map(|(_, value)| *value)
+            .collect();
         assert!(values.is_sorted(), "{values:?}");
     }
 

@@ -6,10 +6,17 @@
 //! result can be given as a ratio to it. Refuses to report a figure for a message that was not checked.
 #![forbid(unsafe_code)]
 
+pub mod channel;
+pub mod error;
+pub mod floor;
 pub mod latency;
 pub mod machine;
 pub mod pace;
 pub mod payload;
+pub mod peer;
+pub mod scenario;
 pub mod spread;
 pub mod tally;
 pub mod text;
+
+pub use error::BenchError;

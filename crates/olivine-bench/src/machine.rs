@@ -44,7 +44,8 @@ impl Machine {
             cpus_allowed: olivine::probe::allowed_cpus().len(),
             kernel: line_of("/proc/sys/kernel/osrelease"),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            virtual_machine: field(&info, "flags").is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
+            virtual_machine: field(&info, "flags")
+                .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
             clock: clock.source(),
             clock_ticks_per_ns: clock.ticks_per_ns(),
             clock_cost_ns: clock_cost_ns(&clock),
@@ -61,7 +62,11 @@ impl Machine {
             "{} ({} CPUs{}), Linux {}, governor {}, clock {} ({:.1} ns a reading)",
             self.cpu_model,
             self.cpus_allowed,
-            if self.virtual_machine { ", virtual" } else { "" },
+            if self.virtual_machine {
+                ", virtual"
+            } else {
+                ""
+            },
             self.kernel,
             self.governor,
             self.clock,
@@ -85,7 +90,11 @@ pub fn clock_cost_ns(clock: &TickClock) -> f64 {
 /// The command as it was typed, without the path to the program.
 fn command() -> String {
     let mut words = vec!["olivine".to_owned()];
-    words.extend(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()));
+    words.extend(
+        std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
     words.join(" ")
 }
 

@@ -48,19 +48,34 @@ impl Pacer {
     ///
     /// If `per_second` is not a positive number.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive period in range")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive period in range"
+    )]
     pub fn start_at(clock: TickClock, per_second: f64, start: u64) -> Self {
-        assert!(per_second > 0.0 && per_second.is_finite(), "a rate is a positive number");
+        assert!(
+            per_second > 0.0 && per_second.is_finite(),
+            "a rate is a positive number"
+        );
         let ticks = 1e9 * clock.ticks_per_ns() / per_second;
-        Self { start, period_fixed: (ticks * 2f64.powi(32)) as u128, clock }
+        Self {
+            start,
+            period_fixed: (ticks * 2f64.powi(32)) as u128,
+            clock,
+        }
     }
 
     /// When message `n` is due, in ticks.
     #[inline]
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, reason = "ticks of a process's life fit 64 bits")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "ticks of a process's life fit 64 bits"
+    )]
     pub fn due(&self, n: u64) -> u64 {
-        self.start.wrapping_add(((u128::from(n) * self.period_fixed) >> 32) as u64)
+        self.start
+            .wrapping_add(((u128::from(n) * self.period_fixed) >> 32) as u64)
     }
 
     /// Waits until `due`; returns early, with false, when `stop` answers true.
@@ -78,7 +93,9 @@ impl Pacer {
                 if stop() {
                     return false;
                 }
-                std::thread::sleep(Duration::from_nanos((left_ns - SLEEP_MARGIN_NS).min(SLEEP_MAX_NS)));
+                std::thread::sleep(Duration::from_nanos(
+                    (left_ns - SLEEP_MARGIN_NS).min(SLEEP_MAX_NS),
+                ));
             } else {
                 probe::spin_hint();
                 looks = looks.wrapping_add(1);
@@ -102,7 +119,10 @@ mod tests {
         for n in [0, 1, 2, 3, 1_000_000, 86_400_000_000_u64] {
             let expected = 1000.0 + n as f64 * period;
             let error = (pacer.due(n) as f64 - expected).abs();
-            assert!(error <= 1.0 + expected * 1e-9, "message {n}: off by {error} ticks");
+            assert!(
+                error <= 1.0 + expected * 1e-9,
+                "message {n}: off by {error} ticks"
+            );
         }
         let gaps: Vec<u64> = (0..1000).map(|n| pacer.due(n + 1) - pacer.due(n)).collect();
         let spread = gaps.iter().max().unwrap() - gaps.iter().min().unwrap();
@@ -120,6 +140,9 @@ mod tests {
             let far = TickClock::ticks() + clock.ticks_for(3_600_000_000_000);
             assert!(!pacer.wait(far, rest, || true), "{rest:?} did not stop");
         }
-        assert!(pacer.wait(0, Rest::Spin, || true), "what is overdue is due, stop or not");
+        assert!(
+            pacer.wait(0, Rest::Spin, || true),
+            "what is overdue is due, stop or not"
+        );
     }
 }

@@ -31,7 +31,10 @@ pub struct Stamp {
 /// The first pattern word.
 #[inline(always)]
 fn seed(stamp: Stamp) -> u64 {
-    stamp.sequence.wrapping_mul(SPREAD).wrapping_add(stamp.ticks.rotate_left(32))
+    stamp
+        .sequence
+        .wrapping_mul(SPREAD)
+        .wrapping_add(stamp.ticks.rotate_left(32))
 }
 
 /// Writes a checkable message over the whole of `message`.
@@ -62,7 +65,10 @@ pub fn fill(message: &mut [u8], stamp: Stamp) {
 #[must_use]
 pub fn check(message: &[u8]) -> Option<Stamp> {
     let (head, rest) = message.split_at_checked(SIZE_MIN)?;
-    let stamp = Stamp { sequence: word_at(&head[..8]), ticks: word_at(&head[8..]) };
+    let stamp = Stamp {
+        sequence: word_at(&head[..8]),
+        ticks: word_at(&head[8..]),
+    };
     let mut word = seed(stamp);
     let mut difference = 0;
     let words = rest.chunks_exact(8);
@@ -87,7 +93,10 @@ mod tests {
     #[test]
     fn a_filled_message_reads_back_at_every_size() {
         for size in SIZE_MIN..200 {
-            let stamp = Stamp { sequence: size as u64 * 7, ticks: u64::MAX - size as u64 };
+            let stamp = Stamp {
+                sequence: size as u64 * 7,
+                ticks: u64::MAX - size as u64,
+            };
             let mut message = vec![0xAA; size];
             fill(&mut message, stamp);
             assert_eq!(check(&message), Some(stamp), "size {size}");
@@ -97,7 +106,13 @@ mod tests {
     #[test]
     fn any_changed_byte_after_the_stamp_is_seen() {
         let mut message = vec![0; 61];
-        fill(&mut message, Stamp { sequence: 12, ticks: 34 });
+        fill(
+            &mut message,
+            Stamp {
+                sequence: 12,
+                ticks: 34,
+            },
+        );
         for at in 0..message.len() {
             for bit in 0..8 {
                 message[at] ^= 1 << bit;
@@ -110,7 +125,13 @@ mod tests {
     #[test]
     fn a_shifted_or_short_message_is_refused() {
         let mut message = vec![0; 64];
-        fill(&mut message, Stamp { sequence: 5, ticks: 6 });
+        fill(
+            &mut message,
+            Stamp {
+                sequence: 5,
+                ticks: 6,
+            },
+        );
         assert_eq!(check(&message[8..]), None);
         assert_eq!(check(&message[..SIZE_MIN - 1]), None);
         assert_eq!(check(&[]), None);

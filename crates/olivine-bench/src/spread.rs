@@ -20,7 +20,12 @@ impl Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        Some(Self { median: median_of_sorted(&sorted), min, max, runs: sorted.len() })
+        Some(Self {
+            median: median_of_sorted(&sorted),
+            min,
+            max,
+            runs: sorted.len(),
+        })
     }
 
     /// Sums up samples that belong to runs: the median of each run first, then the spread over the runs.
@@ -30,8 +35,11 @@ impl Spread {
         for &(run, value) in samples {
             runs.entry(run).or_default().push(value);
         }
-        let medians: Vec<f64> =
-            runs.into_values().filter_map(|values| Self::of(&values)).map(|spread| spread.median).collect();
+        let medians: Vec<f64> = runs
+            .into_values()
+            .filter_map(|values| Self::of(&values))
+            .map(|spread| spread.median)
+            .collect();
         Self::of(&medians)
     }
 }
@@ -52,7 +60,10 @@ mod tests {
     #[test]
     fn the_median_is_the_middle_and_the_edges_are_kept() {
         let spread = Spread::of(&[5.0, 1.0, 9.0]).unwrap();
-        assert_eq!((spread.median, spread.min, spread.max, spread.runs), (5.0, 1.0, 9.0, 3));
+        assert_eq!(
+            (spread.median, spread.min, spread.max, spread.runs),
+            (5.0, 1.0, 9.0, 3)
+        );
         assert_eq!(Spread::of(&[4.0, 1.0]).unwrap().median, 2.5);
         assert_eq!(Spread::of(&[]), None);
     }

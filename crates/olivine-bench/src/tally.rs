@@ -152,7 +152,10 @@ impl Verifier {
     /// The sums over all lanes.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut sum = Counts { corrupt: self.corrupt, ..Counts::default() };
+        let mut sum = Counts {
+            corrupt: self.corrupt,
+            ..Counts::default()
+        };
         for lane in &self.lanes {
             sum.add(&lane.counts);
         }
@@ -168,7 +171,10 @@ mod tests {
     fn counts_of(numbers: &[u64]) -> Counts {
         let mut lane = Lane::default();
         for &sequence in numbers {
-            lane.receive(Stamp { sequence, ticks: sequence + 100 });
+            lane.receive(Stamp {
+                sequence,
+                ticks: sequence + 100,
+            });
         }
         lane.counts
     }

@@ -9,13 +9,19 @@ pub fn nanos(ns: f64) -> String {
 /// Events a second: `950 /s`, `12.3 K/s`, `301 M/s`.
 #[must_use]
 pub fn rate(per_s: f64) -> String {
-    scaled(per_s, &[("/s", 1.0), ("K/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)])
+    scaled(
+        per_s,
+        &[("/s", 1.0), ("K/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)],
+    )
 }
 
 /// Bytes a second in decimal units: `9.60 GB/s`.
 #[must_use]
 pub fn byte_rate(bytes_per_s: f64) -> String {
-    scaled(bytes_per_s, &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)])
+    scaled(
+        bytes_per_s,
+        &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)],
+    )
 }
 
 /// A size in binary units: `32 B`, `1.50 KiB`, `1 MiB`.
@@ -23,7 +29,12 @@ pub fn byte_rate(bytes_per_s: f64) -> String {
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
 pub fn bytes(bytes: u64) -> String {
     let mut shown = ("B", 1_u64);
-    for unit in [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)] {
+    for unit in [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ] {
         if bytes >= unit.1 {
             shown = unit;
         }

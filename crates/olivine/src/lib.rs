@@ -1,1 +1,60 @@
 //! Messages between programs: fast, nothing lost, survives any crash.
+//!
+//! A **channel** is named by a URI. `shm://ticks` reaches other processes of this machine, `inproc://ticks`
+//! threads of this process; a program says which when it runs, not when it is built. A [`Publisher`] sends, any
+//! number of [`Subscriber`]s receive, each message reaches every reliable subscriber once and in order, and a
+//! publisher waits rather than overwrite what one of them has not read.
+//!
+//! What it does not do: it does not drop, it does not start helpers or daemons, it does not allocate or enter the
+//! kernel per message, it does not need cleaning up after a crash, and it does not protect participants of one
+//! channel from a malicious one of the same user (see `SAFETY.md`).
+//!
+//! ```
+//! use olivine::{Publisher, Subscriber};
+//!
+//! let mut subscriber = Subscriber::open("shm://quick-start")?;
+//! let mut publisher = Publisher::open("shm://quick-start")?;
+//! publisher.publish(b"hello")?;
+//! assert_eq!(&*subscriber.receive()?, b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to read on
+//!
+//! [`Config`] lists every setting with its unit, range and default. [`Publisher`] and [`Subscriber`] say what
+//! blocks and what does not. The layout in memory and the order of its words are in `docs/layout.md`.
+
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+#[cfg(not(loom))]
+pub mod admin;
+#[cfg(not(loom))]
+mod channel;
+pub mod clock;
+mod error;
+#[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
+mod liveness;
+#[cfg(not(loom))]
+mod message;
+#[cfg(not(loom))]
+pub mod probe;
+mod region;
+mod ring;
+#[cfg(not(loom))]
+mod segment;
+mod sync;
+mod uri;
+mod wait;
+
+#[cfg(not(loom))]
+pub use channel::publisher::{Batch, Claim, Publisher, PublisherStats};
+#[cfg(not(loom))]
+pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
+#[cfg(not(loom))]
+pub use channel::typed::Typed;
+pub use error::{NotSent, OpenError, ReceiveError};
+#[cfg(not(loom))]
+pub use message::{Message, OwnedMessage, Plain, Position};
+pub use uri::{Config, Delivery, Expire, HugePages, Scheme, Slow, Start, UriError, WaitStrategy};

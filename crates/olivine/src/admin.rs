@@ -1,0 +1,468 @@
+//! Channels seen from outside: listing, inspecting, removing, collecting those that nobody uses.
+//!
+//! Looking maps everything read-only and takes no lock that anybody waits for, so it costs participants nothing.
+
+use crate::channel::attach::{self, Attached, is_abandoned, is_empty, open_control};
+use crate::channel::slots;
+use crate::channel::subscriber::LaneState;
+use crate::error::OpenError;
+use crate::ring::gate::bits;
+use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
+use crate::segment::{ChannelFolder, Folder, default_folder};
+use crate::sync::Ordering;
+use crate::uri::{Config, Delivery, HugePages, Scheme, Slow, WaitStrategy};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Folder of channels when nothing names another: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
+#[must_use]
+pub fn default_dir() -> PathBuf {
+    default_folder()
+}
+
+/// One entry of a folder of channels.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Name of the channel.
+    pub name: String,
+    /// What it is, or why it cannot be read.
+    pub result: Result<ChannelInfo, OpenError>,
+}
+
+/// A channel from outside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ChannelInfo {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Bytes of each publisher's ring.
+    pub capacity_bytes: u64,
+    /// Padding of frames in bytes.
+    pub align_bytes: u64,
+    /// Publishers it has room for.
+    pub publishers_max: u64,
+    /// Subscribers it has room for.
+    pub subscribers_max: u64,
+    /// What happens to subscribers that do not keep up.
+    pub slow: Slow,
+    /// Type of its messages, if it is typed.
+    pub type_name: Option<String>,
+    /// Bytes of shared memory it occupies.
+    pub file_bytes: u64,
+    /// Subscribers that ever attached.
+    pub subscribers_ever: u64,
+    /// Subscribers evicted so far.
+    pub evictions: u64,
+    /// Dead subscribers reclaimed so far.
+    pub reclaims: u64,
+    /// Its lanes, in order.
+    pub publishers: Vec<PublisherInfo>,
+    /// Its subscribers, in order of their slots.
+    pub subscribers: Vec<SubscriberInfo>,
+}
+
+/// One lane from outside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PublisherInfo {
+    /// Index of the lane.
+    pub lane: usize,
+    /// Process id of its newest publisher, in that one's PID namespace.
+    pub pid: u64,
+    /// Whether it is there.
+    pub state: LaneState,
+    /// Bytes published.
+    pub cursor: u64,
+    /// Position up to which it may write.
+    pub limit: u64,
+    /// Times it found no room.
+    pub back_pressure_count: u64,
+    /// Nanoseconds it had no room.
+    pub back_pressure_ns: u64,
+    /// Parked subscribers it woke.
+    pub wakes: u64,
+    /// Times a publisher continued after one that died.
+    pub takeovers: u64,
+}
+
+/// One subscriber from outside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubscriberInfo {
+    /// Index of its slot.
+    pub slot: usize,
+    /// Process id, in its own PID namespace.
+    pub pid: u64,
+    /// Whether its process lives. A stopped process lives.
+    pub alive: bool,
+    /// Whether it was evicted and has not noticed yet.
+    pub evicted: bool,
+    /// Its durable name, if it has one.
+    pub name: Option<String>,
+    /// Whether publishers wait for it.
+    pub delivery: Delivery,
+    /// How it waits.
+    pub wait: WaitStrategy,
+    /// Whether it sleeps just now.
+    pub parked: bool,
+    /// Bytes published but not released by it, over all lanes; 0 for one that does not gate.
+    pub lag_bytes: u64,
+    /// Bytes it lost to overruns.
+    pub lost_bytes: u64,
+    /// Its released position in each lane that exists.
+    pub positions: Vec<u64>,
+}
+
+/// Why a channel was not removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// It could not be opened or removed.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Somebody uses it.
+    #[error(
+        "channel '{channel}' is in use by process {pids}: stop them first, or use --force (they keep what they have mapped; newcomers start a new channel)"
+    )]
+    InUse {
+        /// The channel.
+        channel: String,
+        /// Processes that use it.
+        pids: String,
+    },
+    /// Only `shm://` channels have files.
+    #[error("'{uri}' has no files: only shm:// channels can be removed")]
+    NoFiles {
+        /// The URI.
+        uri: String,
+    },
+}
+
+/// A removed channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Removed {
+    /// Bytes of shared memory given back (once the last process has unmapped them).
+    pub bytes: u64,
+}
+
+/// A channel that [`collect`] removed, or would remove.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Collected {
+    /// Its name.
+    pub name: String,
+    /// Bytes of shared memory given back.
+    pub bytes: u64,
+    /// Why nobody needs it.
+    pub reason: &'static str,
+}
+
+/// All channels in `folder`, sorted by name. A missing folder has none.
+///
+/// # Errors
+///
+/// If the folder cannot be read or trusted.
+pub fn list(folder: &Path) -> Result<Vec<Listed>, AdminError> {
+    let Some(opened) = open_folder(folder)? else {
+        return Ok(Vec::new());
+    };
+    let inspect = |name: String| {
+        let result =
+            look(&opened, &name).and_then(|found| found.ok_or_else(|| missing(&name, folder)));
+        Listed { result, name }
+    };
+    Ok(opened.names()?.into_iter().map(inspect).collect())
+}
+
+/// Looks at one channel.
+///
+/// # Errors
+///
+/// [`OpenError`]; `Missing` if there is none.
+pub fn inspect(config: &Config) -> Result<ChannelInfo, OpenError> {
+    config.validate()?;
+    let path = config
+        .directory()
+        .map_or_else(default_folder, Path::to_owned);
+    let folder = Folder::open(config, false)?.ok_or_else(|| missing(config.channel(), &path))?;
+    look(&folder, config.channel())?.ok_or_else(|| missing(config.channel(), &path))
+}
+
+/// Removes a channel's files. One that is in use is refused unless `force` is set; its participants then keep
+/// what they have mapped, and newcomers start a new channel of the same name. A damaged one needs `force`.
+///
+/// # Errors
+///
+/// [`AdminError`].
+pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
+    if config.scheme() != Scheme::Shm {
+        return Err(AdminError::NoFiles { uri: config.uri() });
+    }
+    config.validate().map_err(OpenError::from)?;
+    let path = config
+        .directory()
+        .map_or_else(default_folder, Path::to_owned);
+    let gone = || AdminError::Open(missing(config.channel(), &path));
+    let folder = Folder::open(config, false)?.ok_or_else(gone)?;
+    let files = folder.channel(config.channel(), false)?.ok_or_else(gone)?;
+    let bytes = files.bytes();
+    let attached = match open_control(files, config.channel(), true) {
+        Ok(Some(attached)) => attached,
+        // No control file: an interrupted creation or removal. Or a damaged one, on demand.
+        Ok(None) => return remove_folder(&folder, config.channel(), bytes),
+        Err(_) if force => return remove_folder(&folder, config.channel(), bytes),
+        Err(error) => return Err(error.into()),
+    };
+    let _membership = attached.membership()?;
+    if !force && !is_empty(&attached) {
+        return Err(AdminError::InUse {
+            channel: config.channel().to_owned(),
+            pids: pids(&attached),
+        });
+    }
+    attach::remove_files(&attached)?;
+    Ok(Removed { bytes })
+}
+
+fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, AdminError> {
+    if let Some(files) = folder.channel(name, false)? {
+        files.remove()?;
+    }
+    Ok(Removed { bytes })
+}
+
+/// Removes the channels in `folder` that no process uses and no durable subscriber may come back to. With
+/// `dry_run` it only says which. Never touches one in use, whatever races with it.
+///
+/// # Errors
+///
+/// If the folder cannot be read or trusted, or a channel cannot be removed. Damaged channels are left alone.
+pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminError> {
+    let Some(opened) = open_folder(folder)? else {
+        return Ok(Vec::new());
+    };
+    let mut collected = Vec::new();
+    for name in opened.names()? {
+        let Ok(Some(files)) = opened.channel(&name, false) else {
+            continue;
+        };
+        let bytes = files.bytes();
+        match open_control(files, &name, true) {
+            Ok(Some(attached)) => {
+                // Somebody who is joining or leaving just now is using it.
+                if !is_abandoned(&attached) {
+                    continue;
+                }
+                let membership = attached.membership()?;
+                if !is_abandoned(&attached) {
+                    continue;
+                }
+                if !dry_run {
+                    attach::remove_files(&attached)?;
+                }
+                drop(membership);
+                collected.push(Collected {
+                    name,
+                    bytes,
+                    reason: "no process uses it",
+                });
+            }
+            Ok(None) => {
+                if !dry_run && let Some(files) = opened.channel(&name, false)? {
+                    // Only if it is still empty: somebody may be making a channel in it.
+                    files.remove_if_empty();
+                }
+                collected.push(Collected {
+                    name,
+                    bytes,
+                    reason: "an interrupted creation",
+                });
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(collected)
+}
+
+fn open_folder(folder: &Path) -> Result<Option<Folder>, AdminError> {
+    let config = Config::new(Scheme::Shm, "any").dir(folder);
+    Ok(Folder::open(&config, false)?)
+}
+
+fn missing(channel: &str, path: &Path) -> OpenError {
+    OpenError::Missing {
+        channel: channel.to_owned(),
+        path: path.to_owned(),
+    }
+}
+
+fn pids(attached: &Attached) -> String {
+    let publishers = publishers(attached)
+        .into_iter()
+        .filter(|p| p.state == LaneState::Open)
+        .map(|p| p.pid);
+    let subscribers = subscribers(attached)
+        .into_iter()
+        .filter(|s| s.alive)
+        .map(|s| s.pid);
+    let mut pids: Vec<u64> = publishers.chain(subscribers).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.iter()
+        .map(u64::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn look(folder: &Folder, name: &str) -> Result<Option<ChannelInfo>, OpenError> {
+    let Some(files) = folder.channel(name, false)? else {
+        return Ok(None);
+    };
+    let bytes = files.bytes();
+    let Some(attached) = open_control_read_only(files, name)? else {
+        return Ok(None);
+    };
+    let geometry = &attached.geometry;
+    // Relaxed: for display.
+    let counter = |index: usize| attached.control.word(index).load(Ordering::Relaxed);
+    Ok(Some(ChannelInfo {
+        name: name.to_owned(),
+        path: attached.place.path().to_owned(),
+        capacity_bytes: geometry.capacity,
+        align_bytes: geometry.align,
+        publishers_max: geometry.publishers_max,
+        subscribers_max: geometry.subscribers_max,
+        slow: match geometry.evict_after_ns {
+            0 => Slow::Wait,
+            ns => Slow::Evict(Duration::from_nanos(ns)),
+        },
+        type_name: (!geometry.type_name.is_empty()).then(|| geometry.type_name.clone()),
+        file_bytes: bytes,
+        subscribers_ever: counter(control::SUBSCRIBERS_EVER),
+        evictions: counter(control::EVICTIONS),
+        reclaims: counter(control::RECLAIMS),
+        publishers: publishers(&attached),
+        subscribers: subscribers(&attached),
+    }))
+}
+
+fn open_control_read_only(files: ChannelFolder, name: &str) -> Result<Option<Attached>, OpenError> {
+    open_control(files, name, false)
+}
+
+fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
+    let Attached {
+        place,
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let mut found = Vec::new();
+    for index in 0..geometry.lanes() {
+        let entry = geometry.lane_entry(index);
+        if control
+            .word(entry + lane_entry::PRESENT)
+            .load(Ordering::Acquire)
+            == 0
+        {
+            continue;
+        }
+        let Ok(Some((words, _))) = place.open_lane(geometry, index, false, HugePages::No) else {
+            continue;
+        };
+        // Acquire where positions are compared with each other, good enough for the rest.
+        let word = |at: usize| words.word(at).load(Ordering::Acquire);
+        found.push(PublisherInfo {
+            lane: index,
+            pid: control
+                .word(entry + lane_entry::PID)
+                .load(Ordering::Relaxed),
+            state: LaneState::of(word(lane::STATE), locks, index),
+            cursor: word(lane::CURSOR),
+            limit: word(lane::LIMIT),
+            back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
+            back_pressure_ns: word(lane::BACK_PRESSURE_NS),
+            wakes: word(lane::WAKES),
+            takeovers: word(lane::TAKEOVERS),
+        });
+    }
+    found
+}
+
+fn subscribers(attached: &Attached) -> Vec<SubscriberInfo> {
+    let Attached {
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let cursors: Vec<(usize, u64)> = publishers(attached)
+        .into_iter()
+        .map(|p| (p.lane, p.cursor))
+        .collect();
+    let mut found = Vec::new();
+    for index in 0..geometry.slots() {
+        let state = slots::state(control, geometry, index);
+        if state == slot::FREE {
+            continue;
+        }
+        found.push(subscriber(
+            control,
+            geometry,
+            index,
+            state,
+            &cursors,
+            |byte| locks.held_by_others(byte, byte + 1),
+        ));
+    }
+    found
+}
+
+fn subscriber(
+    control: &crate::region::Words,
+    geometry: &Geometry,
+    index: usize,
+    state: u64,
+    cursors: &[(usize, u64)],
+    is_held: impl Fn(u64) -> bool,
+) -> SubscriberInfo {
+    let base = geometry.slot(index);
+    // Relaxed: for display.
+    let word = |at: usize| control.word(base + at).load(Ordering::Relaxed);
+    let gates = bits(control, control::GATING, geometry.slots()).any(|slot| slot == index);
+    let position = |lane: usize| {
+        control
+            .word(geometry.position(index, lane))
+            .load(Ordering::Acquire)
+    };
+    let lag = |(lane, cursor): &(usize, u64)| cursor.saturating_sub(position(*lane));
+    let wait = usize::try_from(word(slot::WAIT))
+        .ok()
+        .and_then(|n| WaitStrategy::ALL.get(n).copied());
+    SubscriberInfo {
+        slot: index,
+        pid: word(slot::PID),
+        alive: is_held(lock_byte::SLOT + index as u64),
+        evicted: state == slot::EVICTED,
+        name: slots::name(control, geometry, index),
+        delivery: if word(slot::DELIVERY) == 1 {
+            Delivery::Latest
+        } else {
+            Delivery::Reliable
+        },
+        wait: wait.unwrap_or_default(),
+        parked: word(slot::PARK) != 0,
+        lag_bytes: if gates {
+            cursors.iter().map(lag).sum()
+        } else {
+            0
+        },
+        lost_bytes: word(slot::LOST_BYTES),
+        positions: cursors.iter().map(|(lane, _)| position(*lane)).collect(),
+    }
+}

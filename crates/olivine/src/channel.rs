@@ -1,0 +1,12 @@
+//! Channels: what users open, and how participants come and go.
+//!
+//! [`attach`] finds or makes the channel's memory and holds its membership lock while somebody joins or
+//! leaves; [`publisher`] and [`subscriber`] are the handles.
+
+pub(crate) mod attach;
+pub(crate) mod place;
+pub(crate) mod publisher;
+pub(crate) mod slots;
+pub(crate) mod subscriber;
+pub(crate) mod typed;
+mod watch;

@@ -1,0 +1,488 @@
+//! Coming and going: finding or making a channel, and the short critical sections of joining and leaving.
+//!
+//! Every step can be interrupted by a death and done again by the next comer: locks are dropped by the
+//! kernel, a half-removed channel says so, a half-cleared slot is cleared again by whoever claims it.
+
+use super::place::{Inside, Place, to_bytes};
+use super::slots;
+use crate::error::OpenError;
+use crate::liveness::Locks;
+use crate::region::Words;
+use crate::ring::layout::{
+    CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, lane, lane_entry, lock_byte,
+};
+use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
+use crate::sync::Ordering;
+use crate::uri::{CAPACITY_DEFAULT, Config, Scheme, Slow};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long joining waits for others to finish joining or leaving.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+/// The word after the creator's: who holds the membership lock, for messages.
+const MEMBER_PID: usize = control::CREATOR_PID + 1;
+
+/// A channel that this participant has mapped, with locks of its own.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) channel: String,
+    pub(crate) place: Place,
+    pub(crate) control: Words,
+    pub(crate) geometry: Geometry,
+    pub(crate) locks: Locks,
+}
+
+/// The type of a channel's messages as an opener sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TypeTag {
+    pub(crate) hash: u64,
+    pub(crate) name: &'static str,
+}
+
+/// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
+#[derive(Debug)]
+pub(crate) struct Membership<'a> {
+    attached: &'a Attached,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        self.attached.locks.unlock(lock_byte::MEMBERSHIP);
+    }
+}
+
+/// What a new channel would look like under these settings.
+fn wanted(config: &Config, typed: TypeTag) -> Geometry {
+    Geometry {
+        capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
+        align: config.align.unwrap_or(8),
+        publishers_max: u64::from(config.publishers_max.unwrap_or(16)),
+        subscribers_max: u64::from(
+            config
+                .subscribers_max
+                .unwrap_or_else(|| config.subscribers.max(64)),
+        ),
+        origin: config.origin,
+        evict_after_ns: match config.slow {
+            Some(Slow::Evict(after)) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
+            _ => 0,
+        },
+        type_hash: typed.hash,
+        type_name: typed.name.to_owned(),
+    }
+}
+
+/// Finds or makes the channel and runs `join` while its membership lock is held.
+///
+/// # Errors
+///
+/// [`OpenError`]; nothing that was made on the way stays behind, except what others already use.
+pub(crate) fn open<T>(
+    config: &Config,
+    typed: TypeTag,
+    join: impl FnOnce(&mut Attached) -> Result<T, OpenError>,
+) -> Result<(Attached, T), OpenError> {
+    config.validate()?;
+    let wanted = wanted(config, typed);
+    if wanted.align * 2 > wanted.capacity {
+        let rule = "the ring must hold at least two frames of 'align' bytes";
+        return Err(crate::uri::UriError::Pair {
+            first: "align",
+            second: "capacity",
+            rule,
+        }
+        .into());
+    }
+    let started = Instant::now();
+    loop {
+        let found = match config.scheme() {
+            Scheme::Inproc => find_inside(config, &wanted)?,
+            Scheme::Shm => match find_files(config, &wanted)? {
+                Some(attached) => attached,
+                None => continue,
+            },
+        };
+        let mut attached = found;
+        lock_membership(&attached, started)?;
+        if !is_current(&attached) {
+            attached.locks.unlock(lock_byte::MEMBERSHIP);
+            continue;
+        }
+        if attached
+            .control
+            .word(control::STATE)
+            .load(Ordering::Acquire)
+            == control::REMOVED
+        {
+            // Whoever removed it died on the way: finish, and start over.
+            remove_files(&attached)?;
+            attached.locks.unlock(lock_byte::MEMBERSHIP);
+            continue;
+        }
+        if let Err(mismatch) = agree(config, &attached, &wanted) {
+            if !is_abandoned(&attached) {
+                attached.locks.unlock(lock_byte::MEMBERSHIP);
+                return Err(mismatch);
+            }
+            // Nobody lives here and nobody will come back for it: make way for the new shape.
+            remove_files(&attached)?;
+            attached.locks.unlock(lock_byte::MEMBERSHIP);
+            continue;
+        }
+        let joined = join(&mut attached);
+        if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
+            let _ = remove_files(&attached);
+        }
+        attached.locks.unlock(lock_byte::MEMBERSHIP);
+        return joined.map(|joined| (attached, joined));
+    }
+}
+
+fn find_inside(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
+    let inside = Inside::find(
+        config.channel(),
+        wanted.control_bytes(),
+        &control_bytes(wanted),
+    )?;
+    let (geometry, control) =
+        read_control(inside.control.as_fd(), Path::new(config.channel()), true)?;
+    Ok(Attached {
+        channel: config.channel().to_owned(),
+        control,
+        geometry,
+        locks: inside.locks(),
+        place: Place::Process(inside),
+    })
+}
+
+/// `None` where somebody else came or went meanwhile and it has to be looked at again.
+fn find_files(config: &Config, wanted: &Geometry) -> Result<Option<Attached>, OpenError> {
+    let missing = |folder: &Path| OpenError::Missing {
+        channel: config.channel().to_owned(),
+        path: folder.to_owned(),
+    };
+    let folder = Folder::open(config, true)?.ok_or_else(|| missing(&segment::default_folder()))?;
+    let Some(files) = folder.channel(config.channel(), true)? else {
+        return Ok(None);
+    };
+    let Some(attached) = open_control(files, config.channel(), true)? else {
+        let Some(files) = folder.channel(config.channel(), false)? else {
+            return Ok(None);
+        };
+        let made = segment::create_file(
+            &files,
+            CONTROL,
+            wanted.control_bytes(),
+            None,
+            &control_bytes(wanted),
+        );
+        if let Err(error) = made {
+            files.remove_if_empty();
+            return Err(error);
+        }
+        return Ok(None);
+    };
+    Ok(Some(attached))
+}
+
+/// Opens and maps the control file of a channel's folder. `None` if there is none.
+pub(crate) fn open_control(
+    files: ChannelFolder,
+    channel: &str,
+    writable: bool,
+) -> Result<Option<Attached>, OpenError> {
+    let path = files.path().join(CONTROL);
+    let Some(file) = segment::open_file(&files, CONTROL, writable)? else {
+        return Ok(None);
+    };
+    let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
+    let locks = Locks::file(file);
+    Ok(Some(Attached {
+        channel: channel.to_owned(),
+        place: Place::Files(files),
+        control,
+        geometry,
+        locks,
+    }))
+}
+
+/// Checks a control file's header, copies its geometry, and maps the whole.
+fn read_control(
+    file: std::os::fd::BorrowedFd<'_>,
+    path: &Path,
+    writable: bool,
+) -> Result<(Geometry, Words), OpenError> {
+    let damaged = |problem: &str| {
+        let problem = format!(
+            "{problem}; if it is no channel of yours remove it by hand, else with 'olivine rm --force'"
+        );
+        OpenError::NotAChannel {
+            path: path.to_owned(),
+            problem,
+        }
+    };
+    let header = map_control(file, path, 4096, writable)?;
+    // Relaxed: written before the file had a name, never changed.
+    let word = |index: usize| header.word(index).load(Ordering::Relaxed);
+    if word(control::MAGIC) != CONTROL_MAGIC {
+        return Err(damaged("it does not start with the mark of a channel"));
+    }
+    if word(control::VERSION) != LAYOUT_VERSION {
+        return Err(OpenError::Layout {
+            path: path.to_owned(),
+            found: word(control::VERSION),
+            expected: LAYOUT_VERSION,
+        });
+    }
+    let mut words = [0; control::GEOMETRY_WORDS];
+    for (n, place) in words.iter_mut().enumerate() {
+        *place = word(control::GEOMETRY + n);
+    }
+    let geometry = Geometry::from_words(&words).map_err(|problem| damaged(&problem))?;
+    let control = map_control(file, path, geometry.control_bytes(), writable)?;
+    Ok((geometry, control))
+}
+
+/// The control file of a new channel, as bytes.
+pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
+    let mut words = vec![0_u64; usize::try_from(geometry.control_bytes() / 8).unwrap_or(0)];
+    words[control::MAGIC] = CONTROL_MAGIC;
+    words[control::VERSION] = LAYOUT_VERSION;
+    words[control::STATE] = control::LIVE;
+    words[control::GEOMETRY..control::GEOMETRY + control::GEOMETRY_WORDS]
+        .copy_from_slice(&geometry.to_words());
+    words[control::CREATOR_PID] = u64::from(std::process::id());
+    words[control::ALWAYS] = 1;
+    for slot in 0..geometry.slots() {
+        for lane in 0..geometry.lanes() {
+            words[geometry.position(slot, lane)] = NO_POSITION;
+        }
+    }
+    to_bytes(&words)
+}
+
+/// Takes the membership lock, waiting for others to finish.
+fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenError> {
+    let path = attached.place.path();
+    let mut pause = Duration::from_micros(20);
+    while !attached
+        .locks
+        .try_lock(lock_byte::MEMBERSHIP)
+        .map_err(|source| OpenError::Io {
+            action: "lock",
+            path: path.to_owned(),
+            source,
+        })?
+    {
+        if started.elapsed() > BUSY_MAX {
+            return Err(OpenError::Busy {
+                channel: attached.channel.clone(),
+                // Relaxed: for the message only.
+                pid: attached.control.word(MEMBER_PID).load(Ordering::Relaxed),
+                waited: BUSY_MAX,
+            });
+        }
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a lock of the kernel's has no other bounded wait"
+        )]
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
+    // Relaxed: for messages only.
+    attached
+        .control
+        .word(MEMBER_PID)
+        .store(u64::from(std::process::id()), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether the mapped control file is still the one that the name leads to.
+fn is_current(attached: &Attached) -> bool {
+    match (&attached.place, &attached.locks) {
+        (Place::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
+        _ => true,
+    }
+}
+
+/// Compares the settings that were asked for with what the channel has.
+fn agree(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<(), OpenError> {
+    let found = &attached.geometry;
+    let slow = |ns: u64| {
+        if ns == 0 {
+            Slow::Wait
+        } else {
+            Slow::Evict(Duration::from_nanos(ns))
+        }
+        .to_string()
+    };
+    let pairs = [
+        (
+            "capacity",
+            config.capacity.is_some(),
+            wanted.capacity.to_string(),
+            found.capacity.to_string(),
+        ),
+        (
+            "align",
+            config.align.is_some(),
+            wanted.align.to_string(),
+            found.align.to_string(),
+        ),
+        (
+            "publishers_max",
+            config.publishers_max.is_some(),
+            wanted.publishers_max.to_string(),
+            found.publishers_max.to_string(),
+        ),
+        (
+            "subscribers_max",
+            config.subscribers_max.is_some(),
+            wanted.subscribers_max.to_string(),
+            found.subscribers_max.to_string(),
+        ),
+        (
+            "slow",
+            config.slow.is_some(),
+            slow(wanted.evict_after_ns),
+            slow(found.evict_after_ns),
+        ),
+    ];
+    for (key, given, asked, found) in pairs {
+        if given && asked != found {
+            return Err(OpenError::Mismatch {
+                channel: attached.channel.clone(),
+                key,
+                asked,
+                found,
+            });
+        }
+    }
+    if wanted.type_hash != found.type_hash {
+        let show = |name: &str| {
+            if name.is_empty() {
+                "untyped bytes".to_owned()
+            } else {
+                name.to_owned()
+            }
+        };
+        return Err(OpenError::Type {
+            channel: attached.channel.clone(),
+            asked: show(&wanted.type_name),
+            found: show(&found.type_name),
+        });
+    }
+    Ok(())
+}
+
+/// Whether no participant lives.
+pub(crate) fn is_empty(attached: &Attached) -> bool {
+    !attached
+        .locks
+        .held_by_others(lock_byte::LANE, lock_byte::END)
+}
+
+/// Whether no participant lives and no durable subscriber may come back.
+pub(crate) fn is_abandoned(attached: &Attached) -> bool {
+    is_empty(attached) && !slots::any_durable(&attached.control, &attached.geometry)
+}
+
+/// Whether messages lie here that no subscriber ever had a chance to see.
+fn holds_unseen(attached: &Attached) -> bool {
+    // Relaxed: read under the membership lock, written under it.
+    if attached
+        .control
+        .word(control::SUBSCRIBERS_EVER)
+        .load(Ordering::Relaxed)
+        > 0
+    {
+        return false;
+    }
+    (0..attached.geometry.lanes()).any(|index| {
+        let present = attached.control.word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
+        present.load(Ordering::Acquire) != 0
+            && matches!(
+                attached.place.open_lane(&attached.geometry, index, false, crate::uri::HugePages::No),
+                Ok(Some((words, _))) if words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
+            )
+    })
+}
+
+/// Marks the channel as removed and removes its files. The caller holds the membership lock.
+pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
+    attached
+        .control
+        .word(control::STATE)
+        .store(control::REMOVED, Ordering::Release);
+    match &attached.place {
+        Place::Files(folder) => folder.remove(),
+        Place::Process(_) => Ok(()),
+    }
+}
+
+impl Attached {
+    /// Takes the membership lock for leaving or removing.
+    pub(crate) fn membership(&self) -> Result<Membership<'_>, OpenError> {
+        lock_membership(self, Instant::now())?;
+        Ok(Membership { attached: self })
+    }
+
+    /// The part of leaving that all share: `give_up` clears what was ours and drops our lock; the last one to
+    /// leave removes the channel, unless a durable subscriber may come back for it, or it holds messages that
+    /// nobody was there to read.
+    pub(crate) fn leave(&self, give_up: impl FnOnce()) {
+        let membership = self.membership();
+        give_up();
+        if membership.is_ok() && is_current(self) && is_abandoned(self) && !holds_unseen(self) {
+            // What cannot be removed now is removed by the next opener or `olivine gc`.
+            let _ = remove_files(self);
+        }
+    }
+
+    /// Wakes publishers that wait for room or for subscribers.
+    pub(crate) fn wake_publishers(&self) {
+        wake_publishers(&self.control, &self.geometry);
+    }
+}
+
+/// Wakes every publisher of the channel that is parked.
+pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
+    // SeqCst: ROOM by a fence of our own: what changed in the slots comes before the look at the park words.
+    crate::sync::fence(Ordering::SeqCst);
+    for index in 0..geometry.lanes() {
+        let park = control.word(geometry.lane_entry(index) + lane_entry::PARK);
+        // Relaxed: `wake` takes it by read-modify-write (WAKE).
+        if park.load(Ordering::Relaxed) != 0 {
+            crate::wait::wake(park);
+        }
+    }
+}
+
+/// Errors of system calls outside `segment`.
+pub(crate) fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(std::io::Error) -> OpenError + 'a {
+    move |source| OpenError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Pins the calling thread if the settings say so.
+pub(crate) fn pin(config: &Config) -> Result<(), OpenError> {
+    let Some(cpu) = config.cpu else { return Ok(()) };
+    crate::probe::pin_to_cpu(cpu).map_err(|source| {
+        let allowed: Vec<_> = crate::probe::allowed_cpus()
+            .iter()
+            .map(u32::to_string)
+            .collect();
+        OpenError::Cpu {
+            cpu,
+            allowed: allowed.join(","),
+            source,
+        }
+    })
+}

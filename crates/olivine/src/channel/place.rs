@@ -1,0 +1,215 @@
+//! Where a channel's memory is: files of a folder, or memory of this process.
+
+use crate::error::OpenError;
+use crate::liveness::Locks;
+use crate::region::{Ring, Words};
+use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
+use crate::segment::{self, ChannelFolder, lane_name, refused};
+use crate::uri::HugePages;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A channel's memory.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// `shm://`: files.
+    Files(ChannelFolder),
+    /// `inproc://`: memory that goes when the last participant does.
+    Process(Arc<Inside>),
+}
+
+/// An `inproc://` channel: the same memory as files would be, without names.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    path: PathBuf,
+    pub(super) control: OwnedFd,
+    lanes: Mutex<HashMap<usize, OwnedFd>>,
+    locks: Arc<Mutex<HashMap<u64, u64>>>,
+}
+
+impl Inside {
+    /// The channel of this name, made by `make` (which fills the control memory) if there is none.
+    pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
+        static CHANNELS: Mutex<Option<HashMap<String, Weak<Inside>>>> = Mutex::new(None);
+        let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
+        let channels = channels.get_or_insert_with(HashMap::new);
+        channels.retain(|_, channel| channel.strong_count() > 0);
+        if let Some(channel) = channels.get(name).and_then(Weak::upgrade) {
+            return Ok(channel);
+        }
+        let path = PathBuf::from(format!("inproc://{name}"));
+        let control = memory_file(&path, bytes, None, fill)?;
+        let inside = Arc::new(Self {
+            path,
+            control,
+            lanes: Mutex::default(),
+            locks: Arc::default(),
+        });
+        channels.insert(name.to_owned(), Arc::downgrade(&inside));
+        Ok(inside)
+    }
+
+    /// Locks of another participant.
+    pub(super) fn locks(&self) -> Locks {
+        Locks::table(&self.locks)
+    }
+}
+
+fn memory_file(
+    path: &Path,
+    bytes: u64,
+    numa: Option<u32>,
+    fill: &[u8],
+) -> Result<OwnedFd, OpenError> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file =
+        rustix::fs::memfd_create("olivine", flags).map_err(refused("make memory for", path))?;
+    segment::allocate(file.as_fd(), path, bytes, numa)?;
+    segment::write_all(file.as_fd(), fill).map_err(refused("write", path))?;
+    Ok(file)
+}
+
+impl Place {
+    /// Path for messages.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Files(folder) => folder.path(),
+            Self::Process(inside) => &inside.path,
+        }
+    }
+
+    /// Makes lane `index` if it is missing. The caller holds its lock.
+    pub(crate) fn ensure_lane(
+        &self,
+        geometry: &Geometry,
+        index: usize,
+        numa: Option<u32>,
+    ) -> Result<(), OpenError> {
+        let header = lane_header(geometry, index);
+        match self {
+            Self::Files(folder) => {
+                if segment::open_file(folder, &lane_name(index), true)?.is_none() {
+                    segment::create_file(
+                        folder,
+                        &lane_name(index),
+                        geometry.lane_bytes(),
+                        numa,
+                        &header,
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Process(inside) => {
+                let mut lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                if let std::collections::hash_map::Entry::Vacant(entry) = lanes.entry(index) {
+                    entry.insert(memory_file(
+                        &inside.path,
+                        geometry.lane_bytes(),
+                        numa,
+                        &header,
+                    )?);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Maps lane `index`, after checking that it is one of this channel. `None` if it does not exist.
+    pub(crate) fn open_lane(
+        &self,
+        geometry: &Geometry,
+        index: usize,
+        writable: bool,
+        hugepages: HugePages,
+    ) -> Result<Option<(Words, Ring)>, OpenError> {
+        let path = self.path().join(lane_name(index));
+        let mapped = match self {
+            Self::Files(folder) => {
+                let Some(file) = segment::open_file(folder, &lane_name(index), writable)? else {
+                    return Ok(None);
+                };
+                segment::map_lane(file.as_fd(), &path, geometry, writable, hugepages)?
+            }
+            Self::Process(inside) => {
+                let lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(file) = lanes.get(&index) else {
+                    return Ok(None);
+                };
+                segment::map_lane(file.as_fd(), &path, geometry, writable, hugepages)?
+            }
+        };
+        check_lane(&mapped.0, &path, geometry, index)?;
+        Ok(Some(mapped))
+    }
+}
+
+/// The header page of a new lane, as bytes.
+fn lane_header(geometry: &Geometry, index: usize) -> Vec<u8> {
+    let mut words = vec![0_u64; lane::WORDS];
+    words[lane::MAGIC] = LANE_MAGIC;
+    words[lane::VERSION] = LAYOUT_VERSION;
+    words[lane::CAPACITY] = geometry.capacity;
+    words[lane::INDEX] = index as u64;
+    words[lane::ORIGIN] = geometry.origin;
+    words[lane::CURSOR] = geometry.origin;
+    words[lane::LIMIT] = geometry.origin + geometry.capacity;
+    to_bytes(&words)
+}
+
+/// Words as the bytes of a file.
+pub(super) fn to_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn check_lane(
+    words: &Words,
+    path: &Path,
+    geometry: &Geometry,
+    index: usize,
+) -> Result<(), OpenError> {
+    // Relaxed: written before the file had a name, never changed.
+    let word = |at: usize| words.word(at).load(crate::sync::Ordering::Relaxed);
+    let damaged = |problem: &str| {
+        let problem = format!("{problem}; remove the channel with 'olivine rm --force'");
+        Err(OpenError::NotAChannel {
+            path: path.to_owned(),
+            problem,
+        })
+    };
+    if word(lane::MAGIC) != LANE_MAGIC {
+        return damaged("it does not start with the mark of a lane");
+    }
+    if word(lane::VERSION) != LAYOUT_VERSION {
+        return Err(OpenError::Layout {
+            path: path.to_owned(),
+            found: word(lane::VERSION),
+            expected: LAYOUT_VERSION,
+        });
+    }
+    if word(lane::CAPACITY) != geometry.capacity
+        || word(lane::INDEX) != index as u64
+        || word(lane::ORIGIN) != geometry.origin
+    {
+        return damaged("it belongs to another channel");
+    }
+    // Live words: they move, but never outside these bounds.
+    let limit = word(lane::LIMIT);
+    let cursor = words
+        .word(lane::CURSOR)
+        .load(crate::sync::Ordering::Acquire);
+    if cursor < geometry.origin
+        || cursor > geometry.origin.saturating_add(u64::MAX / 4)
+        || !cursor.is_multiple_of(geometry.align)
+    {
+        return damaged("its cursor is impossible");
+    }
+    if limit < geometry.origin + geometry.capacity
+        || limit > geometry.origin.saturating_add(u64::MAX / 4)
+        || !limit.is_multiple_of(geometry.align)
+    {
+        return damaged("its limit is impossible");
+    }
+    Ok(())
+}

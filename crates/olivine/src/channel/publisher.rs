@@ -1,0 +1,773 @@
+//! The sending end: one lane of a channel.
+
+use super::attach::{self, Attached, TypeTag};
+use super::slots::{self, Verdict};
+use crate::clock::monotonic_ns;
+use crate::error::{NotSent, OpenError};
+use crate::fork::ForkPage;
+use crate::message::Position;
+use crate::ring::layout::{control, lane, lane_entry, lock_byte};
+use crate::ring::publish::{Producer, bump};
+use crate::sync::Ordering;
+use crate::uri::Config;
+use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+/// How long a publisher is held back before it looks whether the slowest subscriber still lives.
+const JUDGE_EVERY_NS: u64 = 1_000_000;
+
+/// Sends messages into a channel; each publisher has a lane of its own.
+///
+/// It never overwrites what a reliable subscriber has not read: [`Publisher::offer`] then answers
+/// [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending makes no system call and allocates nothing.
+/// Dropping closes it.
+///
+/// ```
+/// use olivine::{Publisher, Subscriber};
+/// let mut subscriber = Subscriber::open("inproc://hello")?;
+/// let mut publisher = Publisher::open("inproc://hello")?;
+/// publisher.publish(b"first")?;
+/// assert_eq!(&*subscriber.receive()?, b"first");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Publisher<T: ?Sized = [u8]> {
+    pub(super) producer: Producer,
+    endpoint: Box<Endpoint>,
+    typed: PhantomData<fn(&T)>,
+}
+
+/// What is touched only when something has to be waited for.
+#[derive(Debug)]
+struct Endpoint {
+    attached: Attached,
+    config: Config,
+    index: usize,
+    page: ForkPage,
+    sleeper: Sleeper,
+    /// Still waiting for the subscribers that the settings ask for.
+    connecting: bool,
+    closed: bool,
+    /// Since when there has been no room; 0 if there was some.
+    blocked_since: u64,
+    judged_at: u64,
+    evicted: u64,
+    reclaimed: u64,
+}
+
+/// Counters of one publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublisherStats {
+    /// Times it found no room.
+    pub back_pressure_count: u64,
+    /// Nanoseconds it had no room, from finding none to finding some.
+    pub back_pressure_ns: u64,
+    /// Parked subscribers it woke.
+    pub wakes: u64,
+    /// Subscribers it evicted.
+    pub evicted: u64,
+    /// Dead subscribers it reclaimed.
+    pub reclaimed: u64,
+}
+
+impl Publisher {
+    /// Opens the channel that `uri` names as a publisher of bytes, making it if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open(uri: &str) -> Result<Self, OpenError> {
+        Self::open_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Publisher::open`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_as(config, TypeTag::default())
+    }
+
+    /// Sends a copy of `message` if there is room. Never waits.
+    ///
+    /// Returns the position after the message. Every reliable subscriber attached now gets it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; nothing was sent.
+    #[inline(always)]
+    pub fn offer(&mut self, message: &[u8]) -> Result<Position, NotSent> {
+        self.offer_tagged(0, message)
+    }
+
+    /// As [`Publisher::offer`], with a number that travels in the frame's header.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; nothing was sent.
+    #[inline(always)]
+    pub fn offer_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+        self.send(tag, message)
+    }
+
+    /// Sends a copy of `message`, waiting for room by the wait strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`], never `BackPressured` or `NotConnected`; nothing was sent.
+    #[inline(always)]
+    pub fn publish(&mut self, message: &[u8]) -> Result<Position, NotSent> {
+        self.publish_tagged(0, message)
+    }
+
+    /// As [`Publisher::publish`], with a number that travels in the frame's header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::publish`].
+    #[inline(always)]
+    pub fn publish_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+        self.send_waiting(tag, message)
+    }
+
+    /// As [`Publisher::publish`], but gives up after `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; `BackPressured` or `NotConnected` say that the time is over.
+    pub fn publish_timeout(
+        &mut self,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<Position, NotSent> {
+        self.wait_for_room(message.len(), Some(timeout))?;
+        self.send(0, message)
+    }
+
+    /// Reserves a message of `length` bytes, to be filled in place, if there is room. Never waits.
+    ///
+    /// What the bytes hold at first is unspecified. Until it is committed nobody sees it; dropped, it is given up.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; nothing is reserved.
+    #[inline(always)]
+    pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
+        let end = self.room(self.producer.position(), length)?;
+        Ok(Claim {
+            producer: &mut self.producer,
+            end,
+            length,
+            tag: 0,
+        })
+    }
+
+    /// As [`Publisher::claim`], waiting for room by the wait strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`], never `BackPressured` or `NotConnected`.
+    pub fn claim_wait(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
+        self.wait_for_room(length, None)?;
+        self.claim(length)
+    }
+
+    /// Starts a batch: messages that become visible together, at the cost of one.
+    pub fn batch(&mut self) -> Batch<'_> {
+        let start = self.producer.position();
+        Batch {
+            publisher: self,
+            end: start,
+            first: (0, 0),
+            count: 0,
+        }
+    }
+}
+
+impl<T: ?Sized> Publisher<T> {
+    pub(super) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        attach::pin(config)?;
+        let page = ForkPage::new().map_err(attach::io_error(
+            "map a private page for",
+            std::path::Path::new(config.channel()),
+        ))?;
+        let (attached, (index, producer)) =
+            attach::open(config, typed, |attached| take_lane(attached, config, &page))?;
+        let entry = attached.geometry.lane_entry(index);
+        let sleeper = Sleeper {
+            park: attached.control.resolve(entry + lane_entry::PARK),
+            hint: None,
+        };
+        crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        let endpoint = Box::new(Endpoint {
+            attached,
+            config: config.clone(),
+            index,
+            page,
+            sleeper,
+            connecting: config.subscribers > 0,
+            closed: false,
+            blocked_since: 0,
+            judged_at: 0,
+            evicted: 0,
+            reclaimed: 0,
+        });
+        Ok(Self {
+            producer,
+            endpoint,
+            typed: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+        let at = self.producer.position();
+        let end = self.room(at, message.len())?;
+        self.producer.write(at, message);
+        Ok(Position(self.producer.commit(end, tag, message.len())))
+    }
+
+    #[inline(always)]
+    pub(super) fn send_waiting(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+        match self.send(tag, message) {
+            Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                self.wait_for_room(message.len(), None)?;
+                self.send(tag, message)
+            }
+            done => done,
+        }
+    }
+
+    /// End of a frame of `length` bytes at `at`, once there is room for it.
+    #[inline(always)]
+    fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
+        match self.producer.fits(at, length) {
+            Ok(end) => Ok(end),
+            Err(NotSent::BackPressured) => self.ask_gate(at, length),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The cached limit is used up: asks the gate, and finds out why there is no room.
+    #[cold]
+    #[inline(never)]
+    fn ask_gate(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
+        let endpoint = &mut *self.endpoint;
+        if !endpoint.page.is_ours() {
+            return Err(NotSent::Forked);
+        }
+        if endpoint.closed {
+            return Err(NotSent::Closed);
+        }
+        if endpoint.connecting {
+            if self.producer.gate().count() < endpoint.config.subscribers as usize {
+                return Err(NotSent::NotConnected);
+            }
+            endpoint.connecting = false;
+        }
+        let need = self.producer.need(at, length);
+        if self.producer.make_room(need)
+            || (endpoint.hold(&self.producer) && self.producer.make_room(need))
+        {
+            endpoint.let_go(&self.producer);
+            return self.producer.fits(at, length);
+        }
+        Err(NotSent::BackPressured)
+    }
+
+    /// Waits by the wait strategy until a message of `length` bytes has room.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; `BackPressured` or `NotConnected` if `timeout` is over.
+    #[cold]
+    #[inline(never)]
+    pub fn wait_for_room(
+        &mut self,
+        length: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), NotSent> {
+        let at = self.producer.position();
+        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
+        loop {
+            let found = self.room(at, length);
+            let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
+                return found.map(|_| ());
+            };
+            let Some(step) = waiting.step() else {
+                return Err(found);
+            };
+            if let Step::Park = step {
+                let need = self.producer.need(at, length);
+                let wanted = self.endpoint.config.subscribers as usize;
+                let (sleeper, producer) = (&self.endpoint.sleeper, &mut self.producer);
+                sleeper.sleep(waiting.nap(), || match found {
+                    NotSent::NotConnected => producer.gate().count() >= wanted,
+                    _ => producer.make_room(need),
+                });
+            }
+        }
+    }
+
+    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Closed`] or [`NotSent::Forked`].
+    pub fn wait_for_subscribers(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<bool, NotSent> {
+        self.wait_until(timeout, |producer| producer.gate().count() >= count)
+    }
+
+    /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
+    /// if `timeout` ran out first. Durable subscribers that are absent count as live until they expire.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Closed`] or [`NotSent::Forked`].
+    pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
+        self.wait_until(timeout, |producer| {
+            producer.gate().drained(producer.position())
+        })
+    }
+
+    fn wait_until(
+        &mut self,
+        timeout: Option<Duration>,
+        reached: impl Fn(&Producer) -> bool,
+    ) -> Result<bool, NotSent> {
+        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
+        loop {
+            if !self.endpoint.page.is_ours() {
+                return Err(NotSent::Forked);
+            }
+            if self.endpoint.closed {
+                return Err(NotSent::Closed);
+            }
+            if reached(&self.producer) {
+                self.endpoint.blocked_since = 0;
+                return Ok(true);
+            }
+            // Whoever died meanwhile must not be waited for.
+            self.endpoint.hold_quietly(&self.producer);
+            let Some(step) = waiting.step() else {
+                self.endpoint.blocked_since = 0;
+                return Ok(false);
+            };
+            if let Step::Park = step {
+                let producer = &self.producer;
+                self.endpoint
+                    .sleeper
+                    .sleep(waiting.nap(), || reached(producer));
+            }
+        }
+    }
+
+    /// Reliable subscribers attached now.
+    #[must_use]
+    pub fn subscribers(&self) -> usize {
+        self.producer.gate().count()
+    }
+
+    /// Position after the last message sent.
+    #[must_use]
+    #[inline]
+    pub fn cursor(&self) -> Position {
+        Position(self.producer.position())
+    }
+
+    /// Index of this publisher's lane.
+    #[must_use]
+    pub fn lane(&self) -> usize {
+        self.endpoint.index
+    }
+
+    /// Bytes of the ring.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.endpoint.attached.geometry.capacity
+    }
+
+    /// Longest message in bytes.
+    #[must_use]
+    pub fn message_max(&self) -> usize {
+        self.producer.message_max()
+    }
+
+    /// Counters since this publisher opened its lane; those of the lane's earlier publishers are included in
+    /// the first three.
+    #[must_use]
+    pub fn stats(&self) -> PublisherStats {
+        // Relaxed: counters that only we write.
+        let word = |index: usize| self.producer.lane().word(index).load(Ordering::Relaxed);
+        PublisherStats {
+            back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
+            back_pressure_ns: word(lane::BACK_PRESSURE_NS),
+            wakes: word(lane::WAKES),
+            evicted: self.endpoint.evicted,
+            reclaimed: self.endpoint.reclaimed,
+        }
+    }
+
+    /// The canonical URI this publisher was opened with.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        self.endpoint.config.uri()
+    }
+
+    /// Waits up to `linger` for reliable subscribers to read everything, then ends the stream. Attached
+    /// subscribers lose nothing either way.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::BackPressured`] if some had not read everything when `linger` was over; the publisher is closed
+    /// all the same. [`NotSent::Forked`] in a forked child.
+    pub fn close(mut self) -> Result<Position, NotSent> {
+        let drained = self.finish()?;
+        let end = self.cursor();
+        if drained {
+            Ok(end)
+        } else {
+            Err(NotSent::BackPressured)
+        }
+    }
+
+    fn finish(&mut self) -> Result<bool, NotSent> {
+        if self.endpoint.closed {
+            return Ok(true);
+        }
+        let linger = self.endpoint.config.linger;
+        let drained = linger.is_zero() || self.wait_drained(Some(linger))?;
+        if !self.endpoint.page.is_ours() {
+            return Err(NotSent::Forked);
+        }
+        self.endpoint.closed = true;
+        self.producer.shut();
+        let attached = &self.endpoint.attached;
+        let index = self.endpoint.index;
+        let state = self.producer.lane().word(lane::STATE);
+        // Release: whoever sees the lane closed sees every frame before that. Relaxed load: only we write it.
+        state.store(state.load(Ordering::Relaxed) & !1, Ordering::Release);
+        attached.leave(|| attached.locks.unlock(lock_byte::LANE + index as u64));
+        crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        Ok(drained)
+    }
+}
+
+impl<T: ?Sized> Drop for Publisher<T> {
+    fn drop(&mut self) {
+        // In a forked child this is an error on purpose: the lane is the parent's.
+        let _ = self.finish();
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Publisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("uri", &self.uri())
+            .field("lane", &self.lane())
+            .field("cursor", &self.cursor())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the first lane that nobody holds. Runs under the membership lock.
+fn take_lane(
+    attached: &mut Attached,
+    config: &Config,
+    page: &ForkPage,
+) -> Result<(usize, Producer), OpenError> {
+    let Attached {
+        channel,
+        place,
+        control,
+        geometry,
+        locks,
+    } = &*attached;
+    let mut pids = Vec::new();
+    for index in 0..geometry.lanes() {
+        let entry = geometry.lane_entry(index);
+        let locked = locks
+            .try_lock(lock_byte::LANE + index as u64)
+            .map_err(attach::io_error("lock", place.path()))?;
+        if !locked {
+            pids.push(
+                control
+                    .word(entry + lane_entry::PID)
+                    .load(Ordering::Relaxed)
+                    .to_string(),
+            );
+            continue;
+        }
+        place.ensure_lane(geometry, index, config.numa)?;
+        let Some((words, ring)) = place.open_lane(geometry, index, true, config.hugepages)? else {
+            return Err(OpenError::Missing {
+                channel: channel.clone(),
+                path: place.path().to_owned(),
+            });
+        };
+        // Relaxed: for display.
+        control
+            .word(entry + lane_entry::PID)
+            .store(u64::from(std::process::id()), Ordering::Relaxed);
+        control
+            .word(entry + lane_entry::PARK)
+            .store(0, Ordering::Relaxed);
+        // Relaxed: only the lock's holder writes it.
+        let before = words.word(lane::STATE).load(Ordering::Relaxed);
+        if before & 1 == 1 {
+            bump(&words, lane::TAKEOVERS, 1);
+        }
+        let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
+        // Release: open from here on; two steps for each publisher keep the numbers apart.
+        producer
+            .lane()
+            .word(lane::STATE)
+            .store((before / 2 + 1) * 2 + 1, Ordering::Release);
+        if control
+            .word(entry + lane_entry::PRESENT)
+            .swap(1, Ordering::AcqRel)
+            == 0
+        {
+            // Release: the lane's file is in place for whoever sees the new number.
+            control
+                .word(control::LANES_EPOCH)
+                .fetch_add(1, Ordering::Release);
+        }
+        return Ok((index, producer));
+    }
+    Err(OpenError::PublishersFull {
+        channel: channel.clone(),
+        max: geometry.publishers_max,
+        pids: pids.join(", "),
+    })
+}
+
+impl Endpoint {
+    /// There is no room: keeps the time, and now and then judges those who hold us back. `true` if somebody no
+    /// longer does.
+    fn hold(&mut self, producer: &Producer) -> bool {
+        let now = monotonic_ns();
+        if self.blocked_since == 0 {
+            self.blocked_since = now;
+            self.judged_at = now;
+            bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
+            return false;
+        }
+        self.judge(producer, now)
+    }
+
+    /// As `hold`, for waits that are no back-pressure.
+    fn hold_quietly(&mut self, producer: &Producer) -> bool {
+        let now = monotonic_ns();
+        if self.blocked_since == 0 {
+            self.blocked_since = now;
+            self.judged_at = now;
+        }
+        self.judge(producer, now)
+    }
+
+    fn judge(&mut self, producer: &Producer, now: u64) -> bool {
+        if now - self.judged_at < JUDGE_EVERY_NS {
+            return false;
+        }
+        self.judged_at = now;
+        let held = now - self.blocked_since;
+        let Attached {
+            control,
+            geometry,
+            locks,
+            ..
+        } = &self.attached;
+        let mut freed = false;
+        // One after the other: several may have died together.
+        while let Some(slowest) = producer.gate().slowest() {
+            match slots::judge(control, geometry, locks, slowest.slot, held) {
+                Verdict::Wait => break,
+                Verdict::Reclaimed => self.reclaimed += 1,
+                Verdict::Evicted => self.evicted += 1,
+            }
+            freed = true;
+        }
+        if freed {
+            self.attached.wake_publishers();
+        }
+        freed
+    }
+
+    /// There is room again.
+    fn let_go(&mut self, producer: &Producer) {
+        if self.blocked_since != 0 {
+            bump(
+                producer.lane(),
+                lane::BACK_PRESSURE_NS,
+                monotonic_ns() - self.blocked_since,
+            );
+            self.blocked_since = 0;
+        }
+    }
+}
+
+/// A wait with a strategy and perhaps an end.
+struct Waiting {
+    idle: Idle,
+    deadline: Option<Instant>,
+}
+
+impl Waiting {
+    fn new(config: &Config, timeout: Option<Duration>) -> Self {
+        // A time-out beyond what the clock can hold is no time-out.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Self {
+            idle: Idle::new(config.wait),
+            deadline,
+        }
+    }
+
+    /// What to do before the next look; `None` once the time is over.
+    fn step(&mut self) -> Option<Step> {
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            return None;
+        }
+        Some(self.idle.step())
+    }
+
+    /// Longest sleep from here.
+    fn nap(&self) -> Duration {
+        let left = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.map_or(NAP_MAX, |left| left.min(NAP_MAX))
+    }
+}
+
+/// A reserved message: fill it, then [`Claim::commit`]. Dropped, it is given up and nobody sees anything.
+///
+/// While it is held this publisher can send nothing else, and its process should not linger over it: a claim
+/// holds no lock, but the lane is silent meanwhile.
+#[derive(Debug)]
+#[must_use = "a claim that is not committed sends nothing"]
+pub struct Claim<'a> {
+    producer: &'a mut Producer,
+    end: u64,
+    length: usize,
+    tag: u32,
+}
+
+impl Claim<'_> {
+    /// Sets the number that travels in the frame's header; 0 if never set.
+    pub fn set_tag(&mut self, tag: u32) {
+        self.tag = tag;
+    }
+
+    /// Makes the message visible; returns the position after it.
+    #[inline(always)]
+    pub fn commit(self) -> Position {
+        Position(self.producer.commit(self.end, self.tag, self.length))
+    }
+
+    /// Gives the message up, as dropping does.
+    pub fn abort(self) {}
+}
+
+impl Deref for Claim<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.producer.payload(self.length)
+    }
+}
+
+impl DerefMut for Claim<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.producer.payload_mut(self.length)
+    }
+}
+
+/// Messages that become visible together. Dropped, it is given up and nobody sees anything.
+///
+/// ```
+/// # use olivine::{Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://batches")?;
+/// # let mut publisher = Publisher::open("inproc://batches")?;
+/// let mut batch = publisher.batch();
+/// batch.push(b"bid 101")?;
+/// batch.push(b"ask 102")?;
+/// batch.commit();
+/// assert_eq!(subscriber.poll(|message| println!("{message:?}"), 10)?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch that is not committed sends nothing"]
+pub struct Batch<'a> {
+    publisher: &'a mut Publisher,
+    end: u64,
+    first: (u32, usize),
+    count: usize,
+}
+
+impl Batch<'_> {
+    /// Adds a copy of `message`. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start another.
+    #[inline(always)]
+    pub fn push(&mut self, message: &[u8]) -> Result<(), NotSent> {
+        self.push_tagged(0, message)
+    }
+
+    /// As [`Batch::push`], with a number that travels in the frame's header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batch::push`].
+    #[inline(always)]
+    pub fn push_tagged(&mut self, tag: u32, message: &[u8]) -> Result<(), NotSent> {
+        let at = self.end;
+        let end = self.publisher.room(at, message.len())?;
+        self.publisher.producer.write(at, message);
+        if self.count == 0 {
+            self.first = (tag, message.len());
+        } else {
+            self.publisher.producer.prepare(at, tag, message.len());
+        }
+        self.end = end;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Messages in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing was pushed yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes all of it visible at once; returns the position after it. An empty batch changes nothing.
+    #[inline(always)]
+    pub fn commit(self) -> Position {
+        let producer = &mut self.publisher.producer;
+        if self.count == 0 {
+            return Position(producer.position());
+        }
+        Position(producer.commit(self.end, self.first.0, self.first.1))
+    }
+}

@@ -1,0 +1,227 @@
+//! Subscriber slots: claiming one, finding a durable one again, clearing those of the dead.
+//!
+//! A slot belongs to whoever holds its lock. Its words may only be changed by the holder, or by somebody who
+//! took the lock because the holder died; so claiming and reclaiming cannot meet.
+
+use crate::clock::monotonic_ns;
+use crate::error::OpenError;
+use crate::liveness::Locks;
+use crate::region::Words;
+use crate::ring::gate::{clear_slot, set_bit};
+use crate::ring::layout::{Geometry, control, lock_byte, pack, slot, unpack};
+use crate::sync::Ordering;
+use crate::uri::{Config, Delivery, Expire, WaitStrategy};
+
+/// A slot whose lock the caller now holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) index: usize,
+    /// A durable subscriber came back: its positions are in the slot.
+    pub(crate) resumed: bool,
+}
+
+/// State word of a slot.
+pub(crate) fn state(words: &Words, geometry: &Geometry, index: usize) -> u64 {
+    words
+        .word(geometry.slot(index) + slot::STATE)
+        .load(Ordering::Acquire)
+}
+
+/// The durable name in a slot, if it has a sound one.
+pub(crate) fn name(words: &Words, geometry: &Geometry, index: usize) -> Option<String> {
+    let base = geometry.slot(index);
+    // Relaxed: written before the state that says it is there.
+    let word = |at: usize| words.word(base + at).load(Ordering::Relaxed);
+    let text: Vec<u64> = (0..6).map(|n| word(slot::NAME + n)).collect();
+    unpack(&text, word(slot::NAME_LENGTH)).filter(|name| !name.is_empty())
+}
+
+/// Whether any slot belongs to a durable subscriber, present or not, that has not expired.
+pub(crate) fn any_durable(words: &Words, geometry: &Geometry) -> bool {
+    (0..geometry.slots()).any(|index| {
+        state(words, geometry, index) == slot::DURABLE && !has_expired(words, geometry, index)
+    })
+}
+
+/// Whether an absent durable subscriber has been away for longer than it wanted to be waited for.
+fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    let base = geometry.slot(index);
+    // Relaxed: times, compared with a clock.
+    let since = words
+        .word(base + slot::ABSENT_SINCE)
+        .load(Ordering::Relaxed);
+    let expire = words.word(base + slot::EXPIRE_NS).load(Ordering::Relaxed);
+    since != 0 && expire != 0 && monotonic_ns().saturating_sub(since) >= expire
+}
+
+/// Takes a slot for a new or returning subscriber. The caller holds the membership lock.
+pub(crate) fn claim(
+    words: &Words,
+    geometry: &Geometry,
+    locks: &Locks,
+    config: &Config,
+    channel: &str,
+    path: &std::path::Path,
+) -> Result<Claimed, OpenError> {
+    let lock = |index: usize| {
+        locks
+            .try_lock(lock_byte::SLOT + index as u64)
+            .map_err(|source| OpenError::Io {
+                action: "lock",
+                path: path.to_owned(),
+                source,
+            })
+    };
+    if let Some(wanted) = &config.name {
+        for index in 0..geometry.slots() {
+            if state(words, geometry, index) != slot::DURABLE
+                || name(words, geometry, index).as_deref() != Some(wanted)
+            {
+                continue;
+            }
+            if !lock(index)? {
+                let pid = words
+                    .word(geometry.slot(index) + slot::PID)
+                    .load(Ordering::Relaxed);
+                return Err(OpenError::NameInUse {
+                    name: wanted.clone(),
+                    pid,
+                });
+            }
+            describe(words, geometry, index, config);
+            return Ok(Claimed {
+                index,
+                resumed: true,
+            });
+        }
+    }
+    // Free ones first, then those of the dead.
+    for want_free in [true, false] {
+        for index in 0..geometry.slots() {
+            let found = state(words, geometry, index);
+            if want_free != (found == slot::FREE)
+                || (found == slot::DURABLE && !has_expired(words, geometry, index))
+                || !lock(index)?
+            {
+                continue;
+            }
+            // Again, now that it is ours; also undoes what a claimer that died half way left.
+            clear_slot(words, geometry, index);
+            describe(words, geometry, index, config);
+            return Ok(Claimed {
+                index,
+                resumed: false,
+            });
+        }
+    }
+    Err(OpenError::SubscribersFull {
+        channel: channel.to_owned(),
+        max: geometry.subscribers_max,
+    })
+}
+
+/// Writes who the subscriber is; its state comes last, in [`attach`].
+fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
+    let base = geometry.slot(index);
+    // Relaxed: published by the state word or the bitmaps.
+    let store = |at: usize, value: u64| words.word(base + at).store(value, Ordering::Relaxed);
+    store(slot::PID, u64::from(std::process::id()));
+    store(
+        slot::DELIVERY,
+        u64::from(config.delivery == Delivery::Latest),
+    );
+    store(
+        slot::WAIT,
+        WaitStrategy::ALL
+            .iter()
+            .position(|wait| *wait == config.wait)
+            .unwrap_or(0) as u64,
+    );
+    store(slot::ABSENT_SINCE, 0);
+    store(
+        slot::EXPIRE_NS,
+        match config.expire {
+            Expire::Never => 0,
+            Expire::After(after) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1),
+        },
+    );
+    if let Some(name) = &config.name {
+        let mut text = [0; 6];
+        pack(name.as_bytes(), &mut text);
+        for (n, word) in text.into_iter().enumerate() {
+            store(slot::NAME + n, word);
+        }
+        store(slot::NAME_LENGTH, name.len() as u64);
+    }
+}
+
+/// Says that the slot is in use, once its positions are in place.
+pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: bool) {
+    let kind = if durable {
+        slot::DURABLE
+    } else {
+        slot::ATTACHED
+    };
+    words
+        .word(geometry.slot(index) + slot::STATE)
+        .store(kind, Ordering::Release);
+    set_bit(words, control::ATTACHED, index, true);
+}
+
+/// What a publisher found about a subscriber that holds it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It lives, or must be waited for: wait.
+    Wait,
+    /// It was dead; its slot is free now.
+    Reclaimed,
+    /// It was too slow; it no longer holds anybody back.
+    Evicted,
+}
+
+/// Judges the subscriber in `index`, which has held a publisher back for `held_ns`.
+pub(crate) fn judge(
+    words: &Words,
+    geometry: &Geometry,
+    locks: &Locks,
+    index: usize,
+    held_ns: u64,
+) -> Verdict {
+    let byte = lock_byte::SLOT + index as u64;
+    if locks.held_by_others(byte, byte + 1) {
+        if geometry.evict_after_ns == 0 || held_ns < geometry.evict_after_ns {
+            return Verdict::Wait;
+        }
+        // Its own words stay its own; only what gates is taken away.
+        words
+            .word(geometry.slot(index) + slot::STATE)
+            .store(slot::EVICTED, Ordering::Release);
+        set_bit(words, control::GATING, index, false);
+        // Relaxed: a counter under no lock; a lost count among rare events is acceptable to nobody, so add.
+        words
+            .word(control::EVICTIONS)
+            .fetch_add(1, Ordering::Relaxed);
+        return Verdict::Evicted;
+    }
+    // Nobody holds it: take it, so that nobody claims it while it is cleared.
+    if !locks.try_lock(byte).unwrap_or(false) {
+        return Verdict::Wait;
+    }
+    let base = geometry.slot(index);
+    let verdict =
+        if state(words, geometry, index) == slot::DURABLE && !has_expired(words, geometry, index) {
+            let since = words.word(base + slot::ABSENT_SINCE);
+            if since.load(Ordering::Relaxed) == 0 {
+                since.store(monotonic_ns(), Ordering::Relaxed);
+            }
+            Verdict::Wait
+        } else {
+            clear_slot(words, geometry, index);
+            words
+                .word(control::RECLAIMS)
+                .fetch_add(1, Ordering::Relaxed);
+            Verdict::Reclaimed
+        };
+    locks.unlock(byte);
+    verdict
+}

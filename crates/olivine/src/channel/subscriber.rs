@@ -1,0 +1,915 @@
+//! The receiving end: every lane of a channel, polled in turn.
+
+use super::attach::{self, Attached, TypeTag, wake_publishers};
+use super::slots;
+use super::watch::Watch;
+use crate::error::{OpenError, ReceiveError};
+use crate::fork::ForkPage;
+use crate::liveness::Locks;
+use crate::message::{Message, OwnedMessage, Position};
+use crate::region::Word;
+use crate::ring::consume::{Consumer, Frame, GateWords};
+use crate::ring::gate::{clear_slot, join_lane, set_bit};
+use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
+use crate::sync::Ordering;
+use crate::uri::{Config, Delivery, Start};
+use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
+use core::fmt;
+use core::marker::PhantomData;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Messages taken from one lane before the next gets its turn.
+const LANE_BUDGET: usize = 256;
+
+/// Receives messages of a channel from all its publishers, in order for each publisher.
+///
+/// A reliable subscriber (the default) gets every message published from the moment it is open until it is
+/// closed; publishers wait for it. It may be opened before any publisher exists. Receiving makes no system call
+/// and allocates nothing; messages are views of the ring, nothing is copied.
+///
+/// ```
+/// # use olivine::{Publisher, Subscriber, ReceiveError};
+/// let mut subscriber = Subscriber::open("inproc://stream")?;
+/// let mut publisher = Publisher::open("inproc://stream")?;
+/// for n in 0..3_u8 {
+///     publisher.publish(&[n])?;
+/// }
+/// publisher.close()?;
+/// let mut sum = 0;
+/// loop {
+///     match subscriber.receive() {
+///         Ok(message) => sum += message[0],
+///         Err(ReceiveError::Closed) => break,
+///         Err(error) => return Err(error.into()),
+///     }
+/// }
+/// assert_eq!(sum, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Subscriber<T: ?Sized = [u8]> {
+    lanes: Vec<Consumer>,
+    /// The lane whose turn it is.
+    turn: usize,
+    /// The frame that `receive` handed out and that the next call goes past.
+    pending: Option<(usize, Frame)>,
+    /// May be overrun or evicted: copies messages out and checks the copies.
+    checked: bool,
+    copy: Vec<u8>,
+    /// Looks in a row that found nothing.
+    dry: u32,
+    core: Box<Core>,
+    typed: PhantomData<fn(&T)>,
+}
+
+/// What is touched only when nothing is there to read.
+#[derive(Debug)]
+struct Core {
+    attached: Attached,
+    config: Config,
+    slot: usize,
+    page: ForkPage,
+    sleeper: Sleeper,
+    /// Counts lanes.
+    epoch: Word,
+    lanes_epoch: u64,
+    /// State words of the lanes as they were when we joined.
+    joined_states: Vec<u64>,
+    /// Something was received, so that a closed lane is the end and not a start.
+    heard: bool,
+    lost_bytes: u64,
+    watch: Option<Watch>,
+    closed: bool,
+}
+
+/// Whether a lane's publisher is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LaneState {
+    /// A publisher is there.
+    Open,
+    /// Its publisher closed it.
+    Closed,
+    /// Its publisher died; the next one continues where it left off.
+    Dead,
+}
+
+impl fmt::Display for LaneState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Dead => "dead",
+        })
+    }
+}
+
+impl LaneState {
+    /// From a lane's state word and the lock of its publisher.
+    pub(crate) fn of(state: u64, locks: &Locks, index: usize) -> Self {
+        let byte = lock_byte::LANE + index as u64;
+        if state & 1 == 0 {
+            Self::Closed
+        } else if locks.held_by_others(byte, byte + 1) {
+            Self::Open
+        } else {
+            Self::Dead
+        }
+    }
+}
+
+/// One publisher's lane as a subscriber sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LaneStatus {
+    /// Index of the lane.
+    pub index: usize,
+    /// Whether its publisher is there.
+    pub state: LaneState,
+    /// Where this subscriber is, in bytes.
+    pub position: Position,
+    /// Where the publisher is, in bytes.
+    pub cursor: Position,
+    /// Process id of the newest publisher, in its own PID namespace; for display.
+    pub publisher_pid: u64,
+}
+
+impl Subscriber {
+    /// Opens the channel that `uri` names as a subscriber of bytes, making it if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open(uri: &str) -> Result<Self, OpenError> {
+        Self::open_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Subscriber::open`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_as(config, TypeTag::default())
+    }
+
+    /// Hands up to `limit` messages to `handler`; returns how many. Never sleeps.
+    ///
+    /// A handler that panics gets the same message again.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; messages handed out before it was found are consumed.
+    #[inline(always)]
+    pub fn poll(
+        &mut self,
+        handler: impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        self.poll_frames(handler, limit)
+    }
+
+    /// The next message, if there is one. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
+        let found = self.next_frame()?;
+        Ok(found.map(|(lane, frame)| self.message(lane, &frame)))
+    }
+
+    /// The next message; waits for it by the wait strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; `Closed` is the end of the stream.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
+        loop {
+            if let Some((lane, frame)) = self.next_frame()? {
+                return Ok(self.message(lane, &frame));
+            }
+            self.wait(Duration::MAX)?;
+        }
+    }
+
+    /// As [`Subscriber::receive`], but gives up with `None` after `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`].
+    pub fn receive_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Message<'_>>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some((lane, frame)) = self.next_frame()? {
+                return Ok(Some(self.message(lane, &frame)));
+            }
+            let left = deadline.map_or(Duration::MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.wait(left)?;
+        }
+    }
+
+    /// Iterates over copies of messages, waiting for each, until the end of the stream.
+    pub fn iter(&mut self) -> impl Iterator<Item = Result<OwnedMessage, ReceiveError>> + '_ {
+        std::iter::from_fn(move || match self.receive() {
+            Ok(message) => Some(Ok(message.to_owned_message())),
+            Err(ReceiveError::Closed) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+}
+
+impl<T: ?Sized> Subscriber<T> {
+    pub(super) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        attach::pin(config)?;
+        let page = ForkPage::new().map_err(attach::io_error(
+            "map a private page for",
+            std::path::Path::new(config.channel()),
+        ))?;
+        let (attached, (index, lanes)) =
+            attach::open(config, typed, |attached| join(attached, config))?;
+        wake_publishers(&attached.control, &attached.geometry);
+        let park = attached
+            .control
+            .resolve(attached.geometry.slot(index) + slot::PARK);
+        let hint = Some(attached.control.resolve(control::SLEEPERS));
+        let state = |consumer: &Consumer| consumer.lane().word(lane::STATE).load(Ordering::Acquire);
+        let joined_states: Vec<u64> = lanes.iter().map(state).collect();
+        let core = Box::new(Core {
+            sleeper: Sleeper { park, hint },
+            epoch: attached.control.resolve(control::LANES_EPOCH),
+            lanes_epoch: 0,
+            heard: joined_states.iter().any(|state| state & 1 == 1),
+            joined_states,
+            slot: index,
+            page,
+            config: config.clone(),
+            lost_bytes: 0,
+            watch: None,
+            closed: false,
+            attached,
+        });
+        let checked =
+            config.delivery == Delivery::Latest || core.attached.geometry.evict_after_ns != 0;
+        Ok(Self {
+            lanes,
+            turn: 0,
+            pending: None,
+            checked,
+            copy: Vec::new(),
+            dry: 0,
+            core,
+            typed: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn poll_frames(
+        &mut self,
+        mut handler: impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        self.begin()?;
+        loop {
+            let total = self.poll_lanes(&mut handler, limit)?;
+            if total > 0 || limit == 0 {
+                self.dry = 0;
+                return Ok(total);
+            }
+            if !self.found_new_lanes()? {
+                return self.found_nothing().map(|()| 0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn poll_lanes(
+        &mut self,
+        handler: &mut impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        if self.checked {
+            return self.poll_checked(handler, limit);
+        }
+        if let [only] = &mut self.lanes[..] {
+            return drain(only, handler, limit);
+        }
+        let mut total = 0;
+        let lanes = self.lanes.len();
+        for _ in 0..lanes {
+            if self.turn >= lanes {
+                self.turn = 0;
+            }
+            let budget = LANE_BUDGET.min(limit - total);
+            total += drain(&mut self.lanes[self.turn], handler, budget)?;
+            self.turn += 1;
+            if total == limit {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    fn poll_checked(
+        &mut self,
+        handler: &mut impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        let mut total = 0;
+        while total < limit {
+            let Some((lane, frame)) = self.next_copied()? else {
+                break;
+            };
+            handler(message_of(&self.copy, lane, &frame));
+            total += 1;
+        }
+        Ok(total)
+    }
+
+    /// What every call starts with: refuses in a forked child, and goes past the message handed out last.
+    #[inline(always)]
+    fn begin(&mut self) -> Result<(), ReceiveError> {
+        if !self.core.page.is_ours() {
+            return Err(ReceiveError::Forked);
+        }
+        if let Some((lane, frame)) = self.pending.take() {
+            self.lanes[lane].advance(&frame);
+        }
+        Ok(())
+    }
+
+    /// The next frame of any lane; it stays in place until the next call.
+    #[inline]
+    pub(super) fn next_frame(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        self.begin()?;
+        loop {
+            let found = if self.checked {
+                self.next_copied()?
+            } else {
+                self.next_in_place()?
+            };
+            if found.is_some() {
+                self.dry = 0;
+                return Ok(found);
+            }
+            if !self.found_new_lanes()? {
+                return self.found_nothing().map(|()| None);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next_in_place(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        let lanes = self.lanes.len();
+        for _ in 0..lanes {
+            if self.turn >= lanes {
+                self.turn = 0;
+            }
+            let turn = self.turn;
+            self.turn += 1;
+            if let Some(frame) = self.lanes[turn].next()? {
+                self.pending = Some((turn, frame));
+                return Ok(Some((turn, frame)));
+            }
+            self.lanes[turn].at_tail();
+        }
+        Ok(None)
+    }
+
+    /// The next frame of any lane, copied out and checked, and gone past.
+    fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        for _ in 0..self.lanes.len() {
+            if self.turn >= self.lanes.len() {
+                self.turn = 0;
+            }
+            let turn = self.turn;
+            self.turn += 1;
+            let consumer = &mut self.lanes[turn];
+            match consumer.next_checked(&mut self.copy) {
+                Ok(None) => consumer.at_tail(),
+                Ok(Some(frame)) => {
+                    consumer.advance(&frame);
+                    return Ok(Some((turn, frame)));
+                }
+                Err(ReceiveError::Overrun { lost_bytes }) => {
+                    return Err(self.core.overrun(lost_bytes));
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The message in `frame`, which `next_frame` just found.
+    #[inline(always)]
+    pub(super) fn message(&self, lane: usize, frame: &Frame) -> Message<'_> {
+        let bytes = if self.checked {
+            &self.copy
+        } else {
+            self.lanes[lane].view(frame)
+        };
+        message_of(bytes, self.lanes[lane].index(), frame)
+    }
+
+    /// Whether lanes appeared since the last look; they are mapped now. Costs one load of a word that hardly ever
+    /// changes.
+    #[inline(always)]
+    fn found_new_lanes(&mut self) -> Result<bool, ReceiveError> {
+        self.core.attach_new_lanes(&mut self.lanes)
+    }
+
+    /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
+    /// eviction. Not at the first looks: a spinning subscriber whose next message is on its way is
+    /// not kept from it.
+    #[inline(always)]
+    fn found_nothing(&mut self) -> Result<(), ReceiveError> {
+        self.dry = self.dry.wrapping_add(1);
+        if self.dry == 4 || self.dry.is_multiple_of(32) {
+            self.look_around()?;
+        }
+        if let Some(watch) = &self.core.watch {
+            watch.arm(&self.lanes);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_around(&mut self) -> Result<(), ReceiveError> {
+        if self.core.is_evicted() {
+            return Err(ReceiveError::Evicted);
+        }
+        if self.core.is_at_end(&self.lanes) {
+            return Err(ReceiveError::Closed);
+        }
+        Ok(())
+    }
+
+    /// Waits by the wait strategy until a poll would find something (a message, or the end of the stream), or
+    /// `timeout` is over: `true` if there is something.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool, ReceiveError> {
+        self.begin()?;
+        let deadline = (timeout != Duration::MAX)
+            .then(|| Instant::now().checked_add(timeout))
+            .flatten();
+        let mut idle = Idle::new(self.core.config.wait);
+        loop {
+            if self.is_ready() {
+                return Ok(true);
+            }
+            self.found_new_lanes()?;
+            let mut nap = NAP_MAX;
+            if let Some(deadline) = deadline {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Ok(false);
+                }
+                nap = nap.min(left);
+            }
+            if idle.step() == Step::Park {
+                self.release();
+                let (core, lanes) = (&self.core, &self.lanes);
+                core.sleeper.sleep(nap, || is_ready(core, lanes));
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        is_ready(&self.core, &self.lanes)
+    }
+
+    /// Gives the room of everything read back to the publishers now, rather than in steps of an eighth of the
+    /// ring. The message handed out last stays held.
+    pub fn release(&mut self) {
+        if !self.core.page.is_ours() {
+            return;
+        }
+        for lane in &mut self.lanes {
+            lane.release();
+        }
+    }
+
+    /// Bytes of frames read so far, over all lanes. With a single publisher this is its position.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let origin = self.core.attached.geometry.origin;
+        let read = self
+            .lanes
+            .iter()
+            .map(|lane| lane.position() - origin)
+            .sum::<u64>();
+        Position(origin + read)
+    }
+
+    /// Bytes of frames published but not read yet, over all lanes.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.lanes
+            .iter()
+            .map(|lane| lane.cursor() - lane.position())
+            .sum()
+    }
+
+    /// Bytes of frames lost to overruns so far; always 0 for a reliable subscriber that was not evicted.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.core.lost_bytes
+    }
+
+    /// The publishers' lanes seen so far.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<LaneStatus> {
+        let Attached {
+            control,
+            geometry,
+            locks,
+            ..
+        } = &self.core.attached;
+        let status = |consumer: &Consumer| {
+            let index = consumer.index();
+            LaneStatus {
+                index,
+                state: LaneState::of(
+                    consumer.lane().word(lane::STATE).load(Ordering::Acquire),
+                    locks,
+                    index,
+                ),
+                position: Position(consumer.position()),
+                cursor: Position(consumer.cursor()),
+                // Relaxed: for display.
+                publisher_pid: control
+                    .word(geometry.lane_entry(index) + lane_entry::PID)
+                    .load(Ordering::Relaxed),
+            }
+        };
+        self.lanes.iter().map(status).collect()
+    }
+
+    /// A descriptor that becomes readable when there is something to poll: for `epoll` and event loops.
+    ///
+    /// Poll until it returns 0 each time; that arms it again and clears it. Do not read it yourself, and do not
+    /// call the waiting methods besides. The first call starts a thread that parks on behalf of the loop.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor or thread left.
+    pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if self.core.watch.is_none() {
+            let Attached {
+                control, geometry, ..
+            } = &self.core.attached;
+            let epoch = control.resolve(control::LANES_EPOCH);
+            let state = control.resolve(geometry.slot(self.core.slot) + slot::STATE);
+            let watch = Watch::start(self.core.sleeper.clone(), epoch, state)?;
+            watch.arm(&self.lanes);
+            self.core.watch = Some(watch);
+        }
+        match &self.core.watch {
+            Some(watch) => Ok(watch.descriptor()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The canonical URI this subscriber was opened with.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        self.core.config.uri()
+    }
+
+    /// Bytes of each publisher's ring.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.core.attached.geometry.capacity
+    }
+
+    /// Leaves the channel. A durable subscriber keeps its place.
+    pub fn close(self) {}
+
+    /// Leaves the channel and forgets a durable name.
+    pub fn unsubscribe(mut self) {
+        self.finish(true);
+    }
+
+    fn finish(&mut self, forget: bool) {
+        self.core.watch = None;
+        if self.core.closed || !self.core.page.is_ours() {
+            return;
+        }
+        self.core.closed = true;
+        if let Some((lane, frame)) = self.pending.take() {
+            self.lanes[lane].advance(&frame);
+        }
+        self.release();
+        let core = &self.core;
+        let Attached {
+            control,
+            geometry,
+            locks,
+            ..
+        } = &core.attached;
+        let keep = core.config.name.is_some() && !forget;
+        core.attached.leave(|| {
+            if keep {
+                set_bit(control, control::ATTACHED, core.slot, false);
+            } else {
+                clear_slot(control, geometry, core.slot);
+            }
+            locks.unlock(lock_byte::SLOT + core.slot as u64);
+        });
+        core.attached.wake_publishers();
+    }
+}
+
+impl<T: ?Sized> Drop for Subscriber<T> {
+    fn drop(&mut self) {
+        self.finish(false);
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Subscriber<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber")
+            .field("uri", &self.uri())
+            .field("position", &self.position())
+            .field("lanes", &self.lanes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline(always)]
+fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame) -> Message<'a> {
+    Message {
+        bytes,
+        tag: frame.tag,
+        position: frame.position,
+        lane,
+        borrow: PhantomData,
+    }
+}
+
+/// Hands up to `limit` messages of one lane to `handler`.
+#[inline(always)]
+fn drain(
+    consumer: &mut Consumer,
+    handler: &mut impl FnMut(Message<'_>),
+    limit: usize,
+) -> Result<usize, ReceiveError> {
+    let mut count = 0;
+    while count < limit {
+        let Some(frame) = consumer.next()? else {
+            consumer.at_tail();
+            break;
+        };
+        handler(message_of(consumer.view(&frame), consumer.index(), &frame));
+        consumer.advance(&frame);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Whether a poll would find something: a message, a new lane, an eviction or the end of the stream.
+fn is_ready(core: &Core, lanes: &[Consumer]) -> bool {
+    lanes.iter().any(Consumer::has_next)
+        || core.epoch.load(Ordering::Acquire) != core.lanes_epoch
+        || core.is_evicted()
+        || core.is_at_end(lanes)
+}
+
+/// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
+fn join(attached: &mut Attached, config: &Config) -> Result<(usize, Vec<Consumer>), OpenError> {
+    let Attached {
+        channel,
+        place,
+        control,
+        geometry,
+        locks,
+    } = &*attached;
+    let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
+    let joined = join_lanes(attached, config, claimed);
+    if joined.is_err() && !claimed.resumed {
+        clear_slot(control, geometry, claimed.index);
+    }
+    let lanes = joined?;
+    slots::attach(control, geometry, claimed.index, config.name.is_some());
+    // Relaxed: under the membership lock.
+    control
+        .word(control::SUBSCRIBERS_EVER)
+        .fetch_add(1, Ordering::Relaxed);
+    Ok((claimed.index, lanes))
+}
+
+fn join_lanes(
+    attached: &Attached,
+    config: &Config,
+    claimed: slots::Claimed,
+) -> Result<Vec<Consumer>, OpenError> {
+    let Attached {
+        place,
+        control,
+        geometry,
+        ..
+    } = attached;
+    let gates = config.delivery == Delivery::Reliable;
+    let mut present = Vec::new();
+    for index in 0..geometry.lanes() {
+        if control
+            .word(geometry.lane_entry(index) + lane_entry::PRESENT)
+            .load(Ordering::Acquire)
+            == 0
+        {
+            continue;
+        }
+        let Some(mapped) = place.open_lane(geometry, index, false, config.hugepages)? else {
+            return Err(OpenError::NotAChannel {
+                path: place.path().join(crate::segment::lane_name(index)),
+                problem: "it is missing; remove the channel with 'olivine rm --force'".into(),
+            });
+        };
+        present.push((index, mapped));
+    }
+    let position_word = |lane: usize| control.word(geometry.position(claimed.index, lane));
+    if gates && !claimed.resumed {
+        for lane in 0..geometry.lanes() {
+            // A lane that does not exist yet will be ours from its very first frame. Release: with the bit below.
+            position_word(lane).store(geometry.origin, Ordering::Release);
+        }
+    }
+    let mut consumers = Vec::new();
+    let mut starts = Vec::new();
+    for (index, (words, _)) in &present {
+        let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
+        let start = || match config.from {
+            // CURSOR (acquire): frames before it are not ours, those after it are.
+            Start::Now => cursor.load(Ordering::Acquire),
+            Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
+        };
+        let store = |position: u64| {
+            position_word(*index).store(position, Ordering::Release);
+            set_bit(control, control::GATING, claimed.index, true);
+        };
+        starts.push(if claimed.resumed {
+            // Our own word, but anybody could have written it: never past what is published.
+            position_word(*index)
+                .load(Ordering::Acquire)
+                .min(cursor.load(Ordering::Acquire))
+        } else if gates {
+            // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
+            join_lane(geometry.capacity, &limit, start, store)
+        } else {
+            start()
+        });
+    }
+    if gates {
+        // Also where there is no lane yet.
+        set_bit(control, control::GATING, claimed.index, true);
+    }
+    for ((index, (words, ring)), start) in present.into_iter().zip(starts) {
+        consumers.push(consumer(
+            attached,
+            config,
+            claimed.index,
+            index,
+            words,
+            ring,
+            start,
+        ));
+    }
+    Ok(consumers)
+}
+
+fn consumer(
+    attached: &Attached,
+    config: &Config,
+    slot: usize,
+    index: usize,
+    words: crate::region::Words,
+    ring: crate::region::Ring,
+    start: u64,
+) -> Consumer {
+    let Attached {
+        control, geometry, ..
+    } = attached;
+    let gate = (config.delivery == Delivery::Reliable).then(|| GateWords {
+        position: control.resolve(geometry.position(slot, index)),
+        park: control.resolve(geometry.lane_entry(index) + lane_entry::PARK),
+        fence: !crate::sync::light_side_is_covered(),
+    });
+    Consumer::new(
+        ring,
+        words,
+        geometry,
+        index,
+        start,
+        gate,
+        config.name.is_some(),
+    )
+}
+
+impl Core {
+    /// Maps lanes that appeared since the last look; `true` if there are any. We have held them at their origin
+    /// since we joined.
+    #[inline(always)]
+    fn attach_new_lanes(&mut self, lanes: &mut Vec<Consumer>) -> Result<bool, ReceiveError> {
+        // Acquire: the lanes that the number counts are in place.
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if epoch == self.lanes_epoch {
+            return Ok(false);
+        }
+        let before = lanes.len();
+        self.map_new_lanes(lanes)?;
+        self.lanes_epoch = epoch;
+        Ok(lanes.len() > before)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn map_new_lanes(&mut self, lanes: &mut Vec<Consumer>) -> Result<(), ReceiveError> {
+        let Attached {
+            place,
+            control,
+            geometry,
+            ..
+        } = &self.attached;
+        for index in 0..geometry.lanes() {
+            let present = control
+                .word(geometry.lane_entry(index) + lane_entry::PRESENT)
+                .load(Ordering::Acquire);
+            if present == 0 || lanes.iter().any(|lane| lane.index() == index) {
+                continue;
+            }
+            let mapped = place.open_lane(geometry, index, false, self.config.hugepages);
+            let mapped = mapped.map_err(|source| ReceiveError::Lane {
+                lane: index,
+                source: Box::new(source),
+            })?;
+            let Some((words, ring)) = mapped else {
+                continue;
+            };
+            lanes.push(consumer(
+                &self.attached,
+                &self.config,
+                self.slot,
+                index,
+                words,
+                ring,
+                geometry.origin,
+            ));
+            self.joined_states.push(0);
+            self.heard = true;
+        }
+        Ok(())
+    }
+
+    fn is_evicted(&self) -> bool {
+        let Attached {
+            control, geometry, ..
+        } = &self.attached;
+        slots::state(control, geometry, self.slot) == slot::EVICTED
+    }
+
+    /// An overrun was found: counts it, and says what it means.
+    fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
+        let Attached {
+            control, geometry, ..
+        } = &self.attached;
+        self.lost_bytes += lost_bytes;
+        // Relaxed: for display; only we write it.
+        control
+            .word(geometry.slot(self.slot) + slot::LOST_BYTES)
+            .store(self.lost_bytes, Ordering::Relaxed);
+        if self.is_evicted() {
+            ReceiveError::Evicted
+        } else {
+            ReceiveError::Overrun { lost_bytes }
+        }
+    }
+
+    /// Whether every publisher has closed and everything was read, given that there was something to end.
+    fn is_at_end(&self, lanes: &[Consumer]) -> bool {
+        let mut heard = self.heard;
+        for (consumer, joined) in lanes.iter().zip(&self.joined_states) {
+            // Acquire: closed comes after the last frame, so the look for a frame below is the last word.
+            let state = consumer.lane().word(lane::STATE).load(Ordering::Acquire);
+            if state & 1 == 1 || consumer.has_next() {
+                return false;
+            }
+            heard |= state != *joined || consumer.has_moved();
+        }
+        heard && !lanes.is_empty()
+    }
+}

@@ -1,0 +1,198 @@
+//! Who is alive: locks that the kernel drops when their holder dies.
+//!
+//! Each participant opens the control file for itself and holds an open-file-description lock on one byte of
+//! its own for as long as it lives. The kernel releases it at any death: of a killed process, of a zombie
+//! that nobody has reaped, in any PID namespace. A stopped process keeps it: a stopped process is not dead.
+//! No time-out and no PID decides. Channels inside one process keep a table instead.
+
+use crate::fork;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The locks of one participant; dropping them, or dying, releases them all.
+#[derive(Debug)]
+pub(crate) enum Locks {
+    /// Byte locks of a control file.
+    File(LockFile),
+    /// Entries of an in-process table.
+    Process(LockTable),
+}
+
+/// An own open file description of a control file, closed in forked children.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    file: fork::ClosedInChildren,
+}
+
+impl LockFile {
+    /// The control file itself.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.borrow()
+    }
+}
+
+/// In-process locks: byte → holder.
+#[derive(Debug)]
+pub(crate) struct LockTable {
+    table: Arc<Mutex<HashMap<u64, u64>>>,
+    me: u64,
+}
+
+impl Locks {
+    /// Locks through `file`, which must be an open file description of the caller's own.
+    pub(crate) fn file(file: OwnedFd) -> Self {
+        Self::File(LockFile {
+            file: fork::ClosedInChildren::new(file),
+        })
+    }
+
+    /// Locks in a table shared by this process; each call makes another participant.
+    pub(crate) fn table(table: &Arc<Mutex<HashMap<u64, u64>>>) -> Self {
+        static NEXT: Mutex<u64> = Mutex::new(1);
+        let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+        *next += 1;
+        Self::Process(LockTable {
+            table: Arc::clone(table),
+            me: *next,
+        })
+    }
+
+    /// Takes the lock on `byte` if nobody else holds it. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says other than "somebody holds it".
+    pub(crate) fn try_lock(&self, byte: u64) -> io::Result<bool> {
+        match self {
+            Self::File(lock) => {
+                match control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
+                    Ok(_) => Ok(true),
+                    Err(error)
+                        if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) =>
+                    {
+                        Ok(false)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Self::Process(lock) => {
+                let mut table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(*table.entry(byte).or_insert(lock.me) == lock.me)
+            }
+        }
+    }
+
+    /// Gives the lock on `byte` back.
+    pub(crate) fn unlock(&self, byte: u64) {
+        match self {
+            Self::File(lock) => {
+                // Unlocking a range of an open file cannot fail in a way that leaves it locked.
+                let _ = control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
+            }
+            Self::Process(lock) => {
+                let mut table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
+                if table.get(&byte) == Some(&lock.me) {
+                    table.remove(&byte);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody *else* holds a lock between `first` and `end`.
+    pub(crate) fn held_by_others(&self, first: u64, end: u64) -> bool {
+        match self {
+            Self::File(lock) => is_locked(lock.file.raw(), first, end),
+            Self::Process(lock) => {
+                let table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
+                table
+                    .iter()
+                    .any(|(byte, holder)| (first..end).contains(byte) && *holder != lock.me)
+            }
+        }
+    }
+}
+
+impl Drop for LockTable {
+    fn drop(&mut self) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, holder| *holder != self.me);
+    }
+}
+
+/// Whether another open file description holds a lock between `first` and `end`. Works on a read-only
+/// descriptor. On an error of the kernel's the answer is "yes": nobody is ever declared dead by mistake.
+pub(crate) fn is_locked(file: RawFd, first: u64, end: u64) -> bool {
+    match control(file, libc::F_OFD_GETLK, libc::F_WRLCK, first, end - first) {
+        Ok(found) => found != libc::F_UNLCK,
+        Err(_) => true,
+    }
+}
+
+/// One lock operation; returns the lock type that the kernel wrote back.
+fn control(
+    file: RawFd,
+    command: libc::c_int,
+    kind: libc::c_int,
+    start: u64,
+    length: u64,
+) -> io::Result<libc::c_int> {
+    let offset =
+        |n: u64| libc::off_t::try_from(n).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let kind =
+        libc::c_short::try_from(kind).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: `flock` is plain old data for which all zeros is a value.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind;
+    // SEEK_SET is 0: positions count from the start of the file; they need not exist in it.
+    lock.l_whence = 0;
+    lock.l_start = offset(start)?;
+    lock.l_len = offset(length)?;
+    // SAFETY: `lock` is a valid `flock` that lives across the call.
+    let done = unsafe { libc::fcntl(file, command, &raw mut lock) };
+    if done == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(lock.l_type.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> [(Locks, Locks); 2] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || {
+            Locks::file(OwnedFd::from(
+                std::fs::File::options()
+                    .read(true)
+                    .write(true)
+                    .open(file.path())
+                    .unwrap(),
+            ))
+        };
+        let table = Arc::default();
+        [
+            (open(), open()),
+            (Locks::table(&table), Locks::table(&table)),
+        ]
+    }
+
+    #[test]
+    fn one_holder_at_a_time_and_dropping_releases() {
+        for (a, b) in pair() {
+            assert!(a.try_lock(7).unwrap());
+            assert!(a.try_lock(7).unwrap(), "taking a lock twice is taking it");
+            assert!(!b.try_lock(7).unwrap());
+            assert!(
+                b.held_by_others(0, 100) && !a.held_by_others(0, 100) && !b.held_by_others(8, 100)
+            );
+            a.unlock(7);
+            assert!(b.try_lock(7).unwrap());
+            drop(b);
+            assert!(a.try_lock(7).unwrap());
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The ring: how one publisher's frames reach any number of subscribers.
+//!
+//! Read [`layout`] first (what lies where, who writes it, which edges order it), then [`publish`],
+//! [`consume`] and [`gate`].
+
+pub(crate) mod consume;
+pub(crate) mod gate;
+pub(crate) mod layout;
+pub(crate) mod publish;
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,285 @@
+//! The reading side of one lane.
+//!
+//! # Two gears
+//!
+//! A subscriber that has caught up looks at the next header itself: header and payload of a small message
+//! arrive with one cache line, which is the latency gear. One that is behind reads the cursor once and walks
+//! everything before it without touching the line being written. When a run of many messages ends, it is in
+//! the streaming gear: it waits a moment before it looks at the tail again, because a reader that hangs on
+//! the writer's line makes every commit a line transfer. One message or none at a time never waits.
+
+use super::layout::{Geometry, frame_bytes, frame_tag, lane};
+use crate::error::ReceiveError;
+use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
+use crate::sync::{Ordering, light_barrier, mutant, unless};
+
+/// A run of this many messages without a pause is a stream.
+const STREAM_RUN: u32 = 24;
+/// How long a streaming reader waits at the tail, in `pause` instructions.
+const STREAM_PAUSES: u32 = 30;
+
+/// Reads frames of one lane.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    ring: Ring,
+    /// Start of the next frame.
+    position: u64,
+    /// Every frame before this is known to be committed.
+    known: u64,
+    align_mask: u64,
+    /// Longest header plus payload in bytes.
+    frame_max: u64,
+    /// Messages since the tail was last found empty.
+    run: u32,
+    start: u64,
+    lane: Words,
+    index: usize,
+    cursor: Word,
+    limit: Word,
+    released: u64,
+    release_step: u64,
+    /// Our position as the publisher sees it; absent for a subscriber that does not gate.
+    gate: Option<GateWords>,
+}
+
+/// The words through which a subscriber gives room back.
+#[derive(Debug)]
+pub(crate) struct GateWords {
+    /// Our position in this lane.
+    pub(crate) position: Word,
+    /// The publisher's park word.
+    pub(crate) park: Word,
+    /// Whether a real fence is needed before looking at the park word.
+    pub(crate) fence: bool,
+}
+
+/// A committed frame, not yet consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) position: u64,
+    pub(crate) tag: u32,
+    pub(crate) length: usize,
+    /// Start of the frame after it.
+    pub(crate) end: u64,
+}
+
+impl Consumer {
+    /// Reads `lane` from `position`, a frame boundary. `durable` gives room back after every message, so that
+    /// a crash repeats as little as possible.
+    pub(crate) fn new(
+        ring: Ring,
+        lane: Words,
+        geometry: &Geometry,
+        index: usize,
+        position: u64,
+        gate: Option<GateWords>,
+        durable: bool,
+    ) -> Self {
+        Self {
+            position,
+            known: position,
+            align_mask: geometry.align - 1,
+            frame_max: geometry.message_max() + HEADER_BYTES,
+            run: 0,
+            start: position,
+            cursor: lane.resolve(lane::CURSOR),
+            limit: lane.resolve(lane::LIMIT),
+            released: position,
+            release_step: if durable { 0 } else { ring.capacity() / 8 },
+            gate,
+            ring,
+            lane,
+            index,
+        }
+    }
+
+    /// Start of the next frame.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Index of the lane.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// This lane's header words.
+    pub(crate) fn lane(&self) -> &Words {
+        &self.lane
+    }
+
+    /// The newest position known to be committed, read afresh.
+    pub(crate) fn cursor(&self) -> u64 {
+        // CURSOR (acquire).
+        self.cursor.load(Ordering::Acquire).max(self.position)
+    }
+
+    /// The next committed frame, if there is one. Never sleeps; at the end of a stream it waits for under a
+    /// microsecond (see the module text).
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`] if the header is one that no publisher writes.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, ReceiveError> {
+        if self.position >= self.known && self.run >= STREAM_RUN {
+            self.back_off();
+        }
+        let header = self.ring.header(self.position);
+        // COMMIT (acquire): pairs with the release store in `Producer::commit`. Before `known` CURSOR has
+        // ordered the frame already and this costs nothing more.
+        let word = header.load(unless(mutant("commit_load_relaxed"), Ordering::Acquire));
+        if word == 0 {
+            return Ok(None);
+        }
+        self.frame(word).map(Some)
+    }
+
+    #[inline(always)]
+    fn frame(&self, word: u64) -> Result<Frame, ReceiveError> {
+        let bytes = frame_bytes(word);
+        // Hostile until checked: a length below the header or beyond the ring is no frame of ours.
+        if bytes.wrapping_sub(HEADER_BYTES) > self.frame_max - HEADER_BYTES {
+            return Err(self.corrupt(word));
+        }
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "checked against the ring's size"
+        )]
+        let length = (bytes - HEADER_BYTES) as usize;
+        let end = self.position + ((bytes + self.align_mask) & !self.align_mask);
+        Ok(Frame {
+            position: self.position,
+            tag: frame_tag(word),
+            length,
+            end,
+        })
+    }
+
+    #[cold]
+    fn corrupt(&self, word: u64) -> ReceiveError {
+        ReceiveError::Corrupt {
+            lane: self.index,
+            position: self.position,
+            found: frame_bytes(word),
+        }
+    }
+
+    /// Whether a frame is waiting.
+    pub(crate) fn has_next(&self) -> bool {
+        // COMMIT (acquire).
+        self.ring.header(self.position).load(Ordering::Acquire) != 0
+    }
+
+    /// Whether anything was read here.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.position != self.start
+    }
+
+    /// What to look at for the next frame, and the lane's state word: for a thread that waits on our behalf.
+    #[cfg(not(loom))]
+    pub(crate) fn watch_point(&self) -> (Ring, u64, Word) {
+        (
+            self.ring.clone(),
+            self.position,
+            self.lane.resolve(lane::STATE),
+        )
+    }
+
+    /// The payload of `frame`, in place.
+    #[inline(always)]
+    pub(crate) fn view(&self, frame: &Frame) -> View<'_> {
+        // SAFETY: `next` saw the frame committed; our own position in the gate, which is at or before it,
+        // holds the publisher back until `advance` and a release, and those need `&mut self`.
+        unsafe { self.ring.view(frame.position, frame.length) }
+    }
+
+    /// Goes past `frame`, giving room back in steps of an eighth of the ring.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, frame: &Frame) {
+        self.position = frame.end;
+        self.run += 1;
+        if self.position - self.released >= self.release_step {
+            self.release();
+        }
+    }
+
+    /// The streaming gear at the tail: waits a moment, then reads the cursor. What lies before the cursor can
+    /// be walked without touching the line that the publisher writes.
+    #[inline(never)]
+    fn back_off(&mut self) {
+        for _ in 0..STREAM_PAUSES {
+            core::hint::spin_loop();
+        }
+        // CURSOR (acquire): pairs with the release store in `Producer::advance`.
+        let cursor = self
+            .cursor
+            .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire));
+        if cursor > self.position {
+            self.known = cursor;
+        } else {
+            self.run = 0;
+        }
+    }
+
+    /// The tail was found empty: ends the run and gives back what is held.
+    #[inline]
+    pub(crate) fn at_tail(&mut self) {
+        self.run = 0;
+        if self.released != self.position {
+            self.release();
+        }
+    }
+
+    /// Hands everything before the position back to the publisher.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        self.released = self.position;
+        let Some(gate) = &self.gate else { return };
+        // REUSE (release): pairs with the acquire load in `Gate::slowest`.
+        gate.position.store(
+            self.position,
+            unless(mutant("reuse_relaxed"), Ordering::Release),
+        );
+        // ROOM (light side): the position above comes before the look at the park word.
+        light_barrier(mutant("room_no_light_barrier"));
+        if gate.fence {
+            // SeqCst: ROOM without membarrier; the same order by a fence of our own.
+            crate::sync::fence(Ordering::SeqCst);
+        }
+        // Relaxed: `wake` takes the word by read-modify-write (WAKE).
+        if gate.park.load(Ordering::Relaxed) != 0 {
+            crate::wait::wake(&gate.park);
+        }
+    }
+
+    /// For a subscriber that may be overrun: copies the next frame out and makes sure the copy is whole.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
+    #[cfg(not(loom))]
+    pub(crate) fn next_checked(
+        &mut self,
+        into: &mut Vec<u8>,
+    ) -> Result<Option<Frame>, ReceiveError> {
+        let found = self.next();
+        if let Ok(Some(frame)) = &found {
+            self.ring.copy_out(frame.position, frame.length, into);
+        }
+        // OVERRUN: the loads above come before the limit is read again.
+        crate::sync::fence(Ordering::Acquire);
+        if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed) {
+            // Whatever was found may be torn: the publisher was free to write there. Skip to the cursor.
+            let from = self.position;
+            self.known = self.cursor();
+            self.position = self.known;
+            self.released = self.position;
+            return Err(ReceiveError::Overrun {
+                lost_bytes: self.position - from,
+            });
+        }
+        found
+    }
+}

@@ -1,0 +1,147 @@
+//! The gate: how far a lane's publisher may write before it would overrun a reliable subscriber.
+//!
+//! Scanned only when the cached limit is used up, about once per lap, and only over the slots whose
+//! gating bit is set, so idle slots cost nothing.
+
+use super::layout::{Geometry, NO_POSITION, control, slot};
+use crate::region::Words;
+use crate::sync::{Ordering, fence, mutant, unless};
+
+/// One lane's view of the positions that hold it back.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    control: Words,
+    geometry: Geometry,
+    lane: usize,
+}
+
+/// The slowest subscriber of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slowest {
+    pub(crate) slot: usize,
+    pub(crate) position: u64,
+}
+
+impl Gate {
+    /// The control words.
+    pub(crate) fn control(&self) -> &Words {
+        &self.control
+    }
+
+    /// The shape of the channel.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn new(control: Words, geometry: Geometry, lane: usize) -> Self {
+        Self {
+            control,
+            geometry,
+            lane,
+        }
+    }
+
+    /// The slowest gating subscriber, or `None` if nobody gates.
+    pub(crate) fn slowest(&self) -> Option<Slowest> {
+        let mut slowest: Option<Slowest> = None;
+        for slot in bits(&self.control, control::GATING, self.geometry.slots()) {
+            let position = self.control.word(self.geometry.position(slot, self.lane));
+            // REUSE (acquire): pairs with the release store in `Consumer::release`. What the subscriber read
+            // before it let go of these bytes happens before we overwrite them.
+            let position = position.load(unless(mutant("reuse_scan_relaxed"), Ordering::Acquire));
+            if position != NO_POSITION && slowest.is_none_or(|s| position < s.position) {
+                slowest = Some(Slowest { slot, position });
+            }
+        }
+        slowest
+    }
+
+    /// Number of slots that gate.
+    pub(crate) fn count(&self) -> usize {
+        bits(&self.control, control::GATING, self.geometry.slots()).count()
+    }
+
+    /// Whether every gating subscriber has reached `position`.
+    pub(crate) fn drained(&self, position: u64) -> bool {
+        self.slowest()
+            .is_none_or(|slowest| slowest.position >= position)
+    }
+}
+
+/// Iterates the set bits of the bitmap at word `start`, up to `slots` bits.
+pub(crate) fn bits(
+    control: &Words,
+    start: usize,
+    slots: usize,
+) -> impl Iterator<Item = usize> + '_ {
+    (0..slots.div_ceil(64)).flat_map(move |index| {
+        // Acquire: a set bit comes with the slot's words as its owner wrote them before (JOIN).
+        let mut word = control.word(start + index).load(Ordering::Acquire);
+        core::iter::from_fn(move || {
+            let bit = word.trailing_zeros() as usize;
+            word &= word.wrapping_sub(1);
+            (bit < 64).then_some(index * 64 + bit)
+        })
+        .filter(move |slot| *slot < slots)
+    })
+}
+
+/// Sets or clears one bit of the bitmap at word `start`.
+pub(crate) fn set_bit(control: &Words, start: usize, slot: usize, on: bool) {
+    let word = control.word(start + slot / 64);
+    let bit = 1 << (slot % 64);
+    // AcqRel: the slot's words are published with the bit, and seen by whoever sees it (JOIN).
+    if on {
+        word.fetch_or(bit, Ordering::AcqRel);
+    } else {
+        word.fetch_and(!bit, Ordering::AcqRel);
+    }
+}
+
+/// The joiner's half of JOIN for one lane: takes a position at which the publisher is held back for sure.
+///
+/// `start` proposes a position (always a frame boundary) and is asked again whenever the publisher turns out
+/// to have gone past it. The gating bit must be set once `store` has stored the first position, before the
+/// limit is read: `store` does that.
+pub(crate) fn join_lane(
+    capacity: u64,
+    limit: &crate::region::Word,
+    mut start: impl FnMut() -> u64,
+    mut store: impl FnMut(u64),
+) -> u64 {
+    loop {
+        let position = start();
+        store(position);
+        if !mutant("join_no_fence") {
+            // JOIN: SeqCst fence between our position and the publisher's limit; the publisher has its own
+            // between its limit and our position. Only a store-load order on both sides will do.
+            fence(Ordering::SeqCst);
+        }
+        // Acquire: the limit's boundary (`from=oldest` starts at it) comes with the frames behind it.
+        if limit.load(Ordering::Acquire) <= position + capacity {
+            return position;
+        }
+    }
+}
+
+/// Empties a slot under its lock: it gates nothing, wakes nobody and is free.
+///
+/// Every step can be repeated, so whoever dies half way leaves work that the next owner does again.
+pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
+    let base = geometry.slot(index);
+    for lane in 0..geometry.lanes() {
+        // REUSE (release): everything read is handed back.
+        control
+            .word(geometry.position(index, lane))
+            .store(NO_POSITION, Ordering::Release);
+    }
+    set_bit(control, control::GATING, index, false);
+    set_bit(control, control::ATTACHED, index, false);
+    for word in 1..slot::POSITIONS {
+        // Relaxed: read by others only for display, or under the slot's lock.
+        control.word(base + word).store(0, Ordering::Relaxed);
+    }
+    control
+        .word(base + slot::STATE)
+        .store(slot::FREE, Ordering::Release);
+}

@@ -1,0 +1,387 @@
+//! What lies where in a channel's memory, who writes it, and what orders it.
+//!
+//! A channel is one **control** file, mapped writable by every participant, and one **lane** file per
+//! publisher, mapped writable by its publisher and read-only by subscribers. All words are 64 bits, little
+//! endian. The picture with byte offsets is `docs/layout.md`; a golden test holds the two together.
+//!
+//! # Single writers
+//!
+//! | word | written by |
+//! |---|---|
+//! | lane: cursor, limit, state, counters, frames | the publisher that holds the lane's lock |
+//! | control: a slot's position, delivery, park … | the subscriber that holds the slot's lock, or whoever reclaims it under that lock |
+//! | control: gating and attached bits | the same, one bit each, by atomic read-modify-write |
+//! | control: a lane's park word | set by its publisher, cleared by whoever wakes it |
+//! | control: sleepers | set by sleepers, cleared by wakers; only a hint to look |
+//!
+//! # Edges
+//!
+//! * **COMMIT**: the release store of a frame's header makes its payload, and the zero of the next header,
+//!   visible to the subscriber whose acquire load sees it.
+//! * **CURSOR**: the release store of the cursor makes every frame before it visible to the subscriber whose
+//!   acquire load sees it; those headers then need no acquire of their own.
+//! * **REUSE**: the release store of a subscriber's position hands the bytes before it back; the publisher's
+//!   acquire load in the gate scan takes them.
+//! * **JOIN**: a joiner stores its position and gating bit, fences, and reads the limit; a publisher stores a
+//!   new limit, fences, and scans again. Whichever comes second sees the other.
+//! * **OVERRUN**: a publisher stores the limit and fences before it writes into what the limit freed; a lossy
+//!   subscriber fences after its copy and re-reads the limit. A copy touched by a writer is thus found out.
+//! * **SLEEP**: a sleeper raises its flags, passes a heavy barrier and looks again; a publisher commits,
+//!   passes a light barrier and reads the hint. One of them sees the other.
+//! * **WAKE**: a waker takes the hint and each park word by read-modify-write, so that a flag raised before
+//!   it was taken is never lost.
+//! * **ROOM**: as SLEEP, the other way round: a publisher that waits for room raises its park word; a
+//!   subscriber that releases a position looks at it.
+
+/// "OLIVINE1" as a little-endian word: first word of a control file.
+pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
+/// "OLIVLANE" as a little-endian word: first word of a lane file.
+pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
+/// Version of everything in this file. Any change of meaning or place raises it.
+pub(crate) const LAYOUT_VERSION: u64 = 1;
+
+/// Bytes of the lane's header page, before the ring.
+pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
+/// A position word that gates nothing: the slot is free or does not gate this lane.
+pub(crate) const NO_POSITION: u64 = u64::MAX;
+
+/// Words of the control header.
+pub(crate) mod control {
+    /// [`super::CONTROL_MAGIC`].
+    pub(crate) const MAGIC: usize = 0;
+    /// [`super::LAYOUT_VERSION`].
+    pub(crate) const VERSION: usize = 1;
+    /// [`LIVE`] or [`REMOVED`].
+    pub(crate) const STATE: usize = 2;
+    /// First word of the geometry, which never changes after creation.
+    pub(crate) const GEOMETRY: usize = 3;
+    /// Number of geometry words, the check word included.
+    pub(crate) const GEOMETRY_WORDS: usize = 17;
+    /// Process that created the channel, for display.
+    pub(crate) const CREATOR_PID: usize = 20;
+    /// Raised when a lane file appears.
+    pub(crate) const LANES_EPOCH: usize = 32;
+    /// Nonzero when somebody may be parked: the word publishers read after each commit.
+    pub(crate) const SLEEPERS: usize = 48;
+    /// Bitmap of slots that gate publishers.
+    pub(crate) const GATING: usize = 64;
+    /// Bitmap of slots in use.
+    pub(crate) const ATTACHED: usize = 80;
+    /// Words of each bitmap.
+    pub(crate) const BITMAP_WORDS: usize = 16;
+    /// Subscribers that ever attached.
+    pub(crate) const SUBSCRIBERS_EVER: usize = 96;
+    /// Subscribers evicted.
+    pub(crate) const EVICTIONS: usize = 97;
+    /// Dead subscribers reclaimed.
+    pub(crate) const RECLAIMS: usize = 98;
+    /// Always 1: where a publisher without membarrier looks, so that it always takes the careful path.
+    pub(crate) const ALWAYS: usize = 112;
+    /// First word of the lane table.
+    pub(crate) const LANE_TABLE: usize = 512;
+
+    /// The channel is in use.
+    pub(crate) const LIVE: u64 = 1;
+    /// The channel is being removed; whoever finds this starts over.
+    pub(crate) const REMOVED: u64 = 2;
+}
+
+/// One entry of the lane table in the control file.
+pub(crate) mod lane_entry {
+    /// Words of an entry.
+    pub(crate) const STRIDE: usize = 32;
+    /// 1 once the lane's file is in place.
+    pub(crate) const PRESENT: usize = 0;
+    /// Process of the newest publisher, for display.
+    pub(crate) const PID: usize = 1;
+    /// The publisher's park word: 1 while it sleeps for room.
+    pub(crate) const PARK: usize = 16;
+}
+
+/// One subscriber slot in the control file.
+pub(crate) mod slot {
+    /// Words before the positions.
+    pub(crate) const FIXED: usize = 48;
+    /// What the slot holds: [`FREE`], [`ATTACHED`], [`DURABLE`] or [`EVICTED`].
+    pub(crate) const STATE: usize = 0;
+    /// Process, for display.
+    pub(crate) const PID: usize = 1;
+    /// 0 reliable, 1 latest.
+    pub(crate) const DELIVERY: usize = 2;
+    /// Index of the wait strategy, for display.
+    pub(crate) const WAIT: usize = 3;
+    /// Bytes lost by overruns.
+    pub(crate) const LOST_BYTES: usize = 4;
+    /// Monotonic nanoseconds when a durable subscriber was found absent; 0 while present.
+    pub(crate) const ABSENT_SINCE: usize = 5;
+    /// Nanoseconds of absence after which it expires; 0 for never.
+    pub(crate) const EXPIRE_NS: usize = 6;
+    /// Length of the durable name in bytes, then the name.
+    pub(crate) const NAME_LENGTH: usize = 7;
+    /// Six words of name.
+    pub(crate) const NAME: usize = 8;
+    /// The park word: 1 while the subscriber sleeps.
+    pub(crate) const PARK: usize = 32;
+    /// First of `publishers_max` positions.
+    pub(crate) const POSITIONS: usize = FIXED;
+
+    /// Nobody's.
+    pub(crate) const FREE: u64 = 0;
+    /// A subscriber's; dead if nobody holds the slot's lock.
+    pub(crate) const ATTACHED: u64 = 1;
+    /// A named subscriber's, present or not.
+    pub(crate) const DURABLE: u64 = 2;
+    /// Taken from a subscriber that was too slow, which has not noticed yet.
+    pub(crate) const EVICTED: u64 = 3;
+}
+
+/// Words of a lane's header page.
+pub(crate) mod lane {
+    /// [`super::LANE_MAGIC`].
+    pub(crate) const MAGIC: usize = 0;
+    /// [`super::LAYOUT_VERSION`].
+    pub(crate) const VERSION: usize = 1;
+    /// Bytes of the ring.
+    pub(crate) const CAPACITY: usize = 2;
+    /// Index of the lane.
+    pub(crate) const INDEX: usize = 3;
+    /// Position of the first frame ever.
+    pub(crate) const ORIGIN: usize = 4;
+    /// Up to here every frame is committed.
+    pub(crate) const CURSOR: usize = 16;
+    /// Up to here the publisher may write.
+    pub(crate) const LIMIT: usize = 32;
+    /// Twice the number of publishers so far, plus 1 while the newest has not closed.
+    pub(crate) const STATE: usize = 33;
+    /// Times the publisher found no room.
+    pub(crate) const BACK_PRESSURE_COUNT: usize = 48;
+    /// Nanoseconds it spent waiting for room.
+    pub(crate) const BACK_PRESSURE_NS: usize = 49;
+    /// Sleepers it woke.
+    pub(crate) const WAKES: usize = 50;
+    /// Times a publisher took the lane over from a dead one.
+    pub(crate) const TAKEOVERS: usize = 51;
+    /// Words of the page.
+    pub(crate) const WORDS: usize = (super::LANE_HEADER_BYTES / 8) as usize;
+}
+
+/// Lock bytes of the control file: open-file-description locks, held as long as the holder lives.
+pub(crate) mod lock_byte {
+    /// Held briefly while joining, leaving, creating and removing.
+    pub(crate) const MEMBERSHIP: u64 = 1 << 40;
+    /// Plus the lane index: held by the lane's publisher.
+    pub(crate) const LANE: u64 = (1 << 40) + (1 << 16);
+    /// Plus the slot index: held by the slot's subscriber.
+    pub(crate) const SLOT: u64 = (1 << 40) + (1 << 17);
+    /// End of the range that means "somebody is here".
+    pub(crate) const END: u64 = (1 << 40) + (1 << 18);
+}
+
+/// Longest type name kept in the control header, in bytes.
+pub(crate) const TYPE_NAME_BYTES: usize = 64;
+
+/// The shape of a channel: written once at creation, copied to private memory at attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Bytes of each ring.
+    pub(crate) capacity: u64,
+    /// Padding of frames in bytes.
+    pub(crate) align: u64,
+    /// Lanes.
+    pub(crate) publishers_max: u64,
+    /// Slots.
+    pub(crate) subscribers_max: u64,
+    /// First position of every lane.
+    pub(crate) origin: u64,
+    /// Nanoseconds after which a slow subscriber is evicted; 0 for never.
+    pub(crate) evict_after_ns: u64,
+    /// Hash of the message type; 0 for untyped bytes.
+    pub(crate) type_hash: u64,
+    /// Name of the message type, empty for untyped bytes.
+    pub(crate) type_name: String,
+}
+
+impl Geometry {
+    /// The geometry as the words of the control header, the last one a check over the others.
+    pub(crate) fn to_words(&self) -> [u64; control::GEOMETRY_WORDS] {
+        let mut words = [0; control::GEOMETRY_WORDS];
+        words[0] = self.capacity;
+        words[1] = self.align;
+        words[2] = self.publishers_max;
+        words[3] = self.subscribers_max;
+        words[4] = self.origin;
+        words[5] = self.evict_after_ns;
+        words[6] = self.type_hash;
+        words[7] = self.type_name.len() as u64;
+        pack(self.type_name.as_bytes(), &mut words[8..16]);
+        words[16] = checksum(&words[..16]);
+        words
+    }
+
+    /// Reads the words back.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong: the check word, or a value that no creator writes.
+    pub(crate) fn from_words(words: &[u64; control::GEOMETRY_WORDS]) -> Result<Self, String> {
+        if words[16] != checksum(&words[..16]) {
+            return Err("its geometry check does not match: the file is damaged; remove it with 'olivine rm --force'".into());
+        }
+        let name = unpack(&words[8..16], words[7]).unwrap_or_default();
+        let geometry = Self {
+            capacity: words[0],
+            align: words[1],
+            publishers_max: words[2],
+            subscribers_max: words[3],
+            origin: words[4],
+            evict_after_ns: words[5],
+            type_hash: words[6],
+            type_name: name,
+        };
+        geometry.check().map(|()| geometry).map_err(str::to_owned)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        use crate::uri::{CAPACITY_RANGE, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT};
+        if !self.capacity.is_power_of_two()
+            || !(CAPACITY_RANGE.0..=CAPACITY_RANGE.1).contains(&self.capacity)
+        {
+            return Err("its capacity is out of range");
+        }
+        if !self.align.is_power_of_two()
+            || !(8..=4096).contains(&self.align)
+            || self.align * 2 > self.capacity
+        {
+            return Err("its align is out of range");
+        }
+        if !(1..=PUBLISHERS_LIMIT).contains(&self.publishers_max) {
+            return Err("its publishers_max is out of range");
+        }
+        if !(1..=SUBSCRIBERS_LIMIT).contains(&self.subscribers_max) {
+            return Err("its subscribers_max is out of range");
+        }
+        if !self.origin.is_multiple_of(4096) || self.origin > NO_POSITION / 2 {
+            return Err("its origin is out of range");
+        }
+        Ok(())
+    }
+
+    /// Lanes as an index bound.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked against a limit of 256"
+    )]
+    pub(crate) fn lanes(&self) -> usize {
+        self.publishers_max as usize
+    }
+
+    /// Slots as an index bound.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked against a limit of 1024"
+    )]
+    pub(crate) fn slots(&self) -> usize {
+        self.subscribers_max as usize
+    }
+
+    /// First word of lane `index` in the lane table.
+    pub(crate) fn lane_entry(&self, index: usize) -> usize {
+        debug_assert!(index < self.lanes());
+        control::LANE_TABLE + index * lane_entry::STRIDE
+    }
+
+    /// First word of slot `index`.
+    pub(crate) fn slot(&self, index: usize) -> usize {
+        debug_assert!(index < self.slots());
+        control::LANE_TABLE + self.lanes() * lane_entry::STRIDE + index * self.slot_stride()
+    }
+
+    /// Word of slot `index`'s position in lane `lane`.
+    pub(crate) fn position(&self, index: usize, lane: usize) -> usize {
+        self.slot(index) + slot::POSITIONS + lane
+    }
+
+    fn slot_stride(&self) -> usize {
+        slot::FIXED + self.lanes().next_multiple_of(16)
+    }
+
+    /// Words of the whole control file.
+    pub(crate) fn control_words(&self) -> usize {
+        control::LANE_TABLE + self.lanes() * lane_entry::STRIDE + self.slots() * self.slot_stride()
+    }
+
+    /// Bytes of the control file: whole pages.
+    pub(crate) fn control_bytes(&self) -> u64 {
+        (self.control_words() as u64 * 8).next_multiple_of(4096)
+    }
+
+    /// Bytes of a lane file.
+    pub(crate) fn lane_bytes(&self) -> u64 {
+        LANE_HEADER_BYTES + self.capacity
+    }
+
+    /// Longest payload in bytes: with its header and the next one it just fits.
+    pub(crate) fn message_max(&self) -> u64 {
+        self.capacity - self.align.max(crate::region::HEADER_BYTES) - crate::region::HEADER_BYTES
+    }
+}
+
+/// Writes text into words, zero padded.
+pub(crate) fn pack(bytes: &[u8], words: &mut [u64]) {
+    for (word, part) in words.iter_mut().zip(bytes.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..part.len()].copy_from_slice(part);
+        *word = u64::from_le_bytes(whole);
+    }
+}
+
+/// Reads text of `length` bytes back; `None` if it is no printable text or too long for the words.
+pub(crate) fn unpack(words: &[u64], length: u64) -> Option<String> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = bytes.get(..usize::try_from(length).ok()?)?;
+    let text = std::str::from_utf8(text).ok()?;
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// FNV-1a over the words' bytes (Fowler, Noll, Vo; 64-bit parameters): finds accidents, not attackers.
+pub(crate) fn checksum(words: &[u64]) -> u64 {
+    fnv(words.iter().flat_map(|word| word.to_le_bytes()))
+}
+
+/// FNV-1a, 64 bits.
+pub(crate) fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The header word of a frame: `tag` above, bytes of header and payload below. Never 0.
+#[inline(always)]
+pub(crate) const fn header_word(tag: u32, payload: usize) -> u64 {
+    (tag as u64) << 32 | (payload as u64 + crate::region::HEADER_BYTES)
+}
+
+/// Bytes of header and payload in a header word.
+#[inline(always)]
+pub(crate) const fn frame_bytes(word: u64) -> u64 {
+    word & 0xffff_ffff
+}
+
+/// The tag in a header word.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
+pub(crate) const fn frame_tag(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+// The lines that different sides write must not share a cache line, nor the pair that the adjacent-line
+// prefetcher joins: 128 bytes = 16 words.
+const _: () = {
+    assert!(control::LANES_EPOCH.is_multiple_of(16) && control::SLEEPERS.is_multiple_of(16));
+    assert!(control::GATING.is_multiple_of(16) && control::ATTACHED.is_multiple_of(16));
+    assert!(control::GEOMETRY + control::GEOMETRY_WORDS <= control::CREATOR_PID);
+    assert!(control::BITMAP_WORDS * 64 >= crate::uri::SUBSCRIBERS_LIMIT as usize);
+    assert!(lane::CURSOR.is_multiple_of(16) && lane::LIMIT.is_multiple_of(16));
+    assert!(slot::PARK.is_multiple_of(16) && slot::FIXED.is_multiple_of(16));
+    assert!(lane_entry::PARK.is_multiple_of(16) && lane_entry::STRIDE.is_multiple_of(16));
+};

@@ -1,0 +1,309 @@
+//! The publishing side of one lane.
+//!
+//! # Protocol
+//!
+//! 1. Room: the frame and the next header must end at or below the limit; else [`Producer::make_room`].
+//! 2. Write the payload, zero the *next* header, then one release store of this header: **COMMIT**.
+//! 3. Store the cursor (**CURSOR**), then look at the sleepers hint (**SLEEP**).
+//!
+//! A publisher killed before the store of 2 has published nothing: the header still reads 0. One killed after
+//! it has published everything: the next header reads 0, so readers stop there, and the cursor is only behind.
+
+use super::gate::Gate;
+use super::layout::{Geometry, control, frame_bytes, header_word, lane};
+use crate::error::NotSent;
+use crate::region::{HEADER_BYTES, Ring, Word, Words};
+use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
+
+/// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    ring: Ring,
+    /// End of the last committed frame; ours alone.
+    position: u64,
+    /// Cached limit, on a page that reads as zeros in a forked child: there every call takes the slow path.
+    limit: Word,
+    align_mask: u64,
+    message_max: u64,
+    cursor: Word,
+    /// The sleepers hint, or a word that is always 1 where membarrier is missing.
+    hint: Word,
+    // What follows is touched once per lap or less.
+    lane: Words,
+    gate: Gate,
+    /// The limit as subscribers see it; at least the cached one.
+    published_limit: u64,
+}
+
+impl Producer {
+    /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the first message
+    /// asks the gate.
+    ///
+    /// The caller holds the lane's lock. `limit` is a private word.
+    pub(crate) fn take_over(
+        ring: Ring,
+        lane: Words,
+        control: &Words,
+        geometry: &Geometry,
+        index: usize,
+        limit: Word,
+    ) -> Self {
+        let hint = if crate::sync::light_side_is_covered() {
+            control::SLEEPERS
+        } else {
+            control::ALWAYS
+        };
+        let mut producer = Self {
+            // CURSOR (acquire): the frames of a publisher before us are ours to walk.
+            position: lane.word(lane::CURSOR).load(Ordering::Acquire),
+            align_mask: geometry.align - 1,
+            message_max: geometry.message_max(),
+            cursor: lane.resolve(lane::CURSOR),
+            hint: control.resolve(hint),
+            published_limit: lane.word(lane::LIMIT).load(Ordering::Acquire),
+            gate: Gate::new(control.clone(), geometry.clone(), index),
+            ring,
+            limit,
+            lane,
+        };
+        // Relaxed: a private word.
+        producer.limit.store(0, Ordering::Relaxed);
+        producer.recover();
+        producer
+    }
+
+    /// Walks frames that were committed after the cursor was last stored. What follows the last of them is a
+    /// zero header: every publisher zeroes the next header before it commits, so a torn tail is invisible.
+    fn recover(&mut self) {
+        loop {
+            // COMMIT (acquire): of the publisher before us.
+            let word = self.ring.header(self.position).load(Ordering::Acquire);
+            let padded = self.padded(frame_bytes(word));
+            let end = self
+                .position
+                .wrapping_add(padded)
+                .wrapping_add(HEADER_BYTES);
+            // A length that no publisher writes ends the walk too: nothing behind it can be trusted.
+            if word == 0
+                || frame_bytes(word) < HEADER_BYTES
+                || padded > self.ring.capacity()
+                || end > self.published_limit
+            {
+                break;
+            }
+            self.position += padded;
+        }
+        // Relaxed: nobody reads here before the COMMIT that follows, or sees the zero it already is.
+        self.ring.header(self.position).store(0, Ordering::Relaxed);
+        // CURSOR (release).
+        self.cursor.store(self.position, Ordering::Release);
+    }
+
+    /// Bytes of a frame in the ring, given those of its header and payload.
+    #[inline(always)]
+    fn padded(&self, frame: u64) -> u64 {
+        (frame + self.align_mask) & !self.align_mask
+    }
+
+    /// End of the last committed frame.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Longest payload in bytes.
+    pub(crate) fn message_max(&self) -> usize {
+        usize::try_from(self.message_max).unwrap_or(usize::MAX)
+    }
+
+    /// The subscribers that hold this lane back.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// This lane's header words.
+    pub(crate) fn lane(&self) -> &Words {
+        &self.lane
+    }
+
+    /// Where a frame of `length` bytes that starts at `at` ends, if it fits below the limit.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::TooLong`]; [`NotSent::BackPressured`] if the cached limit is used up, which says only that
+    /// the gate must be asked.
+    #[inline(always)]
+    pub(crate) fn fits(&self, at: u64, length: usize) -> Result<u64, NotSent> {
+        if length as u64 > self.message_max {
+            return Err(self.too_long());
+        }
+        let end = at + self.padded(length as u64 + HEADER_BYTES);
+        // Relaxed: a private word.
+        if end + HEADER_BYTES > self.limit.load(Ordering::Relaxed) {
+            return Err(NotSent::BackPressured);
+        }
+        Ok(end)
+    }
+
+    /// Room that a frame of `length` bytes at `at` needs: up to the end of the next header.
+    pub(crate) fn need(&self, at: u64, length: usize) -> u64 {
+        at + self.padded(length as u64 + HEADER_BYTES) + HEADER_BYTES
+    }
+
+    #[cold]
+    fn too_long(&self) -> NotSent {
+        NotSent::TooLong {
+            max: self.message_max(),
+        }
+    }
+
+    /// Writes the payload of the frame at `at`, which [`Producer::fits`] found room for.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, at: u64, message: &[u8]) {
+        // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these bytes
+        // (REUSE), and its header is not committed: `at` is at or behind our uncommitted position.
+        unsafe { self.ring.write(at, message) };
+    }
+
+    /// The payload place of the claimed frame at the position.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn payload_mut(&mut self, length: usize) -> &mut [u8] {
+        // SAFETY: as in `write`; `&mut self` makes the slice the only one.
+        unsafe { self.ring.payload_mut(self.position, length) }
+    }
+
+    /// What [`Producer::payload_mut`] wrote.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn payload(&self, length: usize) -> &[u8] {
+        // SAFETY: claimed and not committed: only we write here, and not while `self` is borrowed.
+        unsafe { self.ring.view(self.position, length) }
+    }
+
+    /// Makes the frame from the position to `end` visible.
+    #[inline(always)]
+    pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        if !mutant("commit_without_next_zero") {
+            // Relaxed: released by COMMIT below.
+            self.ring.header(end).store(0, Ordering::Relaxed);
+        }
+        let header = self.ring.header(self.position);
+        // COMMIT (release): pairs with the acquire load in `Consumer::next`.
+        header.store(
+            header_word(tag, length),
+            unless(mutant("commit_relaxed"), Ordering::Release),
+        );
+        self.advance(end)
+    }
+
+    /// Writes the header of a later frame of a batch: invisible until the first is committed.
+    #[inline(always)]
+    pub(crate) fn prepare(&mut self, at: u64, tag: u32, length: usize) {
+        // Relaxed: released by the COMMIT of the batch's first frame.
+        self.ring
+            .header(at)
+            .store(header_word(tag, length), Ordering::Relaxed);
+    }
+
+    /// Stores the cursor and wakes sleepers, after COMMIT.
+    #[inline(always)]
+    fn advance(&mut self, end: u64) -> u64 {
+        self.position = end;
+        // CURSOR (release): pairs with the acquire load in `Consumer::look_at_cursor`.
+        self.cursor
+            .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
+        // SLEEP (light side): the commit above comes before the look at the hint.
+        light_barrier(mutant("sleep_no_light_barrier"));
+        // Relaxed: only a hint to look; the waker's read-modify-write acquires (WAKE).
+        if self.hint.load(Ordering::Relaxed) != 0 {
+            self.wake_sleepers();
+        }
+        end
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_sleepers(&self) {
+        let woken = crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry());
+        if woken > 0 {
+            bump(&self.lane, lane::WAKES, woken);
+        }
+    }
+
+    /// Asks the gate for room up to `need`. `true` if there is.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room(&mut self, need: u64) -> bool {
+        let capacity = self.ring.capacity();
+        let wanted = match self.gate.slowest() {
+            // A position past our own is a lie or an accident; it must not carry us past our own frames.
+            Some(slowest) => slowest.position.min(self.position) + capacity,
+            None => self.step_history(need),
+        };
+        if wanted > self.published_limit {
+            // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
+            self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
+            self.published_limit = wanted;
+            if !mutant("gate_no_fence") {
+                // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).
+                // OVERRUN: the limit is visible before anything is written into what it freed.
+                fence(Ordering::SeqCst);
+            }
+            let joined = if mutant("gate_no_rescan") {
+                None
+            } else {
+                self.gate.slowest()
+            };
+            let limit = joined.map_or(wanted, |joined| {
+                wanted.min(joined.position.saturating_add(capacity))
+            });
+            // Relaxed: a private word.
+            self.limit.store(limit, Ordering::Relaxed);
+        } else {
+            // Nothing new to publish: a joiner saw at least this limit, so it is safe as it is.
+            self.limit.store(wanted, Ordering::Relaxed);
+        }
+        need <= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The next limit where nobody gates: forgets the oldest frames, an eighth of the ring at a time, so that
+    /// late joiners find most of a ring of history and `limit - capacity` stays a frame boundary.
+    fn step_history(&self, need: u64) -> u64 {
+        let capacity = self.ring.capacity();
+        if need <= self.published_limit {
+            return self.published_limit;
+        }
+        let target = need.max((self.published_limit + capacity / 8).min(self.position + capacity))
+            - capacity;
+        let mut oldest = self.published_limit - capacity;
+        while oldest < target {
+            // Relaxed: our own frames, or those taken over with CURSOR.
+            let word = self.ring.header(oldest).load(Ordering::Relaxed);
+            let next = oldest + self.padded(frame_bytes(word));
+            // Our own frames never fail this; a damaged lane forgets everything rather than walking on.
+            if word == 0 || frame_bytes(word) < HEADER_BYTES || next > self.position {
+                oldest = self.position;
+                break;
+            }
+            oldest = next;
+        }
+        oldest + capacity
+    }
+
+    /// Refuses everything from now on: the next call takes the slow path.
+    pub(crate) fn shut(&mut self) {
+        // Relaxed: a private word.
+        self.limit.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a counter that only this process writes.
+pub(crate) fn bump(words: &Words, index: usize, by: u64) {
+    let word = words.word(index);
+    // Relaxed: one writer, display only.
+    word.store(
+        word.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
+}

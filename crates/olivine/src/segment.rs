@@ -1,0 +1,223 @@
+//! Files and mappings: where a channel's memory comes from, checked before it is trusted.
+//!
+//! Creating a file: an unnamed temporary file, filled and allocated in full, then linked into place. Nobody
+//! ever sees half a file, a full file system is an error here rather than a SIGBUS later, and a creator killed
+//! on the way leaves nothing. Opening: without `O_CREAT`, without following links, and every property is
+//! checked on the descriptor, never on the path.
+
+mod folder;
+mod map;
+
+pub(crate) use folder::{ChannelFolder, Folder, default_folder};
+pub(crate) use map::{map_control, map_lane};
+
+use crate::error::OpenError;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Name of the control file in a channel's folder.
+pub(crate) const CONTROL: &str = "control";
+
+/// Name of a lane's file in a channel's folder.
+pub(crate) fn lane_name(index: usize) -> String {
+    format!("lane-{index}")
+}
+
+/// Turns a system call's answer into an error that says what was tried on which file.
+pub(crate) fn refused<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(Errno) -> OpenError + 'a {
+    move |errno| OpenError::Io {
+        action,
+        path: path.to_owned(),
+        source: errno.into(),
+    }
+}
+
+/// Makes `name` in `folder` with `bytes` allocated and `fill` written. `false` if somebody else was first.
+pub(crate) fn create_file(
+    folder: &ChannelFolder,
+    name: &str,
+    bytes: u64,
+    numa: Option<u32>,
+    fill: &[u8],
+) -> Result<bool, OpenError> {
+    let path = folder.path().join(name);
+    let mode = Mode::from_raw_mode(folder.sharing().file_mode());
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, ".", flags, mode) {
+        Ok(file) => file,
+        // A file system without unnamed files: use a name that nothing else looks at.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            return create_named(folder, name, bytes, numa, fill);
+        }
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(refused("create", &path)(errno)),
+    };
+    prepare(folder, &file, &path, bytes, numa, fill)?;
+    let source = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    match rustix::fs::linkat(
+        rustix::fs::CWD,
+        &source,
+        folder,
+        name,
+        AtFlags::SYMLINK_FOLLOW,
+    ) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // No /proc here.
+        Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
+            create_named(folder, name, bytes, numa, fill)
+        }
+        // The folder was removed meanwhile: look again.
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(refused("create", &path)(errno)),
+    }
+}
+
+/// As [`create_file`], by way of a temporary name.
+fn create_named(
+    folder: &ChannelFolder,
+    name: &str,
+    bytes: u64,
+    numa: Option<u32>,
+    fill: &[u8],
+) -> Result<bool, OpenError> {
+    let path = folder.path().join(name);
+    let temporary = format!(".new-{}-{name}", rustix::process::getpid().as_raw_nonzero());
+    let mode = Mode::from_raw_mode(folder.sharing().file_mode());
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // A namesake that was killed here once may have left its own.
+    let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
+    let file = match rustix::fs::openat(folder, &temporary, flags, mode) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(refused("create", &path)(errno)),
+    };
+    let linked = prepare(folder, &file, &path, bytes, numa, fill).and_then(|()| {
+        match rustix::fs::linkat(folder, &temporary, folder, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::NOENT) => Ok(false),
+            Err(errno) => Err(refused("create", &path)(errno)),
+        }
+    });
+    let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
+    linked
+}
+
+/// Owner, size, memory and first bytes of a new file, before anybody can see it.
+fn prepare(
+    folder: &ChannelFolder,
+    file: &OwnedFd,
+    path: &Path,
+    bytes: u64,
+    numa: Option<u32>,
+    fill: &[u8],
+) -> Result<(), OpenError> {
+    folder.sharing().apply(file.as_fd(), path)?;
+    allocate(file.as_fd(), path, bytes, numa)?;
+    write_all(file.as_fd(), fill).map_err(refused("write", path))
+}
+
+/// Gives a file all its memory now.
+pub(crate) fn allocate(
+    file: BorrowedFd<'_>,
+    path: &Path,
+    bytes: u64,
+    numa: Option<u32>,
+) -> Result<(), OpenError> {
+    if let Some(node) = numa {
+        rustix::fs::ftruncate(file, bytes).map_err(refused("resize", path))?;
+        map::prefer_node(file, path, bytes, node)?;
+    }
+    loop {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::NOSPC | Errno::NOMEM | Errno::FBIG) => {
+                let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+                return Err(OpenError::NoSpace {
+                    path: folder_of(path),
+                    need_bytes: bytes,
+                    free_bytes: free,
+                });
+            }
+            // A file system that cannot promise space: write it, so that it is there.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let page = [0; 4096];
+                for offset in (0..bytes).step_by(page.len()) {
+                    rustix::io::pwrite(file, &page, offset).map_err(refused("allocate", path))?;
+                }
+                return Ok(());
+            }
+            Err(errno) => return Err(refused("allocate", path)(errno)),
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent()
+        .and_then(Path::parent)
+        .unwrap_or(path)
+        .to_owned()
+}
+
+/// Writes `fill` at the start of the file.
+pub(crate) fn write_all(file: BorrowedFd<'_>, fill: &[u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < fill.len() {
+        match rustix::io::pwrite(file, &fill[done..], done as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => done += written,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Opens `name` in `folder`; `None` if it does not exist. Checks what it is, not what it holds.
+pub(crate) fn open_file(
+    folder: &ChannelFolder,
+    name: &str,
+    writable: bool,
+) -> Result<Option<OwnedFd>, OpenError> {
+    let path = folder.path().join(name);
+    let access = if writable {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    // NONBLOCK: a FIFO in its place must not hang us.
+    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let strange = |problem: &str| {
+        let problem = format!("it is {problem}; remove it and open the channel again");
+        OpenError::NotAChannel {
+            path: path.clone(),
+            problem,
+        }
+    };
+    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(strange("a symbolic link")),
+        Err(Errno::ISDIR) => return Err(strange("a folder")),
+        Err(Errno::NXIO) => return Err(strange("a socket or FIFO")),
+        Err(errno) => return Err(refused("open", &path)(errno)),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(refused("look at", &path))?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return Err(strange("not a regular file"));
+    }
+    folder.sharing().check_owner(&stat, &path)?;
+    Ok(Some(file))
+}
+
+/// Length of an open file in bytes.
+pub(crate) fn length(file: BorrowedFd<'_>, path: &Path) -> Result<u64, OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(refused("look at", path))?;
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}

@@ -1,0 +1,353 @@
+//! The folder of all channels and the folder of one: made private, checked before use.
+
+use super::{CONTROL, refused};
+use crate::error::OpenError;
+use crate::uri::Config;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Folder of channels when the URI names none: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
+pub(crate) fn default_folder() -> PathBuf {
+    std::env::var_os("OLIVINE_DIR")
+        .filter(|dir| !dir.is_empty())
+        .map_or_else(
+            || {
+                PathBuf::from(format!(
+                    "/dev/shm/olivine-{}",
+                    rustix::process::geteuid().as_raw()
+                ))
+            },
+            PathBuf::from,
+        )
+}
+
+/// Who may use a channel's files.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing {
+    mode: u32,
+    group: Option<u32>,
+    /// The caller said that others take part: files of other users are accepted.
+    shared: bool,
+}
+
+impl Sharing {
+    /// From the settings `mode` and `group`.
+    pub(crate) fn of(config: &Config) -> Result<Self, OpenError> {
+        let group = config.group.as_deref().map(|name| {
+            group_id(name).ok_or_else(|| {
+                OpenError::Uri(crate::uri::UriError::Value {
+                    key: "group",
+                    value: name.to_owned(),
+                    rule: "a group name of this machine (see 'getent group')",
+                })
+            })
+        });
+        let group = group.transpose()?;
+        let mode = config
+            .mode
+            .unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
+        Ok(Self {
+            mode,
+            group,
+            shared: config.mode.is_some() || group.is_some(),
+        })
+    }
+
+    /// Permission bits of files.
+    pub(crate) fn file_mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// Permission bits of the channel's folder: whoever may write files may enter and make some.
+    fn folder_mode(&self) -> u32 {
+        let enter = |who: u32| {
+            if self.mode & (who * 0o6) == 0 {
+                0
+            } else {
+                who * 0o7
+            }
+        };
+        0o700 | enter(0o10) | enter(0o1)
+    }
+
+    /// Sets mode and group whatever the umask was.
+    pub(crate) fn apply(&self, file: BorrowedFd<'_>, path: &Path) -> Result<(), OpenError> {
+        self.apply_mode(file, path, self.mode)
+    }
+
+    fn apply_mode(&self, file: BorrowedFd<'_>, path: &Path, mode: u32) -> Result<(), OpenError> {
+        if let Some(group) = self.group {
+            let group = Some(rustix::fs::Gid::from_raw(group));
+            rustix::fs::fchown(file, None, group).map_err(refused("give the group to", path))?;
+        }
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))
+            .map_err(refused("set the mode of", path))
+    }
+
+    /// Refuses files of strangers, unless the caller asked to share.
+    pub(crate) fn check_owner(&self, stat: &Stat, path: &Path) -> Result<(), OpenError> {
+        let me = rustix::process::geteuid().as_raw();
+        if stat.st_uid == me || stat.st_uid == 0 || self.shared {
+            return Ok(());
+        }
+        Err(OpenError::Folder {
+            path: path.to_owned(),
+            problem: format!(
+                "it belongs to user {} and you are user {me}; share a channel on purpose with 'mode=0660&group=NAME' and a common 'dir='",
+                stat.st_uid
+            ),
+        })
+    }
+}
+
+/// Looks a group up in the group file; numbers stand for themselves.
+fn group_id(name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    let line = groups
+        .lines()
+        .find(|line| line.split(':').next() == Some(name))?;
+    line.split(':').nth(2)?.parse().ok()
+}
+
+/// The folder of all channels, checked and open.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    file: OwnedFd,
+    path: PathBuf,
+    sharing: Sharing,
+}
+
+impl Folder {
+    /// Opens the folder that the settings name; makes it if it is missing and `create` is set.
+    pub(crate) fn open(config: &Config, create: bool) -> Result<Option<Self>, OpenError> {
+        let path = config.dir.clone().unwrap_or_else(default_folder);
+        Self::open_path(path, Sharing::of(config)?, create)
+    }
+
+    /// As [`Folder::open`], for tools that look at a whole folder.
+    pub(crate) fn open_path(
+        path: PathBuf,
+        sharing: Sharing,
+        create: bool,
+    ) -> Result<Option<Self>, OpenError> {
+        if create {
+            match rustix::fs::mkdir(&path, Mode::from_raw_mode(sharing.folder_mode())) {
+                Ok(()) => {
+                    let made = open_folder(rustix::fs::CWD, &path, &path)?
+                        .ok_or(Errno::NOENT)
+                        .map_err(refused("open", &path))?;
+                    sharing.apply_mode(made.as_fd(), &path, sharing.folder_mode())?;
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(refused("make the folder", &path)(errno)),
+            }
+        }
+        let Some(file) = open_folder(rustix::fs::CWD, &path, &path)? else {
+            return Ok(None);
+        };
+        let stat = rustix::fs::fstat(&file).map_err(refused("look at", &path))?;
+        sharing.check_owner(&stat, &path)?;
+        let writable_by_others = stat.st_mode & 0o022;
+        let problem = match (writable_by_others, sharing.shared) {
+            (0, _) | (0o020, true) => None,
+            (0o020, false) => Some(
+                "its group may write to it: 'chmod g-w' it, or share on purpose with 'mode=' and 'group='",
+            ),
+            _ => {
+                Some("everybody may write to it: use a folder of your own, 'dir=/dev/shm/NAME' say")
+            }
+        };
+        match problem {
+            Some(problem) => Err(OpenError::Folder {
+                path,
+                problem: problem.to_owned(),
+            }),
+            None => Ok(Some(Self {
+                file,
+                path,
+                sharing,
+            })),
+        }
+    }
+
+    /// The path, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names in the folder that can be channels.
+    pub(crate) fn names(&self) -> Result<Vec<String>, OpenError> {
+        let listing =
+            rustix::fs::Dir::read_from(&self.file).map_err(refused("list", &self.path))?;
+        let mut names = Vec::new();
+        for entry in listing {
+            let entry = entry.map_err(refused("list", &self.path))?;
+            if let Ok(name) = entry.file_name().to_str()
+                && Config::new(crate::uri::Scheme::Shm, name)
+                    .validate()
+                    .is_ok()
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The folder of one channel; makes it if it is missing and `create` is set.
+    pub(crate) fn channel(
+        &self,
+        name: &str,
+        create: bool,
+    ) -> Result<Option<ChannelFolder>, OpenError> {
+        let path = self.path.join(name);
+        let mut made = false;
+        if create {
+            match rustix::fs::mkdirat(
+                &self.file,
+                name,
+                Mode::from_raw_mode(self.sharing.folder_mode()),
+            ) {
+                Ok(()) => made = true,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(refused("make the folder", &path)(errno)),
+            }
+        }
+        let Some(file) = open_folder(self.file.as_fd(), Path::new(name), &path)? else {
+            return Ok(None);
+        };
+        if made {
+            self.sharing
+                .apply_mode(file.as_fd(), &path, self.sharing.folder_mode())?;
+        }
+        let stat = rustix::fs::fstat(&file).map_err(refused("look at", &path))?;
+        self.sharing.check_owner(&stat, &path)?;
+        let parent = self.file.try_clone().map_err(|source| OpenError::Io {
+            action: "open",
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Some(ChannelFolder {
+            file,
+            parent,
+            name: name.to_owned(),
+            path,
+            sharing: self.sharing.clone(),
+        }))
+    }
+}
+
+fn open_folder(at: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<Option<OwnedFd>, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(at, name, flags, Mode::empty()) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::NOTDIR | Errno::LOOP) => Err(OpenError::NotAChannel {
+            path: path.to_owned(),
+            problem:
+                "it is no folder (a link or a file is in its place); remove it or use another name"
+                    .into(),
+        }),
+        Err(errno) => Err(refused("open", path)(errno)),
+    }
+}
+
+/// The folder of one channel, open.
+#[derive(Debug)]
+pub(crate) struct ChannelFolder {
+    file: OwnedFd,
+    parent: OwnedFd,
+    name: String,
+    path: PathBuf,
+    sharing: Sharing,
+}
+
+impl ChannelFolder {
+    /// The path, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who may use the channel.
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    /// Whether the name still leads to this very folder.
+    pub(crate) fn still_there(&self) -> bool {
+        let named = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let open = rustix::fs::fstat(&self.file);
+        matches!((named, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
+
+    /// Whether `file` is the control file that the name leads to now.
+    pub(crate) fn is_current(&self, file: BorrowedFd<'_>) -> bool {
+        let named = rustix::fs::statat(&self.file, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
+        let open = rustix::fs::fstat(file);
+        self.still_there()
+            && matches!((named, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
+
+    /// Bytes that the channel's files occupy.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files()
+            .iter()
+            .filter_map(|name| rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW).ok())
+            .map(|stat| u64::try_from(stat.st_blocks).unwrap_or(0) * 512)
+            .sum()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let Ok(listing) = rustix::fs::Dir::read_from(&self.file) else {
+            return Vec::new();
+        };
+        let names = listing
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+        names.filter(|name| name != "." && name != "..").collect()
+    }
+
+    /// Removes the folder if nothing is in it.
+    pub(crate) fn remove_if_empty(&self) {
+        if self.still_there() {
+            // Not empty means in use; anything else is found by whoever opens it next.
+            let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        }
+    }
+
+    /// Removes the files and the folder; the control file goes last, so that whoever is interrupted here leaves
+    /// something that says it is being removed. Files of others that are not a channel's stay, with their folder.
+    pub(crate) fn remove(&self) -> Result<(), OpenError> {
+        let ours = |name: &str| name.starts_with("lane-") || name.starts_with(".new-");
+        for name in self.files().iter().filter(|name| ours(name)) {
+            self.unlink(name)?;
+        }
+        self.unlink(CONTROL)?;
+        if !self.still_there() {
+            return Ok(());
+        }
+        match rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
+            // Not empty: somebody is making a new channel in it, or a stranger's file is there.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(errno) => Err(refused("remove", &self.path)(errno)),
+        }
+    }
+
+    fn unlink(&self, name: &str) -> Result<(), OpenError> {
+        match rustix::fs::unlinkat(&self.file, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(refused("remove", &self.path.join(name))(errno)),
+        }
+    }
+}
+
+impl AsFd for ChannelFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

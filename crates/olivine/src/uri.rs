@@ -1,0 +1,346 @@
+//! Channel URIs and the settings they carry. Depends on nothing else in the crate.
+//!
+//! `scheme://channel[?key=value&…]`. The keys, the builder methods of [`Config`], the tool's flags and the
+//! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
+//! escapes, no repeated keys, nothing ignored.
+
+mod parse;
+mod values;
+
+pub use values::{Delivery, Expire, HugePages, Scheme, Slow, Start, WaitStrategy};
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Smallest and largest ring in bytes.
+pub(crate) const CAPACITY_RANGE: (u64, u64) = (4096, 1 << 31);
+/// Ring size when the URI names none: 1 MiB, small enough to stay in a second-level cache.
+pub(crate) const CAPACITY_DEFAULT: u64 = 1 << 20;
+/// Most publishers a channel can be created for.
+pub(crate) const PUBLISHERS_LIMIT: u64 = 256;
+/// Most subscribers a channel can be created for.
+pub(crate) const SUBSCRIBERS_LIMIT: u64 = 1024;
+/// Longest durable name in bytes.
+pub(crate) const NAME_LENGTH_MAX: usize = 48;
+
+/// Why a URI or a setting was refused. Nothing was opened or created.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// There is no `scheme://` at the start.
+    #[error("'{uri}' is no channel URI: expected shm://NAME or inproc://NAME")]
+    NoScheme {
+        /// The text given.
+        uri: String,
+    },
+    /// The scheme is not one of ours.
+    #[error(
+        "unknown scheme '{scheme}': this build knows shm:// (processes of this machine) and inproc:// (threads of this process)"
+    )]
+    UnknownScheme {
+        /// The scheme given.
+        scheme: String,
+    },
+    /// The channel name breaks the grammar.
+    #[error(
+        "channel name '{name}' is not usable: 1 to 64 of A-Z a-z 0-9 . _ -, and not '.' or '..' or starting with '.'"
+    )]
+    Name {
+        /// The name given, control bytes escaped.
+        name: String,
+    },
+    /// The key is not one of ours.
+    #[error("unknown key '{key}' in the URI: known keys are {known}")]
+    UnknownKey {
+        /// The key given.
+        key: String,
+        /// All keys, comma separated.
+        known: String,
+    },
+    /// A key is given twice.
+    #[error("key '{key}' is given twice: keep one")]
+    Repeated {
+        /// The key.
+        key: String,
+    },
+    /// A value does not parse or is out of range.
+    #[error("{key}={value} is not usable: {rule}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value given, control bytes escaped.
+        value: String,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// Two settings exclude each other.
+    #[error("{first} and {second} cannot be combined: {rule}")]
+    Pair {
+        /// One setting.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// Why, and what to do.
+        rule: &'static str,
+    },
+}
+
+/// Where a channel is and how it behaves: a parsed URI that can also be changed setting by setting.
+///
+/// Setters take and return the value and never fail; [`Config::validate`] checks, and opening does so first.
+/// Settings that shape the channel (marked *channel*) matter to whoever creates it; naming one that differs
+/// from a live channel's is an error, leaving it out accepts what is there.
+///
+/// ```
+/// use olivine::{Config, WaitStrategy};
+/// let config = Config::parse("shm://ticks?capacity=4MiB")?.wait(WaitStrategy::Park).subscribers(2);
+/// assert_eq!(config.uri(), "shm://ticks?capacity=4MiB&wait=park&subscribers=2");
+/// assert!(Config::parse("shm://ticks?capacity=1000").is_err());
+/// # Ok::<(), olivine::UriError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a config does nothing until it is opened"]
+pub struct Config {
+    scheme: Scheme,
+    channel: String,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) align: Option<u64>,
+    pub(crate) wait: WaitStrategy,
+    pub(crate) delivery: Delivery,
+    pub(crate) from: Start,
+    pub(crate) name: Option<String>,
+    pub(crate) expire: Expire,
+    pub(crate) subscribers: u32,
+    pub(crate) slow: Option<Slow>,
+    pub(crate) publishers_max: Option<u32>,
+    pub(crate) subscribers_max: Option<u32>,
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) mode: Option<u32>,
+    pub(crate) group: Option<String>,
+    pub(crate) hugepages: HugePages,
+    pub(crate) numa: Option<u32>,
+    pub(crate) linger: Duration,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) origin: u64,
+}
+
+impl Config {
+    /// Default settings for a channel of this scheme and name.
+    pub fn new(scheme: Scheme, channel: &str) -> Self {
+        Self {
+            scheme,
+            channel: channel.to_owned(),
+            capacity: None,
+            align: None,
+            wait: WaitStrategy::default(),
+            delivery: Delivery::default(),
+            from: Start::default(),
+            name: None,
+            expire: Expire::default(),
+            subscribers: 0,
+            slow: None,
+            publishers_max: None,
+            subscribers_max: None,
+            dir: None,
+            mode: None,
+            group: None,
+            hugepages: HugePages::default(),
+            numa: None,
+            linger: Duration::ZERO,
+            cpu: None,
+            origin: 0,
+        }
+    }
+
+    /// Reads a URI.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`] naming the part, its value and what is allowed.
+    pub fn parse(uri: &str) -> Result<Self, UriError> {
+        parse::config(uri)
+    }
+
+    /// Bytes of one publisher's ring (*channel*): a power of two from 4 KiB to 2 GiB. Default 1 MiB.
+    ///
+    /// Larger rings absorb longer bursts before back-pressure; beyond the caches they cost misses, and a full
+    /// ring is queueing delay.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Bytes to which frames are padded (*channel*): a power of two from 8 to 4096. Default 8.
+    ///
+    /// 64 gives each small message a cache line of its own: lowest latency, more memory per message.
+    pub fn align(mut self, bytes: u64) -> Self {
+        self.align = Some(bytes);
+        self
+    }
+
+    /// How this endpoint waits. Default [`WaitStrategy::Adaptive`].
+    pub fn wait(mut self, strategy: WaitStrategy) -> Self {
+        self.wait = strategy;
+        self
+    }
+
+    /// Whether this subscriber holds publishers back. Default [`Delivery::Reliable`].
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    /// Where a new subscriber starts. Default [`Start::Now`].
+    pub fn from(mut self, start: Start) -> Self {
+        self.from = start;
+        self
+    }
+
+    /// Makes the subscriber durable under this name: 1 to 48 of `A-Za-z0-9._-`. Default: not durable.
+    ///
+    /// Its position outlives a crash or a close and keeps holding publishers back until it is opened again,
+    /// unsubscribed, or expires.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// How long an absent durable subscriber keeps its place. Default [`Expire::Never`].
+    pub fn expire(mut self, expire: Expire) -> Self {
+        self.expire = expire;
+        self
+    }
+
+    /// Reliable subscribers a publisher waits for before its first message: 0 to 1024. Default 0.
+    pub fn subscribers(mut self, count: u32) -> Self {
+        self.subscribers = count;
+        self
+    }
+
+    /// What happens to a subscriber that does not keep up (*channel*). Default [`Slow::Wait`].
+    ///
+    /// On a channel that may evict, subscribers copy each message out and check the copy, so that an evicted
+    /// one never sees torn bytes; that costs a copy.
+    pub fn slow(mut self, slow: Slow) -> Self {
+        self.slow = Some(slow);
+        self
+    }
+
+    /// Publishers at a time (*channel*): 1 to 256. Default 16. Rings are made as publishers come.
+    pub fn publishers_max(mut self, count: u32) -> Self {
+        self.publishers_max = Some(count);
+        self
+    }
+
+    /// Subscribers at a time (*channel*): 1 to 1024. Default 64. Each costs 384 bytes plus 8 per publisher.
+    pub fn subscribers_max(mut self, count: u32) -> Self {
+        self.subscribers_max = Some(count);
+        self
+    }
+
+    /// Folder of the channels. Default `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
+    pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.dir = Some(path.into());
+        self
+    }
+
+    /// Permission bits of the channel's files (*channel*), such as `0o660`. Default `0o600`.
+    pub fn mode(mut self, bits: u32) -> Self {
+        self.mode = Some(bits);
+        self
+    }
+
+    /// Group that owns the channel's files (*channel*); implies mode `0o660`. Default: the caller's.
+    pub fn group(mut self, name: &str) -> Self {
+        self.group = Some(name.to_owned());
+        self
+    }
+
+    /// Large pages for the ring. Default [`HugePages::No`].
+    pub fn hugepages(mut self, hugepages: HugePages) -> Self {
+        self.hugepages = hugepages;
+        self
+    }
+
+    /// NUMA node whose memory a newly made ring takes: 0 to 63. Default: the kernel's choice.
+    pub fn numa(mut self, node: u32) -> Self {
+        self.numa = Some(node);
+        self
+    }
+
+    /// How long closing a publisher waits for reliable subscribers to read everything. Default 0.
+    ///
+    /// Attached subscribers lose nothing either way: the ring outlives the publisher.
+    pub fn linger(mut self, duration: Duration) -> Self {
+        self.linger = duration;
+        self
+    }
+
+    /// CPU to which opening pins the calling thread. Default: not pinned.
+    pub fn cpu(mut self, cpu: u32) -> Self {
+        self.cpu = Some(cpu);
+        self
+    }
+
+    /// Position at which every lane of a new channel starts. For tests of counters near their limits.
+    #[doc(hidden)]
+    pub fn origin(mut self, position: u64) -> Self {
+        self.origin = position;
+        self
+    }
+
+    /// Where the channel lives.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The channel's name.
+    #[must_use]
+    pub fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// The folder named by `dir`, if one is.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        self.dir.as_deref()
+    }
+
+    /// The canonical URI: settings that differ from their defaults, in a fixed order.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let mut uri = format!("{}://{}", self.scheme, self.channel);
+        let mut mark = '?';
+        let mut add = |key: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = write!(uri, "{mark}{key}={value}");
+            mark = '&';
+        };
+        for key in parse::KEYS {
+            if let Some(value) = parse::show(self, key) {
+                add(key, value);
+            }
+        }
+        uri
+    }
+
+    /// Checks every setting and their combinations. Opening does this first.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`] naming the setting, its value and the rule.
+    pub fn validate(&self) -> Result<(), UriError> {
+        parse::validate(self)
+    }
+}
+
+impl FromStr for Config {
+    type Err = UriError;
+
+    fn from_str(uri: &str) -> Result<Self, UriError> {
+        Self::parse(uri)
+    }
+}

@@ -1,0 +1,418 @@
+//! The grammar of URIs, one arm a key: reading, printing and checking a setting stand together.
+
+use super::values::{parse_bytes, parse_duration, show_bytes, show_duration};
+use super::{
+    CAPACITY_RANGE, Config, Delivery, Expire, NAME_LENGTH_MAX, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT,
+    Scheme, Slow, UriError,
+};
+use std::str::FromStr;
+
+/// Every key, in canonical order.
+pub(super) const KEYS: &[&str] = &[
+    "capacity",
+    "align",
+    "wait",
+    "delivery",
+    "from",
+    "name",
+    "expire",
+    "subscribers",
+    "slow",
+    "publishers_max",
+    "subscribers_max",
+    "dir",
+    "mode",
+    "group",
+    "hugepages",
+    "numa",
+    "linger",
+    "cpu",
+];
+
+const CAPACITY_RULE: &str = "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB";
+const ALIGN_RULE: &str = "a power of two from 8 to 4096";
+const WAIT_RULE: &str = "one of spin, yield, park, adaptive";
+const DELIVERY_RULE: &str = "one of reliable, latest";
+const FROM_RULE: &str = "one of now, oldest";
+const NAME_RULE: &str = "1 to 48 of A-Z a-z 0-9 . _ -";
+const EXPIRE_RULE: &str = "never, or a duration such as 30s";
+const SUBSCRIBERS_RULE: &str = "a number from 0 to 1024";
+const SLOW_RULE: &str = "wait, or evict:DURATION with a duration above 0 such as evict:500ms";
+const PUBLISHERS_MAX_RULE: &str = "a number from 1 to 256";
+const SUBSCRIBERS_MAX_RULE: &str = "a number from 1 to 1024";
+const DIR_RULE: &str = "an absolute path without control characters, '&' or '?'";
+const MODE_RULE: &str = "octal permission bits from 0600 to 0666 that keep 0600, such as 0660";
+const GROUP_RULE: &str = "a group name of this machine";
+const HUGEPAGES_RULE: &str = "one of no, try, require";
+const NUMA_RULE: &str = "a node number from 0 to 63";
+const LINGER_RULE: &str = "a duration such as 500ms, 2s or 1m";
+const CPU_RULE: &str = "a CPU number from 0 to 1023";
+
+/// Reads a whole URI.
+pub(super) fn config(uri: &str) -> Result<Config, UriError> {
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        return Err(UriError::NoScheme {
+            uri: uri.escape_default().to_string(),
+        });
+    };
+    let scheme = Scheme::from_str(scheme).map_err(|_| UriError::UnknownScheme {
+        scheme: scheme.escape_default().to_string(),
+    })?;
+    let (channel, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(name, query)| (name, Some(query)));
+    let mut config = Config::new(scheme, channel);
+    check_channel(channel)?;
+    let mut seen: Vec<&str> = Vec::new();
+    for pair in query.into_iter().flat_map(|query| query.split('&')) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if seen.contains(&key) {
+            return Err(UriError::Repeated {
+                key: key.to_owned(),
+            });
+        }
+        seen.push(key);
+        set(&mut config, key, value)?;
+    }
+    validate(&config)?;
+    Ok(config)
+}
+
+/// Whether `text` consists of 1 to `longest` name characters and is no dot file.
+fn is_name(text: &str, longest: usize) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=longest).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('.')
+}
+
+fn check_channel(name: &str) -> Result<(), UriError> {
+    if is_name(name, 64) {
+        return Ok(());
+    }
+    Err(UriError::Name {
+        name: name.escape_default().to_string(),
+    })
+}
+
+fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
+    // One parser for all values: `None` from it means "refused", with the key's own rule.
+    fn read<T>(
+        key: &'static str,
+        value: &str,
+        rule: &'static str,
+        parsed: Option<T>,
+    ) -> Result<T, UriError> {
+        parsed.ok_or_else(|| UriError::Value {
+            key,
+            value: value.escape_default().to_string(),
+            rule,
+        })
+    }
+    fn whole(value: &str) -> Option<u32> {
+        value
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| value.parse().ok())?
+    }
+    match key {
+        "capacity" => {
+            config.capacity = Some(read("capacity", value, CAPACITY_RULE, parse_bytes(value))?)
+        }
+        "align" => config.align = Some(read("align", value, ALIGN_RULE, parse_bytes(value))?),
+        "wait" => config.wait = read("wait", value, WAIT_RULE, value.parse().ok())?,
+        "delivery" => config.delivery = read("delivery", value, DELIVERY_RULE, value.parse().ok())?,
+        "from" => config.from = read("from", value, FROM_RULE, value.parse().ok())?,
+        "name" => config.name = Some(value.to_owned()),
+        "expire" => config.expire = read("expire", value, EXPIRE_RULE, value.parse().ok())?,
+        "subscribers" => {
+            config.subscribers = read("subscribers", value, SUBSCRIBERS_RULE, whole(value))?
+        }
+        "slow" => config.slow = Some(read("slow", value, SLOW_RULE, value.parse().ok())?),
+        "publishers_max" => {
+            config.publishers_max = Some(read(
+                "publishers_max",
+                value,
+                PUBLISHERS_MAX_RULE,
+                whole(value),
+            )?);
+        }
+        "subscribers_max" => {
+            config.subscribers_max = Some(read(
+                "subscribers_max",
+                value,
+                SUBSCRIBERS_MAX_RULE,
+                whole(value),
+            )?);
+        }
+        "dir" => config.dir = Some(value.into()),
+        "mode" => {
+            let octal = value
+                .bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| u32::from_str_radix(value, 8).ok());
+            config.mode = Some(read("mode", value, MODE_RULE, octal.flatten())?);
+        }
+        "group" => config.group = Some(value.to_owned()),
+        "hugepages" => {
+            config.hugepages = read("hugepages", value, HUGEPAGES_RULE, value.parse().ok())?
+        }
+        "numa" => config.numa = Some(read("numa", value, NUMA_RULE, whole(value))?),
+        "linger" => config.linger = read("linger", value, LINGER_RULE, parse_duration(value))?,
+        "cpu" => config.cpu = Some(read("cpu", value, CPU_RULE, whole(value))?),
+        _ => {
+            return Err(UriError::UnknownKey {
+                key: key.escape_default().to_string(),
+                known: KEYS.join(", "),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The value of `key` as a URI shows it; `None` where it is the default.
+pub(super) fn show(config: &Config, key: &str) -> Option<String> {
+    fn unless_default<T: Default + PartialEq + ToString>(value: &T) -> Option<String> {
+        (*value != T::default()).then(|| value.to_string())
+    }
+    match key {
+        "capacity" => config.capacity.map(show_bytes),
+        "align" => config.align.map(|bytes| bytes.to_string()),
+        "wait" => unless_default(&config.wait),
+        "delivery" => unless_default(&config.delivery),
+        "from" => unless_default(&config.from),
+        "name" => config.name.clone(),
+        "expire" => unless_default(&config.expire),
+        "subscribers" => unless_default(&config.subscribers),
+        "slow" => config.slow.map(|slow| slow.to_string()),
+        "publishers_max" => config.publishers_max.map(|count| count.to_string()),
+        "subscribers_max" => config.subscribers_max.map(|count| count.to_string()),
+        "dir" => config.dir.as_ref().map(|dir| dir.display().to_string()),
+        "mode" => config.mode.map(|bits| format!("{bits:04o}")),
+        "group" => config.group.clone(),
+        "hugepages" => unless_default(&config.hugepages),
+        "numa" => config.numa.map(|node| node.to_string()),
+        "linger" => (!config.linger.is_zero()).then(|| show_duration(config.linger)),
+        "cpu" => config.cpu.map(|cpu| cpu.to_string()),
+        _ => None,
+    }
+}
+
+/// Checks ranges and pairs; every rule that `set` could not know from the value's form.
+pub(super) fn validate(config: &Config) -> Result<(), UriError> {
+    check_channel(config.channel())?;
+    let refuse = |key: &'static str, rule: &'static str| {
+        let value = show(config, key).unwrap_or_default();
+        Err(UriError::Value {
+            key,
+            value: value.escape_default().to_string(),
+            rule,
+        })
+    };
+    let power = |value: Option<u64>, low: u64, high: u64| {
+        value.is_none_or(|n| n.is_power_of_two() && (low..=high).contains(&n))
+    };
+    let within = |value: Option<u32>, low: u64, high: u64| {
+        value.is_none_or(|n| (low..=high).contains(&u64::from(n)))
+    };
+    if !power(config.capacity, CAPACITY_RANGE.0, CAPACITY_RANGE.1) {
+        return refuse("capacity", CAPACITY_RULE);
+    }
+    if !power(config.align, 8, 4096) {
+        return refuse("align", ALIGN_RULE);
+    }
+    if config
+        .name
+        .as_ref()
+        .is_some_and(|name| !is_name(name, NAME_LENGTH_MAX))
+    {
+        return refuse("name", NAME_RULE);
+    }
+    if !within(config.publishers_max, 1, PUBLISHERS_LIMIT) {
+        return refuse("publishers_max", PUBLISHERS_MAX_RULE);
+    }
+    if !within(config.subscribers_max, 1, SUBSCRIBERS_LIMIT) {
+        return refuse("subscribers_max", SUBSCRIBERS_MAX_RULE);
+    }
+    if u64::from(config.subscribers) > SUBSCRIBERS_LIMIT {
+        return refuse("subscribers", SUBSCRIBERS_RULE);
+    }
+    if matches!(config.slow, Some(Slow::Evict(after)) if after.is_zero()) {
+        return refuse("slow", SLOW_RULE);
+    }
+    let plain = |path: &str| {
+        path.starts_with('/') && !path.contains(|c: char| c.is_control() || "&?".contains(c))
+    };
+    if config
+        .dir
+        .as_ref()
+        .is_some_and(|dir| !dir.to_str().is_some_and(plain))
+    {
+        return refuse("dir", DIR_RULE);
+    }
+    if config
+        .mode
+        .is_some_and(|bits| bits & !0o666 != 0 || bits & 0o600 != 0o600)
+    {
+        return refuse("mode", MODE_RULE);
+    }
+    if config
+        .group
+        .as_ref()
+        .is_some_and(|group| !is_name(group, 32))
+    {
+        return refuse("group", GROUP_RULE);
+    }
+    if config.numa.is_some_and(|node| node > 63) {
+        return refuse("numa", NUMA_RULE);
+    }
+    if config.cpu.is_some_and(|cpu| cpu > 1023) {
+        return refuse("cpu", CPU_RULE);
+    }
+    pairs(config)
+}
+
+fn pairs(config: &Config) -> Result<(), UriError> {
+    let refuse = |first, second, rule| {
+        Err(UriError::Pair {
+            first,
+            second,
+            rule,
+        })
+    };
+    if config.name.is_some() && config.delivery == Delivery::Latest {
+        return refuse(
+            "name",
+            "delivery=latest",
+            "a durable subscriber is reliable; drop one of the two",
+        );
+    }
+    if config.name.is_none() && config.expire != Expire::Never {
+        return refuse(
+            "expire",
+            "no name",
+            "only a durable subscriber expires; add name=",
+        );
+    }
+    if config
+        .subscribers_max
+        .is_some_and(|most| config.subscribers > most)
+    {
+        return refuse(
+            "subscribers",
+            "subscribers_max",
+            "a channel cannot wait for more subscribers than it has room for",
+        );
+    }
+    if config.scheme() == Scheme::Inproc {
+        let files = [
+            ("dir", config.dir.is_some()),
+            ("mode", config.mode.is_some()),
+            ("group", config.group.is_some()),
+        ];
+        for (key, given) in files {
+            if given {
+                return refuse(
+                    key,
+                    "inproc://",
+                    "a channel inside one process has no files; use shm://",
+                );
+            }
+        }
+        if config.name.is_some() {
+            return refuse(
+                "name",
+                "inproc://",
+                "nothing outlives the process; use shm:// for a durable subscriber",
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_round_trips_through_its_canonical_form() {
+        let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
+                   &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
+                   &hugepages=try&numa=0&linger=2s&cpu=1";
+        let config = config(uri).unwrap();
+        assert_eq!(config.uri(), uri);
+        for key in KEYS {
+            assert!(
+                *key == "delivery" || uri.contains(&format!("{key}=")),
+                "the test misses {key}"
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_part_the_value_and_the_rule() {
+        let cases = [
+            ("ticks", "is no channel URI"),
+            ("", "is no channel URI"),
+            ("tpc://x", "unknown scheme 'tpc'"),
+            ("shm://", "channel name ''"),
+            ("shm://..", "channel name '..'"),
+            ("shm://a/b", "channel name 'a/b'"),
+            ("shm://a\0b", "channel name 'a\\u{0}b'"),
+            (
+                "shm://x?capacity=0",
+                "capacity=0 is not usable: a power of two",
+            ),
+            ("shm://x?capacity=1000", "capacity=1000"),
+            (
+                "shm://x?capacity=99999999999999999999",
+                "capacity=99999999999999999999",
+            ),
+            ("shm://x?capacity=8GiB", "capacity=8GiB"),
+            ("shm://x?capacity", "capacity= is not usable"),
+            ("shm://x?align=4", "align=4"),
+            ("shm://x?wait=nap", "wait=nap is not usable: one of spin"),
+            ("shm://x?delivery=maybe", "delivery=maybe"),
+            ("shm://x?from=yesterday", "from=yesterday"),
+            ("shm://x?name=", "name= is not usable"),
+            ("shm://x?name=a&expire=soon", "expire=soon"),
+            ("shm://x?subscribers=-1", "subscribers=-1"),
+            ("shm://x?subscribers=5000", "subscribers=5000"),
+            ("shm://x?slow=evict", "slow=evict is not usable"),
+            ("shm://x?slow=evict:0", "slow=evict:0"),
+            ("shm://x?publishers_max=0", "publishers_max=0"),
+            ("shm://x?subscribers_max=1025", "subscribers_max=1025"),
+            ("shm://x?dir=relative", "dir=relative"),
+            ("shm://x?mode=0777", "mode=0777"),
+            ("shm://x?mode=9", "mode=9"),
+            ("shm://x?mode=+660", "mode=+660"),
+            ("shm://x?group=", "group= is not usable"),
+            ("shm://x?hugepages=2M", "hugepages=2M"),
+            ("shm://x?numa=64", "numa=64"),
+            ("shm://x?linger=5", "linger=5"),
+            ("shm://x?cpu=two", "cpu=two"),
+            ("shm://x?cpu=+1", "cpu=+1"),
+            ("shm://x?wait=spin&wait=park", "key 'wait' is given twice"),
+            (
+                "shm://x?speed=11",
+                "unknown key 'speed' in the URI: known keys are capacity",
+            ),
+            ("shm://x?", "unknown key ''"),
+            (
+                "shm://x?name=a&delivery=latest",
+                "name and delivery=latest cannot be combined",
+            ),
+            ("shm://x?expire=1s", "expire and no name"),
+            (
+                "shm://x?subscribers=9&subscribers_max=8",
+                "subscribers and subscribers_max",
+            ),
+            ("inproc://x?dir=/tmp", "dir and inproc://"),
+            ("inproc://x?name=a", "name and inproc://"),
+        ];
+        for (uri, expected) in cases {
+            let error = config(uri).expect_err(uri).to_string();
+            assert!(error.contains(expected), "{uri:?} gave: {error}");
+        }
+        let long = format!("shm://{}", "n".repeat(65));
+        assert!(config(&long).unwrap_err().to_string().contains("1 to 64"));
+    }
+}

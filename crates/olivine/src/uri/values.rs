@@ -1,0 +1,236 @@
+//! The values that settings take, and their words.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Declares an enum of plain words with its parser and printer, so that each word is written once.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word used in URIs, flags and output.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::ALL.iter().copied().find(|value| value.word() == text).ok_or_else(|| {
+                    let all: Vec<_> = Self::ALL.iter().map(|value| value.word()).collect();
+                    format!("'{}' is not one of {}", text.escape_default(), all.join(", "))
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// Where a channel lives.
+    Scheme {
+        /// Files in shared memory: processes of this machine.
+        #[default]
+        Shm = "shm",
+        /// Memory of this process: its threads.
+        Inproc = "inproc",
+    }
+}
+
+words! {
+    /// How an idle endpoint waits. Any mix may meet on one channel.
+    WaitStrategy {
+        /// Looks again without a pause: lowest latency, one whole CPU.
+        Spin = "spin",
+        /// Gives the CPU to others between looks.
+        Yield = "yield",
+        /// Sleeps in the kernel until woken: no CPU, tens of microseconds to wake.
+        Park = "park",
+        /// Spins for some 50 µs, then parks.
+        #[default]
+        Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// Whether a subscriber holds publishers back.
+    Delivery {
+        /// Publishers wait for it: it gets every message.
+        #[default]
+        Reliable = "reliable",
+        /// Publishers never wait for it: it may be overrun, is told how many bytes it lost, and never sees torn data.
+        Latest = "latest",
+    }
+}
+
+words! {
+    /// Where a new subscriber starts.
+    Start {
+        /// With the next message published.
+        #[default]
+        Now = "now",
+        /// With the oldest message still in the ring.
+        Oldest = "oldest",
+    }
+}
+
+words! {
+    /// Large pages for the ring.
+    HugePages {
+        /// Ordinary pages.
+        #[default]
+        No = "no",
+        /// Ask the kernel for transparent large pages and go on without them.
+        Try = "try",
+        /// Refuse to open where the kernel does not give shared memory large pages.
+        Require = "require",
+    }
+}
+
+/// What happens to a reliable subscriber that does not keep up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Slow {
+    /// Publishers wait for it.
+    #[default]
+    Wait,
+    /// A publisher that it has held back for this long evicts it; its next call says so.
+    Evict(Duration),
+}
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wait => f.write_str("wait"),
+            Self::Evict(after) => write!(f, "evict:{}", show_duration(*after)),
+        }
+    }
+}
+
+impl FromStr for Slow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("'{}' is not wait or evict:DURATION", text.escape_default());
+        if text == "wait" {
+            return Ok(Self::Wait);
+        }
+        let after = text
+            .strip_prefix("evict:")
+            .and_then(parse_duration)
+            .ok_or_else(refused)?;
+        if after.is_zero() {
+            Err(refused())
+        } else {
+            Ok(Self::Evict(after))
+        }
+    }
+}
+
+/// How long an absent durable subscriber keeps its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Expire {
+    /// Until it is opened again or unsubscribed.
+    #[default]
+    Never,
+    /// For this long after a publisher noticed that it was gone.
+    After(Duration),
+}
+
+impl fmt::Display for Expire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::After(after) => f.write_str(&show_duration(*after)),
+        }
+    }
+}
+
+impl FromStr for Expire {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let after = parse_duration(text);
+        after
+            .map(Self::After)
+            .ok_or_else(|| format!("'{}' is not never or a duration", text.escape_default()))
+    }
+}
+
+/// Reads `65536`, `64KiB`, `1MiB`, `1GiB`: bytes.
+pub(super) fn parse_bytes(text: &str) -> Option<u64> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor = match unit {
+        "" | "B" => 1,
+        "KiB" | "K" | "k" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1_u64 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Prints bytes with the largest unit that divides them.
+pub(super) fn show_bytes(bytes: u64) -> String {
+    for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Reads `500ms`, `2s`, `10us`, `250ns`, `1m`, `1h`, `0`: a whole number and a unit.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(split);
+    let nanos: u64 = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(
+        digits.parse::<u64>().ok()?.checked_mul(nanos)?,
+    ))
+}
+
+/// Prints a duration with the largest unit that divides it.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    for (unit, factor) in [("s", 1_000_000_000_u128), ("ms", 1_000_000), ("us", 1_000)] {
+        if nanos.is_multiple_of(factor) {
+            return format!("{}{unit}", nanos / factor);
+        }
+    }
+    format!("{nanos}ns")
+}

@@ -55,11 +55,12 @@ impl Machine {
         }
     }
 
-    /// One line for people.
+    /// Three short lines for people.
     #[must_use]
-    pub fn summary(&self) -> String {
+    pub fn text(&self) -> String {
         format!(
-            "{} ({} CPUs{}), Linux {}, governor {}, clock {} ({:.1} ns a reading)",
+            "machine: {}, {} CPUs{}\n         Linux {}, governor {}\n         \
+             clock {}, {:.1} ns a reading, in every figure; olivine {} ({})\n",
             self.cpu_model,
             self.cpus_allowed,
             if self.virtual_machine {
@@ -71,6 +72,8 @@ impl Machine {
             self.governor,
             self.clock,
             self.clock_cost_ns,
+            self.version,
+            self.commit,
         )
     }
 }

@@ -18,14 +18,16 @@
 mod serve;
 
 pub use serve::serve;
-pub(crate) use serve::{is_back_pressure, receive};
+pub(crate) use serve::{is_back_pressure, receive, spins};
 
 use crate::error::{BenchError, Result, io};
 use crate::latency::Snapshot;
 use olivine::clock;
 use olivine::probe::{self, SharedWords};
+use olivine::{NotSent, Publisher};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -38,6 +40,8 @@ const WORDS: usize = 3;
 
 /// How long the second process may take for anything.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Longest single wait for room, so that the other process is looked at.
+const ROOM_STEP: Duration = Duration::from_millis(200);
 /// Spins between two looks at the time and at the other process.
 const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
 
@@ -112,6 +116,8 @@ impl Peer {
             .arg(cpu.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // A Ctrl-C at the terminal is ours to handle: the second process ends when we end.
+            .process_group(0)
             .spawn()
             .map_err(io("start the second process"))?;
         let (tell, answers) = channel();
@@ -259,6 +265,28 @@ impl Patience<'_> {
     pub(crate) fn spend(&mut self) -> Result<()> {
         self.left -= 1;
         if self.left == 0 { self.look() } else { Ok(()) }
+    }
+
+    /// Waits until a message of `length` bytes has room, after a refusal with `error`.
+    #[cold]
+    pub(crate) fn wait_for_room(
+        &mut self,
+        publisher: &mut Publisher,
+        length: usize,
+        error: NotSent,
+    ) -> Result<()> {
+        let mut error = error;
+        while is_back_pressure(error) {
+            self.look()?;
+            match publisher.wait_for_room(length, Some(ROOM_STEP)) {
+                Ok(()) => {
+                    self.renew();
+                    return Ok(());
+                }
+                Err(refused) => error = refused,
+            }
+        }
+        Err(error.into())
     }
 
     /// Something moved: the time starts anew.

@@ -37,7 +37,8 @@ impl Counts {
         self.lost == 0 && self.repeated == 0 && self.reordered == 0 && self.corrupt == 0
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds the sums of another stream.
+    pub fn add(&mut self, other: &Self) {
         self.intact += other.intact;
         self.lost += other.lost;
         self.repeated += other.repeated;

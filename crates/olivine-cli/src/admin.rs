@@ -34,7 +34,11 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
         .iter()
         .map(|channel| match &channel.result {
             Ok(info) => {
-                let lag = info.subscribers.iter().map(|subscriber| subscriber.lag_bytes).max();
+                let lag = info
+                    .subscribers
+                    .iter()
+                    .map(|subscriber| subscriber.lag_bytes)
+                    .max();
                 vec![
                     channel.name.clone(),
                     state(info).to_owned(),
@@ -53,7 +57,15 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
             }
         })
         .collect();
-    let heads = ["CHANNEL", "STATE", "PUBLISHERS", "SUBSCRIBERS", "RING", "MEMORY", "LAG"];
+    let heads = [
+        "CHANNEL",
+        "STATE",
+        "PUBLISHERS",
+        "SUBSCRIBERS",
+        "RING",
+        "MEMORY",
+        "LAG",
+    ];
     print(&table(&heads, &[4, 5, 6], rows))?;
     unreadable.iter().for_each(|line| complain(line));
     Ok(())
@@ -82,13 +94,24 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
     }
     out.push_str(&format!("memory       {}\n", text::bytes(info.file_bytes)));
     if !info.publishers.is_empty() {
-        let heads = ["LANE", "STATE", "PROCESS", "PUBLISHED", "WAITS", "WAITED", "WAKES", "TAKEN OVER"];
+        let heads = [
+            "LANE",
+            "STATE",
+            "PROCESS",
+            "PUBLISHED",
+            "WAITS",
+            "WAITED",
+            "WAKES",
+            "TAKEN OVER",
+        ];
         let rows = info.publishers.iter().map(publisher_row).collect();
         out.push('\n');
         out.push_str(&table(&heads, &[0, 2, 3, 4, 5, 6, 7], rows));
     }
     if !info.subscribers.is_empty() {
-        let heads = ["SLOT", "STATE", "PROCESS", "NAME", "DELIVERY", "WAIT", "LAG", "LOST"];
+        let heads = [
+            "SLOT", "STATE", "PROCESS", "NAME", "DELIVERY", "WAIT", "LAG", "LOST",
+        ];
         let rows = info.subscribers.iter().map(subscriber_row).collect();
         out.push('\n');
         out.push_str(&table(&heads, &[0, 2, 6, 7], rows));
@@ -98,15 +121,22 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
 
 /// Removes channels by name; goes on after one that cannot be removed.
 pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
-    let configs: Vec<Config> =
-        args.uri.iter().map(|uri| config(uri, args.dir.as_deref())).collect::<Outcome<_>>()?;
+    let configs: Vec<Config> = args
+        .uri
+        .iter()
+        .map(|uri| config(uri, args.dir.as_deref()))
+        .collect::<Outcome<_>>()?;
     let mut failures = 0;
     let mut removed = Vec::new();
     for config in &configs {
         match admin::remove(config, args.force) {
             Ok(gone) => {
                 if !common.json {
-                    print(&format!("removed {} ({})\n", config.channel(), text::bytes(gone.bytes)))?;
+                    print(&format!(
+                        "removed {} ({})\n",
+                        config.channel(),
+                        text::bytes(gone.bytes)
+                    ))?;
                 }
                 removed.push(json!({ "name": config.channel(), "file_bytes": gone.bytes }));
             }
@@ -119,7 +149,11 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     if common.json {
         print_json(&json!({ "removed": removed, "failed_count": failures }))?;
     }
-    if failures == 0 { Ok(()) } else { Err(Failure::BadResult) }
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err(Failure::BadResult)
+    }
 }
 
 /// Collects channels that nobody uses.
@@ -133,10 +167,19 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
             .collect();
         return print_json(&json!({ "dir": dir, "dry_run": args.dry_run, "collected": channels }));
     }
-    let verb = if args.dry_run { "would remove" } else { "removed" };
+    let verb = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
     let mut out = String::new();
     for gone in &collected {
-        out.push_str(&format!("{verb} {} ({}): {}\n", gone.name, text::bytes(gone.bytes), gone.reason));
+        out.push_str(&format!(
+            "{verb} {} ({}): {}\n",
+            gone.name,
+            text::bytes(gone.bytes),
+            gone.reason
+        ));
     }
     if collected.is_empty() {
         out.push_str(&format!("nothing to collect in {}\n", dir.display()));
@@ -173,22 +216,42 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn state(info: &ChannelInfo) -> &'static str {
-    let publishing = info.publishers.iter().any(|publisher| publisher.state == LaneState::Open);
-    if publishing || info.subscribers.iter().any(|subscriber| subscriber.alive) { "live" } else { "unused" }
+    let publishing = info
+        .publishers
+        .iter()
+        .any(|publisher| publisher.state == LaneState::Open);
+    if publishing || info.subscribers.iter().any(|subscriber| subscriber.alive) {
+        "live"
+    } else {
+        "unused"
+    }
 }
 
 fn publishers(info: &ChannelInfo) -> String {
-    let count = |state| info.publishers.iter().filter(|publisher| publisher.state == state).count();
+    let count = |state| {
+        info.publishers
+            .iter()
+            .filter(|publisher| publisher.state == state)
+            .count()
+    };
     with_dead(count(LaneState::Open), count(LaneState::Dead))
 }
 
 fn subscribers(info: &ChannelInfo) -> String {
-    let alive = info.subscribers.iter().filter(|subscriber| subscriber.alive).count();
+    let alive = info
+        .subscribers
+        .iter()
+        .filter(|subscriber| subscriber.alive)
+        .count();
     with_dead(alive, info.subscribers.len() - alive)
 }
 
 fn with_dead(live: usize, dead: usize) -> String {
-    if dead == 0 { live.to_string() } else { format!("{live} (+{dead} gone)") }
+    if dead == 0 {
+        live.to_string()
+    } else {
+        format!("{live} (+{dead} gone)")
+    }
 }
 
 fn lane_state(state: LaneState) -> &'static str {
@@ -250,7 +313,7 @@ fn channel_json(info: &ChannelInfo) -> Value {
         .iter()
         .map(|publisher| Publisher {
             lane: publisher.lane as u64,
-            process_id: u64::from(publisher.pid),
+            process_id: publisher.pid,
             state: lane_state(publisher.state),
             cursor_bytes: publisher.cursor,
             limit_bytes: publisher.limit,

@@ -51,7 +51,14 @@ pub(crate) struct Common {
     #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
     /// How much to say on standard error
-    #[arg(long, short, global = true, value_name = "LEVEL", default_value = "info", display_order = 901)]
+    #[arg(
+        long,
+        short,
+        global = true,
+        value_name = "LEVEL",
+        default_value = "info",
+        display_order = 901
+    )]
     pub(crate) log_level: Level,
 }
 
@@ -354,7 +361,12 @@ pub(crate) struct PingpongArgs {
     pub(crate) size: Vec<u64>,
     /// Room for this many subscribers (subscribers_max); a list is measured in
     /// turns
-    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "64")]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_delimiter = ',',
+        default_value = "64"
+    )]
     pub(crate) slots: Vec<u32>,
     #[command(flatten)]
     pub(crate) ring: RingArgs,

@@ -111,13 +111,19 @@ mod tests {
             Failure::stdout(io::ErrorKind::BrokenPipe.into()),
             Failure::StdoutClosed
         ));
-        assert!(matches!(Failure::stdout(io::ErrorKind::StorageFull.into()), Failure::Failed(_)));
+        assert!(matches!(
+            Failure::stdout(io::ErrorKind::StorageFull.into()),
+            Failure::Failed(_)
+        ));
     }
 
     #[test]
     fn a_wrong_uri_is_wrong_use_wherever_it_is_found() {
         let error = olivine::Config::parse("shm://x?capacity=1000").unwrap_err();
         assert!(matches!(Failure::from(error.clone()), Failure::Usage(_)));
-        assert!(matches!(Failure::from(OpenError::from(error)), Failure::Usage(_)));
+        assert!(matches!(
+            Failure::from(OpenError::from(error)),
+            Failure::Usage(_)
+        ));
     }
 }

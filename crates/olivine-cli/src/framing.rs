@@ -17,7 +17,11 @@ const FRAME_HEADER: usize = 8;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Split<'a> {
     /// A whole message, and how many bytes of input it used up.
-    Message { tag: u32, payload: &'a [u8], used: usize },
+    Message {
+        tag: u32,
+        payload: &'a [u8],
+        used: usize,
+    },
     /// More bytes are needed.
     More,
     /// The next message is longer than the channel takes; its length as far as known.
@@ -44,22 +48,37 @@ impl Splitter {
             InputForm::Raw if bytes.is_empty() => Split::More,
             InputForm::Raw => {
                 let payload = &bytes[..bytes.len().min(self.message_max)];
-                Split::Message { tag: self.tag, payload, used: payload.len() }
+                Split::Message {
+                    tag: self.tag,
+                    payload,
+                    used: payload.len(),
+                }
             }
         }
     }
 
     fn line<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
-        let end = bytes[scanned..].iter().position(|byte| *byte == b'\n').map(|at| at + scanned);
+        let end = bytes[scanned..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map(|at| at + scanned);
         let length = end.unwrap_or(bytes.len());
         if length > self.message_max {
-            return Split::TooLong { bytes: length as u64 };
+            return Split::TooLong {
+                bytes: length as u64,
+            };
         }
         match end {
-            Some(end) => Split::Message { tag: self.tag, payload: &bytes[..end], used: end + 1 },
-            None if ended && !bytes.is_empty() => {
-                Split::Message { tag: OPEN_LINE, payload: bytes, used: bytes.len() }
-            }
+            Some(end) => Split::Message {
+                tag: self.tag,
+                payload: &bytes[..end],
+                used: end + 1,
+            },
+            None if ended && !bytes.is_empty() => Split::Message {
+                tag: OPEN_LINE,
+                payload: bytes,
+                used: bytes.len(),
+            },
             None => Split::More,
         }
     }
@@ -67,7 +86,9 @@ impl Splitter {
     fn frame<'a>(&self, bytes: &'a [u8], ended: bool) -> Split<'a> {
         let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER>() else {
             if ended && !bytes.is_empty() {
-                return Split::Torn { missing: (FRAME_HEADER - bytes.len()) as u64 };
+                return Split::Torn {
+                    missing: (FRAME_HEADER - bytes.len()) as u64,
+                };
             }
             return Split::More;
         };
@@ -75,22 +96,39 @@ impl Splitter {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let tag = u32::from_le_bytes([e, f, g, h]);
         if length > self.message_max {
-            return Split::TooLong { bytes: length as u64 };
+            return Split::TooLong {
+                bytes: length as u64,
+            };
         }
         match rest.get(..length) {
-            Some(payload) => Split::Message { tag, payload, used: FRAME_HEADER + length },
-            None if ended => Split::Torn { missing: (length - rest.len()) as u64 },
+            Some(payload) => Split::Message {
+                tag,
+                payload,
+                used: FRAME_HEADER + length,
+            },
+            None if ended => Split::Torn {
+                missing: (length - rest.len()) as u64,
+            },
             None => Split::More,
         }
     }
 }
 
 /// Writes one message in a form.
-pub(crate) fn write_message(out: &mut impl Write, form: OutputForm, tag: u32, payload: &[u8]) -> io::Result<()> {
+pub(crate) fn write_message(
+    out: &mut impl Write,
+    form: OutputForm,
+    tag: u32,
+    payload: &[u8],
+) -> io::Result<()> {
     match form {
         OutputForm::Lines => {
             out.write_all(payload)?;
-            if tag == OPEN_LINE { Ok(()) } else { out.write_all(b"\n") }
+            if tag == OPEN_LINE {
+                Ok(())
+            } else {
+                out.write_all(b"\n")
+            }
         }
         OutputForm::Frames => {
             // A message is at most a ring long, so its length fits.
@@ -109,8 +147,18 @@ mod tests {
     use super::*;
 
     /// Feeds `input` in pieces of `step` bytes; writes every message out again.
-    fn through(form: InputForm, out: OutputForm, input: &[u8], step: usize, max: usize) -> Result<Vec<u8>, String> {
-        let splitter = Splitter { form, tag: 0, message_max: max };
+    fn through(
+        form: InputForm,
+        out: OutputForm,
+        input: &[u8],
+        step: usize,
+        max: usize,
+    ) -> Result<Vec<u8>, String> {
+        let splitter = Splitter {
+            form,
+            tag: 0,
+            message_max: max,
+        };
         let (mut held, mut output, mut fed) = (Vec::new(), Vec::new(), 0);
         loop {
             let ended = fed == input.len();
@@ -175,11 +223,20 @@ mod tests {
         let long = through(InputForm::Lines, OutputForm::Lines, b"12345\n", 100, 4).unwrap_err();
         assert_eq!(long, "TooLong { bytes: 5 }");
         assert!(through(InputForm::Lines, OutputForm::Lines, b"1234\n", 100, 4).is_ok());
-        let frame = through(InputForm::Frames, OutputForm::Raw, &[9, 0, 0, 0, 0, 0, 0, 0, 1], 100, 64);
+        let frame = through(
+            InputForm::Frames,
+            OutputForm::Raw,
+            &[9, 0, 0, 0, 0, 0, 0, 0, 1],
+            100,
+            64,
+        );
         assert_eq!(frame.unwrap_err(), "Torn { missing: 8 }");
         let header = through(InputForm::Frames, OutputForm::Raw, &[1, 0, 0], 100, 64);
         assert_eq!(header.unwrap_err(), "Torn { missing: 5 }");
         let huge = through(InputForm::Frames, OutputForm::Raw, &[255; 8], 100, 64);
-        assert_eq!(huge.unwrap_err(), format!("TooLong {{ bytes: {} }}", u32::MAX));
+        assert_eq!(
+            huge.unwrap_err(),
+            format!("TooLong {{ bytes: {} }}", u32::MAX)
+        );
     }
 }

@@ -77,8 +77,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
 /// The message of the argument parser without its usage and hints for reading more.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    let end = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
-    let words: Vec<&str> = text[..end.unwrap_or(text.len())].split_whitespace().collect();
+    let end = text
+        .find("\n\nUsage:")
+        .or_else(|| text.find("\n\nFor more information"));
+    let words: Vec<&str> = text[..end.unwrap_or(text.len())]
+        .split_whitespace()
+        .collect();
     format!("{}; see --help", words.join(" "))
 }
 
@@ -94,6 +98,9 @@ mod tests {
             one_line(text),
             "unexpected argument '--speed' found tip: a similar argument exists: '--spin'; see --help"
         );
-        assert_eq!(one_line("error: x\n\nFor more information, try '--help'.\n"), "x; see --help");
+        assert_eq!(
+            one_line("error: x\n\nFor more information, try '--help'.\n"),
+            "x; see --help"
+        );
     }
 }

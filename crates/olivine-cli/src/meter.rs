@@ -90,7 +90,10 @@ impl Row {
         }
         if let Some(table) = &self.latency {
             let p50 = table.p50_ns.map_or_else(|| "-".to_owned(), text::nanos);
-            line.push_str(&format!("  p50 {p50:>8}  max {:>8}", text::nanos(table.max_ns)));
+            line.push_str(&format!(
+                "  p50 {p50:>8}  max {:>8}",
+                text::nanos(table.max_ns)
+            ));
         }
         if let Some(lost) = self.lost_count.filter(|lost| *lost > 0) {
             line.push_str(&format!("  lost {lost}"));
@@ -117,17 +120,18 @@ pub(crate) struct Meter {
 impl Meter {
     /// Starts counting now; opens the CSV file.
     pub(crate) fn start(args: &ReportArgs, json: bool, stdout_taken: bool) -> Outcome<Self> {
-        let csv = args.csv.as_ref().map(|path| {
+        let open = |path: &PathBuf| -> Outcome<(PathBuf, File)> {
             let mut file = File::create(path).map_err(|error| csv_failure(path, error))?;
-            file.write_all(CSV_HEAD.as_bytes()).map_err(|error| csv_failure(path, error))?;
+            let written = file.write_all(CSV_HEAD.as_bytes());
+            written.map_err(|error| csv_failure(path, error))?;
             Ok((path.clone(), file))
-        });
+        };
         let now = clock::monotonic_ns();
         Ok(Self {
             json,
             stdout_taken,
             interval: args.wants(Stat::Interval),
-            csv: csv.transpose()?,
+            csv: args.csv.as_ref().map(open).transpose()?,
             period_ns: u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX),
             start_ns: now,
             row_ns: now,
@@ -162,7 +166,11 @@ impl Meter {
 
     /// Writes the last, shorter row, if anything came since the one before.
     pub(crate) fn finish(&mut self, totals: Totals, extra: Extra) -> Outcome {
-        if self.has_rows() && totals != self.row_start { self.row(totals, extra) } else { Ok(()) }
+        if self.has_rows() && totals != self.row_start {
+            self.row(totals, extra)
+        } else {
+            Ok(())
+        }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
@@ -185,14 +193,23 @@ impl Meter {
         self.row_ns = now;
         self.row_start = totals;
         if let Some((path, file)) = &mut self.csv {
-            file.write_all(row.csv().as_bytes()).map_err(|error| csv_failure(path, error))?;
+            file.write_all(row.csv().as_bytes())
+                .map_err(|error| csv_failure(path, error))?;
         }
-        if self.interval { self.say(&row.text(), &row) } else { Ok(()) }
+        if self.interval {
+            self.say(&row.text(), &row)
+        } else {
+            Ok(())
+        }
     }
 
     /// Reports text for people or JSON, where payload does not go.
     pub(crate) fn say(&self, text: &str, value: &impl Serialize) -> Outcome {
-        let line = if self.json { json_line(value)? } else { text.to_owned() };
+        let line = if self.json {
+            json_line(value)?
+        } else {
+            text.to_owned()
+        };
         if !self.stdout_taken {
             return print(&line);
         }
@@ -244,7 +261,13 @@ pub(crate) struct SubscriberSummary {
 
 impl Summary {
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    pub(crate) fn new(role: &'static str, uri: String, totals: Totals, elapsed_ns: u64, interrupted: bool) -> Self {
+    pub(crate) fn new(
+        role: &'static str,
+        uri: String,
+        totals: Totals,
+        elapsed_ns: u64,
+        interrupted: bool,
+    ) -> Self {
         let seconds = elapsed_ns as f64 / 1e9;
         Self {
             event: "summary",
@@ -263,7 +286,11 @@ impl Summary {
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     pub(crate) fn text(&self) -> String {
-        let verb = if self.role == "publisher" { "sent" } else { "received" };
+        let verb = if self.role == "publisher" {
+            "sent"
+        } else {
+            "received"
+        };
         let mut lines = format!(
             "{verb} {} messages, {}, in {}: {}, {}{}\n",
             text::count(self.messages_count),
@@ -271,9 +298,17 @@ impl Summary {
             text::nanos(self.elapsed_ns as f64),
             text::rate(self.messages_per_s),
             text::byte_rate(self.bytes_per_s),
-            if self.interrupted { " (interrupted)" } else { "" },
+            if self.interrupted {
+                " (interrupted)"
+            } else {
+                ""
+            },
         );
-        if let Some(publisher) = self.publisher.as_ref().filter(|p| p.back_pressure_count > 0) {
+        if let Some(publisher) = self
+            .publisher
+            .as_ref()
+            .filter(|p| p.back_pressure_count > 0)
+        {
             lines.push_str(&format!(
                 "back-pressure: {} waits for subscribers, {} in all\n",
                 text::count(publisher.back_pressure_count),
@@ -281,11 +316,19 @@ impl Summary {
             ));
         }
         if let Some(publisher) = self.publisher.as_ref().filter(|p| p.evicted_count > 0) {
-            lines.push_str(&format!("evicted {} slow subscribers\n", publisher.evicted_count));
+            lines.push_str(&format!(
+                "evicted {} slow subscribers\n",
+                publisher.evicted_count
+            ));
         }
-        let Some(subscriber) = &self.subscriber else { return lines };
+        let Some(subscriber) = &self.subscriber else {
+            return lines;
+        };
         if subscriber.overrun_bytes > 0 {
-            lines.push_str(&format!("overrun: {} were not read\n", text::bytes(subscriber.overrun_bytes)));
+            lines.push_str(&format!(
+                "overrun: {} were not read\n",
+                text::bytes(subscriber.overrun_bytes)
+            ));
         }
         if let Some(counts) = &subscriber.verified {
             lines.push_str(&counts_line(counts));
@@ -313,14 +356,24 @@ pub(crate) fn counts_line(counts: &Counts) -> String {
 /// A percentile table, one row a line; blank where too few samples lie above.
 pub(crate) fn percentile_lines(table: &Percentiles) -> String {
     let row = |(name, ns): (&str, Option<f64>)| {
-        format!("  {name:>6}  {:>9}", ns.map(text::nanos).unwrap_or_default()).trim_end().to_owned() + "\n"
+        format!(
+            "  {name:>6}  {:>9}",
+            ns.map(text::nanos).unwrap_or_default()
+        )
+        .trim_end()
+        .to_owned()
+            + "\n"
     };
     table.rows().into_iter().map(row).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
 fn per_s(number: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { (number as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 }
+    if seconds > 0.0 {
+        (number as f64 / seconds * 10.0).round() / 10.0
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
@@ -361,12 +414,24 @@ mod tests {
             let line = row(latency).csv();
             assert_eq!(cells(&line), cells(CSV_HEAD), "{line}");
         }
-        assert_eq!(row(Some(percentiles())).csv(), "1.500,10,320,6.7,213.3,64,,80,90.5,120,,,,2500\n");
+        assert_eq!(
+            row(Some(percentiles())).csv(),
+            "1.500,10,320,6.7,213.3,64,,80,90.5,120,,,,2500\n"
+        );
     }
 
     #[test]
     fn json_names_carry_their_units() {
-        let mut summary = Summary::new("subscriber", "shm://x".into(), Totals { messages: 4, bytes: 8 }, 2_000_000_000, false);
+        let mut summary = Summary::new(
+            "subscriber",
+            "shm://x".into(),
+            Totals {
+                messages: 4,
+                bytes: 8,
+            },
+            2_000_000_000,
+            false,
+        );
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: 0,
             verified: Some(Counts::default()),

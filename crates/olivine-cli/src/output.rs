@@ -11,7 +11,10 @@ const WIDTH: u16 = 80;
 /// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Outcome {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::stdout)
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(Failure::stdout)
 }
 
 /// Writes a value as one line of JSON to standard output.
@@ -34,10 +37,12 @@ pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) 
 fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: bool) -> String {
     let mut table = Table::new();
     if terminal {
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(WIDTH);
     } else {
-        table.load_preset(presets::NOTHING);
+        table.load_style(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
     table.set_header(headings);
@@ -45,7 +50,11 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
     let last = headings.len().saturating_sub(1);
     for (index, column) in table.column_iter_mut().enumerate() {
         // Plain columns are two spaces apart and begin at the edge, so that `column` and `awk` like them.
-        column.set_padding(if terminal || index == last { (0, 0) } else { (0, 2) });
+        column.set_padding(if terminal || index == last {
+            (0, 0)
+        } else {
+            (0, 2)
+        });
         if terminal && index != last {
             column.set_padding((0, 2));
         }
@@ -66,7 +75,10 @@ mod tests {
     use super::*;
 
     fn rows() -> Vec<Vec<String>> {
-        vec![vec!["ticks".into(), "12".into()], vec!["a".into(), "3456".into()]]
+        vec![
+            vec!["ticks".into(), "12".into()],
+            vec!["a".into(), "3456".into()],
+        ]
     }
 
     #[test]
@@ -79,7 +91,10 @@ mod tests {
     fn terminals_get_a_table_of_at_most_80_columns() {
         let wide = vec![vec!["x".repeat(200), "1".into()]];
         let text = render(&["CHANNEL", "LAG"], &[1], wide, true);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         assert!(text.contains('─'));
     }
 }

@@ -31,7 +31,11 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     let linger = settings::linger(&config);
     // The tool waits by itself, so that Ctrl-C ends the wait.
     let publisher = Publisher::open_with(&config.clone().linger(Duration::ZERO))?;
-    log::debug(&format!("publishing on {} as lane {}", publisher.uri(), publisher.lane()));
+    log::debug(&format!(
+        "publishing on {} as lane {}",
+        publisher.uri(),
+        publisher.lane()
+    ));
     let mut sender = Sender {
         publisher,
         stop,
@@ -39,7 +43,11 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         totals: Totals::default(),
         count: args.count.unwrap_or(u64::MAX),
         pacer: None,
-        rest: if settings::spins(&config) { Rest::Spin } else { Rest::Gentle },
+        rest: if settings::spins(&config) {
+            Rest::Spin
+        } else {
+            Rest::Gentle
+        },
         due: None,
     };
     if sender.wait_for_subscribers(settings::subscribers(&config), &settings::short(&config))? {
@@ -70,14 +78,18 @@ fn check_sizes(args: &PubArgs, generated: bool) -> Outcome {
         ));
     }
     if args.stdin.is_some() && args.report.tied {
-        return Err(Failure::usage("--tied and --stdin cannot be combined: both read standard input"));
+        return Err(Failure::usage(
+            "--tied and --stdin cannot be combined: both read standard input",
+        ));
     }
     Ok(())
 }
 
 fn send_arguments(sender: &mut Sender, args: &PubArgs) -> Outcome {
     let given = args.message.len();
-    let times = args.count.map_or(given, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let times = args
+        .count
+        .map_or(given, |count| usize::try_from(count).unwrap_or(usize::MAX));
     for message in args.message.iter().cycle().take(times) {
         if !sender.send(args.tag, message.as_bytes())? {
             break;
@@ -147,7 +159,11 @@ impl Sender {
             return Ok(false);
         }
         let Some(pacer) = &self.pacer else {
-            return if self.totals.messages.is_multiple_of(BURST) { self.look() } else { Ok(true) };
+            return if self.totals.messages.is_multiple_of(BURST) {
+                self.look()
+            } else {
+                Ok(true)
+            };
         };
         let due = pacer.due(self.totals.messages);
         self.due = Some(due);
@@ -167,38 +183,31 @@ impl Sender {
     /// Sends a message that was refused with `error` as soon as there is room; false when told to stop.
     #[cold]
     fn send_waiting(&mut self, tag: u32, message: &[u8], error: NotSent) -> Outcome<bool> {
+        if !self.wait_for_room(message.len(), error)? {
+            return Ok(false);
+        }
+        self.publisher.offer_tagged(tag, message)?;
+        Ok(true)
+    }
+
+    /// Waits for room for a message of `length` bytes after a refusal with `error`; false when told to stop.
+    #[cold]
+    fn wait_for_room(&mut self, length: usize, error: NotSent) -> Outcome<bool> {
         let mut error = error;
         loop {
             match error {
                 NotSent::BackPressured | NotSent::NotConnected => {}
-                NotSent::TooLong { max } => return Err(self.too_long(message.len() as u64, max)),
+                NotSent::TooLong { max } => return Err(self.too_long(length as u64, max)),
                 other => return Err(other.into()),
             }
             if !self.look()? {
                 return Ok(false);
             }
-            let sent = if tag == 0 {
-                self.publisher.publish_timeout(message, LOOK)
-            } else {
-                self.wait_for_room(error)?;
-                self.publisher.offer_tagged(tag, message)
-            };
-            match sent {
-                Ok(_) => return Ok(true),
+            match self.publisher.wait_for_room(length, Some(LOOK)) {
+                Ok(()) => return Ok(true),
                 Err(refused) => error = refused,
             }
         }
-    }
-
-    /// Waits a moment for room after a refusal with `error`; false when told to stop.
-    #[cold]
-    fn wait_for_room(&mut self, error: NotSent) -> Outcome<bool> {
-        match error {
-            NotSent::BackPressured | NotSent::NotConnected => {}
-            other => return Err(other.into()),
-        }
-        self.publisher.wait_drained(Some(Duration::from_millis(1)))?;
-        self.look()
     }
 
     /// The error for a message that the ring cannot take.
@@ -211,19 +220,34 @@ impl Sender {
         ))
     }
 
+    /// Waits up to `linger` until everything is read.
+    fn linger(&mut self, linger: Duration) -> Outcome {
+        let begun = Instant::now();
+        while !linger.is_zero() && !self.publisher.wait_drained(Some(LOOK.min(linger)))? {
+            if self.stop.interrupted() || begun.elapsed() >= linger {
+                log::warn(
+                    "some subscribers have not read everything yet; it stays in the ring for them",
+                );
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Lets subscribers read what is left, closes, and sums up.
     fn finish(mut self, linger: Duration, quiet: bool) -> Outcome {
         let elapsed_ns = self.meter.elapsed_ns();
-        let begun = Instant::now();
-        while begun.elapsed() < linger
-            && !self.stop.interrupted()
-            && !self.publisher.wait_drained(Some(LOOK.min(linger)))?
-        {}
+        self.linger(linger)?;
         self.meter.finish(self.totals, Extra::default())?;
         let interrupted = self.stop.interrupted();
         let stats = self.publisher.stats();
-        let mut summary =
-            Summary::new("publisher", self.publisher.uri(), self.totals, elapsed_ns, interrupted);
+        let mut summary = Summary::new(
+            "publisher",
+            self.publisher.uri(),
+            self.totals,
+            elapsed_ns,
+            interrupted,
+        );
         summary.publisher = Some(PublisherSummary {
             back_pressure_count: stats.back_pressure_count,
             back_pressure_ns: stats.back_pressure_ns,
@@ -232,6 +256,10 @@ impl Sender {
             reclaimed_count: stats.reclaimed,
         });
         self.publisher.close()?;
-        if quiet && !interrupted { Ok(()) } else { self.meter.say(&summary.text(), &summary) }
+        if quiet && !interrupted {
+            Ok(())
+        } else {
+            self.meter.say(&summary.text(), &summary)
+        }
     }
 }

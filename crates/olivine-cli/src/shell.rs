@@ -18,17 +18,24 @@ pub(crate) fn man(args: &ManArgs) -> Outcome {
     command.build();
     let mut name = "olivine".to_owned();
     for word in &args.command {
-        let inner = command.find_subcommand(word).filter(|inner| !inner.is_hide_set()).cloned();
+        let inner = command
+            .find_subcommand(word)
+            .filter(|inner| !inner.is_hide_set())
+            .cloned();
         command = inner.ok_or_else(|| {
-            Failure::usage(format!("there is no command '{name} {word}': see 'olivine --help'"))
+            Failure::usage(format!(
+                "there is no command '{name} {word}': see 'olivine --help'"
+            ))
         })?;
         name = format!("{name} {word}");
     }
-    // A page is called olivine-pub, as git's are.
-    let command = command.name(name.replace(' ', "-")).bin_name(name);
     let mut page = Vec::new();
     clap_mangen::Man::new(command)
+        // A page is called olivine-pub, as git's are.
+        .title(name.replace(' ', "-"))
         .render(&mut page)
-        .map_err(|error| Failure::Failed(anyhow::Error::new(error).context("cannot write the man page")))?;
+        .map_err(|error| {
+            Failure::Failed(anyhow::Error::new(error).context("cannot write the man page"))
+        })?;
     print(&String::from_utf8_lossy(&page))
 }

@@ -25,15 +25,21 @@ impl Stop {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
-                .map_err(|error| Failure::Failed(anyhow::Error::new(error).context("cannot catch Ctrl-C")))?;
+                .map_err(|error| {
+                    Failure::Failed(anyhow::Error::new(error).context("cannot catch Ctrl-C"))
+                })?;
         }
-        Ok(Self { asked, deadline_ns: None })
+        Ok(Self {
+            asked,
+            deadline_ns: None,
+        })
     }
 
     /// Stops also `after` this time from now.
     pub(crate) fn with_time_limit(mut self, after: Option<Duration>) -> Self {
         self.deadline_ns = after.map(|after| {
-            clock::monotonic_ns().saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+            clock::monotonic_ns()
+                .saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
         });
         self
     }
@@ -59,7 +65,10 @@ impl Stop {
     /// Whether to stop, because somebody asked or the time is up.
     #[inline]
     pub(crate) fn now(&self) -> bool {
-        self.interrupted() || self.deadline_ns.is_some_and(|deadline| clock::monotonic_ns() >= deadline)
+        self.interrupted()
+            || self
+                .deadline_ns
+                .is_some_and(|deadline| clock::monotonic_ns() >= deadline)
     }
 }
 
@@ -69,10 +78,18 @@ mod tests {
 
     #[test]
     fn a_time_limit_stops_and_no_limit_does_not() {
-        let stop = Stop { asked: Arc::default(), deadline_ns: None };
+        let stop = Stop {
+            asked: Arc::default(),
+            deadline_ns: None,
+        };
         assert!(!stop.now());
         assert!(stop.clone().with_time_limit(Some(Duration::ZERO)).now());
-        assert!(!stop.clone().with_time_limit(Some(Duration::from_secs(3600))).now());
+        assert!(
+            !stop
+                .clone()
+                .with_time_limit(Some(Duration::from_secs(3600)))
+                .now()
+        );
         stop.asked.store(true, Ordering::Relaxed);
         assert!(stop.now() && stop.interrupted());
     }

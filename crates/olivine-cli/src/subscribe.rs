@@ -17,11 +17,18 @@ use std::ops::ControlFlow;
 /// Bytes of output gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// Looks of a spinning subscriber between two glances at the clock and at requests to stop.
+const BARE_LOOKS: u32 = 10_000;
+
 /// Runs the command.
 pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     let config = args.channel.config(&args.uri)?;
     let reports = args.verify || !args.report.stats.is_empty();
-    let form = args.out.unwrap_or(if reports { OutputForm::None } else { OutputForm::Lines });
+    let form = args.out.unwrap_or(if reports {
+        OutputForm::None
+    } else {
+        OutputForm::Lines
+    });
     let timed = args.report.wants(Stat::Latency);
     let stop = Stop::install()?;
     if args.report.tied {
@@ -30,7 +37,11 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     let stop = stop.with_time_limit(args.duration);
     let meter = Meter::start(&args.report, common.json, form != OutputForm::None)?;
     let subscriber = Subscriber::open_with(&config)?;
-    log::debug(&format!("subscribed to {} at position {}", subscriber.uri(), subscriber.position()));
+    log::debug(&format!(
+        "subscribed to {} at position {}",
+        subscriber.uri(),
+        subscriber.position()
+    ));
     let mut receiver = Receiver {
         subscriber,
         stop,
@@ -45,6 +56,11 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         },
         left: args.count.unwrap_or(u64::MAX),
         batch: u64::from(args.batch),
+        bare_looks: if settings::spins(&config) {
+            BARE_LOOKS
+        } else {
+            0
+        },
         first_ns: None,
         last_ns: 0,
         overrun_bytes: 0,
@@ -88,12 +104,16 @@ impl Sink<'_> {
         };
         if let (Some(latency), Some(stamp)) = (&mut self.latency, stamp) {
             // Ticks of two CPUs may differ by a hair: not below zero.
-            latency.interval.record(TickClock::ticks().saturating_sub(stamp.ticks));
+            latency
+                .interval
+                .record(TickClock::ticks().saturating_sub(stamp.ticks));
         }
     }
 
     fn write_error(&mut self) -> Outcome {
-        self.failed.take().map_or(Ok(()), |error| Err(Failure::stdout(error)))
+        self.failed
+            .take()
+            .map_or(Ok(()), |error| Err(Failure::stdout(error)))
     }
 
     /// The figures of an interval that ends now.
@@ -104,8 +124,15 @@ impl Sink<'_> {
             latency.interval.clear();
             table
         });
-        let lost = self.verifier.as_ref().map(|verifier| verifier.counts().lost);
-        Extra { lag_bytes: Some(lag_bytes), lost, latency }
+        let lost = self
+            .verifier
+            .as_ref()
+            .map(|verifier| verifier.counts().lost);
+        Extra {
+            lag_bytes: Some(lag_bytes),
+            lost,
+            latency,
+        }
     }
 }
 
@@ -117,6 +144,8 @@ struct Receiver<'a> {
     /// Messages to receive at most from now on.
     left: u64,
     batch: u64,
+    /// Looks in a row before a spinning subscriber glances at the clock.
+    bare_looks: u32,
     /// When the first and the newest message were seen.
     first_ns: Option<u64>,
     last_ns: u64,
@@ -133,7 +162,8 @@ impl Receiver<'_> {
                 break;
             }
             let (sink, subscriber) = (&mut self.sink, &self.subscriber);
-            self.meter.tick(sink.totals, || sink.interval(subscriber.lag()))?;
+            self.meter
+                .tick(sink.totals, || sink.interval(subscriber.lag()))?;
         }
         Ok(())
     }
@@ -141,7 +171,13 @@ impl Receiver<'_> {
     fn poll(&mut self) -> Outcome<ControlFlow<()>> {
         let limit = usize::try_from(self.left.min(self.batch)).unwrap_or(usize::MAX);
         let sink = &mut self.sink;
-        match self.subscriber.poll(|message| sink.take(&message), limit) {
+        let mut polled = self.subscriber.poll(|message| sink.take(&message), limit);
+        let mut looks = self.bare_looks;
+        while looks > 0 && matches!(polled, Ok(0)) {
+            polled = self.subscriber.poll(|message| sink.take(&message), limit);
+            looks -= 1;
+        }
+        match polled {
             Ok(0) => return self.idle(),
             Ok(taken) => {
                 self.left -= taken as u64;
@@ -194,8 +230,13 @@ impl Receiver<'_> {
         self.meter.finish(self.sink.totals, extra)?;
         let interrupted = self.stop.interrupted();
         let elapsed_ns = self.first_ns.map_or(0, |first| self.last_ns - first);
-        let mut summary =
-            Summary::new("subscriber", self.subscriber.uri(), self.sink.totals, elapsed_ns, interrupted);
+        let mut summary = Summary::new(
+            "subscriber",
+            self.subscriber.uri(),
+            self.sink.totals,
+            elapsed_ns,
+            interrupted,
+        );
         let verified = self.sink.verifier.as_ref().map(Verifier::counts);
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: self.overrun_bytes,

@@ -45,6 +45,7 @@ pub fn serve(words: &Path, cpu: u32) -> Result<()> {
     let mut server = Server {
         words,
         serial: 0,
+        spins: false,
         subscriber: None,
         publisher: None,
     };
@@ -88,6 +89,8 @@ fn chain(error: &BenchError) -> String {
 struct Server {
     words: SharedWords,
     serial: u64,
+    /// Whether to poll without a pause.
+    spins: bool,
     subscriber: Option<Subscriber>,
     publisher: Option<Publisher>,
 }
@@ -99,6 +102,7 @@ impl Server {
             // Opened before standing ready, so that the other side finds this subscriber.
             self.subscriber = Some(Subscriber::open(there)?);
             self.publisher = back.as_deref().map(Publisher::open).transpose()?;
+            self.spins = spins(there);
         }
         self.words.store(READY, self.serial);
         match *order {
@@ -142,12 +146,21 @@ impl Server {
                 found: "an echo before the channels were opened".to_owned(),
             });
         };
+        let spins = self.spins;
         for sequence in first..first + rounds {
-            let message = receive(subscriber)?;
-            if payload::check(&message).is_none_or(|stamp| stamp.sequence != sequence) {
-                return Err(BenchError::Wrong { sequence });
-            }
-            publisher.offer(&message)?;
+            let mut limit = Limit::new();
+            let sent = receive(
+                subscriber,
+                spins,
+                || limit.spend(),
+                |message| {
+                    if payload::check(message).is_none_or(|stamp| stamp.sequence != sequence) {
+                        return Err(BenchError::Wrong { sequence });
+                    }
+                    Ok(publisher.offer(message)?)
+                },
+            );
+            sent??;
         }
         Ok(())
     }
@@ -217,13 +230,27 @@ fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: im
     *next += 1;
 }
 
-/// Waits for one message for as long as anything may take.
-pub(crate) fn receive(subscriber: &mut Subscriber) -> Result<Message<'_>> {
-    subscriber
-        .receive_timeout(ANSWER_MAX)?
-        .ok_or(BenchError::PeerSilent {
-            seconds: ANSWER_MAX.as_secs(),
-        })
+/// Receives one message: what `handle` makes of it. `spend` is asked between looks whether to go on.
+///
+/// A spinning subscriber polls without a pause, as a latency-bound program does; others wait by their strategy.
+#[inline(always)]
+pub(crate) fn receive<T>(
+    subscriber: &mut Subscriber,
+    spins: bool,
+    mut spend: impl FnMut() -> Result<()>,
+    mut handle: impl FnMut(&Message<'_>) -> T,
+) -> Result<T> {
+    let mut result = None;
+    loop {
+        subscriber.poll(|message| result = Some(handle(&message)), 1)?;
+        if let Some(result) = result {
+            return Ok(result);
+        }
+        if !spins {
+            subscriber.wait(WAIT_STEP)?;
+        }
+        spend()?;
+    }
 }
 
 /// Bounds a wait of this process; that the other one lives is seen by the thread on standard input.
@@ -266,6 +293,11 @@ impl Limit {
         }
         Ok(())
     }
+}
+
+/// Whether the endpoints of this URI spin.
+pub(crate) fn spins(uri: &str) -> bool {
+    uri.contains("wait=spin")
 }
 
 /// Whether a send was refused only because there is no room yet.

@@ -10,10 +10,10 @@ use crate::floor::{Placement, nanos, record_all};
 use crate::latency::{Latency, Percentiles};
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer, is_back_pressure};
+use crate::peer::{Order, Peer};
 use crate::spread::Spread;
 use olivine::clock::TickClock;
-use olivine::{OpenError, Publisher, probe};
+use olivine::{OpenError, Publisher};
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
 const SLICE_MESSAGES: f64 = 20_000.0;
@@ -183,11 +183,7 @@ impl Line {
                         claim.commit();
                         break;
                     }
-                    Err(error) if is_back_pressure(error) => {
-                        patience.spend()?;
-                        probe::spin_hint();
-                    }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => patience.wait_for_room(&mut self.publisher, self.size, error)?,
                 }
             }
             self.delays.push(TickClock::ticks().saturating_sub(due));

@@ -10,7 +10,7 @@ use crate::error::{BenchError, Result};
 use crate::floor::{Placement, median_ns, record_all};
 use crate::latency::Percentiles;
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer, receive};
+use crate::peer::{Order, Peer, receive, spins};
 use crate::spread::Spread;
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher, Subscriber};
@@ -112,6 +112,7 @@ struct Table {
     publisher: Publisher,
     subscriber: Subscriber,
     size: usize,
+    spins: bool,
     sequence: u64,
     samples: Vec<u64>,
     // Last, so that both ends are closed when the channels are removed.
@@ -131,13 +132,13 @@ impl Table {
             back: Some(back),
         })?;
         let publisher = Publisher::open(&there)?;
-        let samples = Vec::new();
         Ok(Self {
             publisher,
             subscriber,
             size: variant.size_bytes,
+            spins: spins(&there),
             sequence: 0,
-            samples,
+            samples: Vec::new(),
             _channels: channels,
         })
     }
@@ -150,6 +151,8 @@ impl Table {
             first: self.sequence,
             rounds,
         })?;
+        let (subscriber, spins) = (&mut self.subscriber, self.spins);
+        let mut patience = peer.patience();
         let mut last = TickClock::ticks();
         for sequence in self.sequence..self.sequence + rounds {
             let stamp = Stamp {
@@ -159,8 +162,13 @@ impl Table {
             let mut claim = self.publisher.claim(self.size)?;
             payload::fill(&mut claim, stamp);
             claim.commit();
-            let answer = receive(&mut self.subscriber)?;
-            if payload::check(&answer) != Some(stamp) {
+            let answer = receive(
+                subscriber,
+                spins,
+                || patience.spend(),
+                |message| payload::check(message),
+            );
+            if answer? != Some(stamp) {
                 return Err(BenchError::Wrong { sequence });
             }
             let now = TickClock::ticks();

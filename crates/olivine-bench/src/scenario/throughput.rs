@@ -9,10 +9,11 @@ use crate::error::{BenchError, Result};
 use crate::floor::{Placement, copy_bytes_per_s, nanos};
 use crate::latency::Percentiles;
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Patience, Peer, is_back_pressure};
+use crate::peer::{Order, Patience, Peer};
 use crate::spread::Spread;
 use olivine::clock::TickClock;
-use olivine::{OpenError, Publisher, probe};
+use olivine::{Batch, NotSent, OpenError, Publisher};
+use std::ops::Range;
 
 /// Time of one slice of streaming, in nanoseconds.
 const SLICE_NS: f64 = 30e6;
@@ -215,15 +216,10 @@ fn one_by_one(
                     claim.commit();
                     break;
                 }
-                Err(error) if is_back_pressure(error) => {
-                    patience.spend()?;
-                    probe::spin_hint();
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => patience.wait_for_room(publisher, size, error)?,
             }
         }
     }
-    patience.renew();
     Ok(())
 }
 
@@ -242,9 +238,9 @@ fn batched<const SIZE: usize>(
     };
     let mut next = first;
     while next != first + count {
-        let length = (first + count - next).min(batch as u64);
-        next = push_batch(publisher, patience, next, length, |batch, sequence| {
-            batch.push(&build(sequence))
+        let end = (first + count).min(next + batch as u64);
+        next = push_batch(publisher, patience, SIZE, next..end, |batch, n| {
+            batch.push(&build(n))
         })?;
     }
     Ok(())
@@ -263,12 +259,12 @@ fn staged(
     let mut stage = vec![0; size * batch];
     let mut next = first;
     while next != first + count {
-        let length = (first + count - next).min(batch as u64);
-        for (message, sequence) in stage.chunks_exact_mut(size).zip(next..next + length) {
+        let base = next;
+        let end = (first + count).min(base + batch as u64);
+        for (message, sequence) in stage.chunks_exact_mut(size).zip(base..end) {
             payload::fill(message, Stamp { sequence, ticks: 0 });
         }
-        let (base, stage) = (next, &stage);
-        next = push_batch(publisher, patience, next, length, |batch, sequence| {
+        next = push_batch(publisher, patience, size, base..end, |batch, sequence| {
             let at = usize::try_from(sequence - base).unwrap_or(0) * size;
             batch.push(&stage[at..at + size])
         })?;
@@ -276,31 +272,29 @@ fn staged(
     Ok(())
 }
 
-/// Pushes and commits one batch, again and again until there is room; returns the number after it.
+/// Publishes `numbers` as one batch, or as several where the ring has no room for all; returns their end.
 #[inline(always)]
 fn push_batch(
     publisher: &mut Publisher,
     patience: &mut Patience<'_>,
-    first: u64,
-    length: u64,
-    mut push: impl FnMut(&mut olivine::Batch<'_>, u64) -> std::result::Result<(), olivine::NotSent>,
+    size: usize,
+    numbers: Range<u64>,
+    mut push: impl FnMut(&mut Batch<'_>, u64) -> std::result::Result<(), NotSent>,
 ) -> Result<u64> {
-    'again: loop {
+    let mut next = numbers.start;
+    loop {
         let mut batch = publisher.batch();
-        for sequence in first..first + length {
-            match push(&mut batch, sequence) {
-                Ok(()) => {}
-                Err(error) if is_back_pressure(error) => {
-                    // Dropped, so nothing of it became visible.
-                    drop(batch);
-                    patience.spend()?;
-                    probe::spin_hint();
-                    continue 'again;
-                }
-                Err(error) => return Err(error.into()),
+        let mut refused = None;
+        while next != numbers.end && refused.is_none() {
+            match push(&mut batch, next) {
+                Ok(()) => next += 1,
+                Err(error) => refused = Some(error),
             }
         }
         batch.commit();
-        return Ok(first + length);
+        match refused {
+            Some(error) => patience.wait_for_room(publisher, size, error)?,
+            None => return Ok(next),
+        }
     }
 }

@@ -86,22 +86,32 @@ impl ChannelArgs {
             ("linger", &self.linger),
             ("cpu", &self.cpu),
         ];
-        all.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)))
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key, value.as_deref()?)))
     }
 
     /// The URI with the flags worked in, checked by the library's own parser.
     pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
         let given: Vec<_> = self.given().collect();
         if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
-            return Err(Failure::usage(format!("--{key} '{value}' is not usable: it holds a '&'")));
+            return Err(Failure::usage(format!(
+                "--{key} '{value}' is not usable: it holds a '&'"
+            )));
         }
-        let (place, query) = uri.split_once('?').map_or((uri, None), |(place, query)| (place, Some(query)));
-        let kept = query.into_iter().flat_map(|query| query.split('&')).filter(|pair| {
-            let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
-            given.iter().all(|(flag, _)| *flag != key)
-        });
-        let pairs: Vec<String> =
-            kept.map(str::to_owned).chain(given.iter().map(|(key, value)| format!("{key}={value}"))).collect();
+        let (place, query) = uri
+            .split_once('?')
+            .map_or((uri, None), |(place, query)| (place, Some(query)));
+        let kept = query
+            .into_iter()
+            .flat_map(|query| query.split('&'))
+            .filter(|pair| {
+                let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
+                given.iter().all(|(flag, _)| *flag != key)
+            });
+        let pairs: Vec<String> = kept
+            .map(str::to_owned)
+            .chain(given.iter().map(|(key, value)| format!("{key}={value}")))
+            .collect();
         let mark = if pairs.is_empty() { "" } else { "?" };
         shm_only(Config::parse(&format!("{place}{mark}{}", pairs.join("&")))?)
     }
@@ -138,7 +148,10 @@ mod tests {
             wait: Some("park".to_owned()),
             ..ChannelArgs::default()
         };
-        assert_eq!(text(args.config("shm://x")), "shm://x?capacity=64KiB&wait=park");
+        assert_eq!(
+            text(args.config("shm://x")),
+            "shm://x?capacity=64KiB&wait=park"
+        );
         assert_eq!(
             text(args.config("shm://x?wait=spin&linger=2s")),
             "shm://x?capacity=64KiB&wait=park&linger=2s"
@@ -147,15 +160,27 @@ mod tests {
 
     #[test]
     fn a_flag_can_complete_what_the_uri_alone_would_miss() {
-        let args = ChannelArgs { name: Some("audit".to_owned()), ..ChannelArgs::default() };
-        assert_eq!(text(args.config("shm://x?expire=30s")), "shm://x?name=audit&expire=30s");
+        let args = ChannelArgs {
+            name: Some("audit".to_owned()),
+            ..ChannelArgs::default()
+        };
+        assert_eq!(
+            text(args.config("shm://x?expire=30s")),
+            "shm://x?name=audit&expire=30s"
+        );
     }
 
     #[test]
     fn refusals_name_key_and_value() {
-        let args = ChannelArgs { capacity: Some("1000".to_owned()), ..ChannelArgs::default() };
+        let args = ChannelArgs {
+            capacity: Some("1000".to_owned()),
+            ..ChannelArgs::default()
+        };
         assert!(text(args.config("shm://x")).contains("capacity=1000 is not usable"));
-        let args = ChannelArgs { name: Some("a&wait=spin".to_owned()), ..ChannelArgs::default() };
+        let args = ChannelArgs {
+            name: Some("a&wait=spin".to_owned()),
+            ..ChannelArgs::default()
+        };
         assert!(text(args.config("shm://x")).contains("holds a '&'"));
         let plain = ChannelArgs::default();
         assert!(text(plain.config("shm://x?")).contains("unknown key ''"));

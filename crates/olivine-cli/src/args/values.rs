@@ -12,7 +12,10 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "GiB" | "G" => 1_u64 << 30,
         _ => 0,
     };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let bytes = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor));
     bytes
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "expected a size above 0 such as 32, 8KiB or 1MiB".to_owned())
@@ -39,7 +42,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// `1000`, `100K`, `1.5M`, also with `/s` behind; `0` and `max` are full speed.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
-    let refused = || "expected messages a second such as 1000, 100K or 1M, or 0 for full speed".to_owned();
+    let refused =
+        || "expected messages a second such as 1000, 100K or 1M, or 0 for full speed".to_owned();
     if text == "max" {
         return Ok(Rate::Max);
     }
@@ -89,7 +93,9 @@ pub(crate) enum Rate {
 
 /// A number without sign or exponent, and what follows it.
 fn split(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -102,7 +108,17 @@ mod tests {
         assert_eq!(size("32"), Ok(32));
         assert_eq!(size("8KiB"), Ok(8192));
         assert_eq!(size("1M"), Ok(1 << 20));
-        for bad in ["", "0", "x", "-1", "+1", "1.5KiB", "1KB", "99999999999GiB", "1 KiB"] {
+        for bad in [
+            "",
+            "0",
+            "x",
+            "-1",
+            "+1",
+            "1.5KiB",
+            "1KB",
+            "99999999999GiB",
+            "1 KiB",
+        ] {
             assert!(size(bad).is_err(), "{bad:?}");
         }
     }

@@ -6,6 +6,7 @@ use crate::failure::Outcome;
 use olivine::NotSent;
 use olivine::clock::TickClock;
 use olivine_bench::payload::{self, Stamp};
+use std::ops::Range;
 
 /// Bytes of a message where none are asked for: small market data.
 const SIZE_DEFAULT: usize = 32;
@@ -14,7 +15,11 @@ const STAMP_SHARED_BY: u64 = 32;
 
 /// Sends generated messages until the count, the time or the person says stop.
 pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
-    let mut sizes: Vec<usize> = args.size.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
+    let mut sizes: Vec<usize> = args
+        .size
+        .iter()
+        .map(|size| usize::try_from(*size).unwrap_or(usize::MAX))
+        .collect();
     if sizes.is_empty() {
         sizes.push(SIZE_DEFAULT);
     }
@@ -22,7 +27,11 @@ pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
     if longest > sender.publisher.message_max() {
         return Err(sender.too_long(longest as u64, sender.publisher.message_max()));
     }
-    let mut generator = Generator { sizes, tag: args.tag, scratch: vec![0; longest] };
+    let mut generator = Generator {
+        sizes,
+        tag: args.tag,
+        scratch: vec![0; longest],
+    };
     match (args.batch, sender.pacer.is_some()) {
         (1, false) if generator.sizes.len() == 1 => generator.stream(sender),
         (1, _) => generator.one_by_one(sender),
@@ -48,7 +57,11 @@ impl Generator {
     fn stream(&mut self, sender: &mut Sender) -> Outcome {
         let size = self.sizes[0];
         while sender.totals.messages < sender.count && sender.look()? {
-            let end = sender.totals.messages.saturating_add(BURST * 16).min(sender.count);
+            let end = sender
+                .totals
+                .messages
+                .saturating_add(BURST * 16)
+                .min(sender.count);
             while sender.totals.messages < end {
                 let first = sender.totals.messages;
                 let stamped = first.saturating_add(STAMP_SHARED_BY).min(end);
@@ -57,7 +70,14 @@ impl Generator {
                 sender.totals.messages = next;
                 sender.totals.bytes += (next - first) * size as u64;
                 if let Some(error) = refused
-                    && !self.send_late(sender, Stamp { sequence: next, ticks }, error)?
+                    && !self.send_late(
+                        sender,
+                        Stamp {
+                            sequence: next,
+                            ticks,
+                        },
+                        error,
+                    )?
                 {
                     return Ok(());
                 }
@@ -72,7 +92,7 @@ impl Generator {
         &self,
         sender: &mut Sender,
         size: usize,
-        numbers: std::ops::Range<u64>,
+        numbers: Range<u64>,
         ticks: u64,
     ) -> (u64, Option<NotSent>) {
         for sequence in numbers.clone() {
@@ -128,7 +148,10 @@ impl Generator {
             let width = self.scratch.len();
             for (message, sequence) in stage.chunks_exact_mut(width).zip(first..end) {
                 let ticks = sender.pacer.map_or(now, |pacer| pacer.due(sequence));
-                payload::fill(&mut message[..self.size(sequence)], Stamp { sequence, ticks });
+                payload::fill(
+                    &mut message[..self.size(sequence)],
+                    Stamp { sequence, ticks },
+                );
             }
             if !self.push(sender, &stage, first..end)? {
                 break;
@@ -137,31 +160,33 @@ impl Generator {
         Ok(())
     }
 
-    /// Publishes what lies in `stage`; false when told to stop.
-    fn push(&mut self, sender: &mut Sender, stage: &[u8], numbers: std::ops::Range<u64>) -> Outcome<bool> {
+    /// Publishes what lies in `stage`, in several batches where the ring has no room for all; false when told
+    /// to stop.
+    fn push(&mut self, sender: &mut Sender, stage: &[u8], numbers: Range<u64>) -> Outcome<bool> {
         let width = self.scratch.len();
-        'again: loop {
-            let mut bytes = 0;
+        let mut rest = stage.chunks_exact(width).zip(numbers).peekable();
+        while rest.peek().is_some() {
             let mut batch = sender.publisher.batch();
-            for (message, sequence) in stage.chunks_exact(width).zip(numbers.clone()) {
-                let message = &message[..self.size(sequence)];
+            let mut refused = None;
+            while let Some((message, sequence)) = rest.peek() {
+                let message = &message[..self.size(*sequence)];
                 match batch.push_tagged(self.tag, message) {
-                    Ok(()) => bytes += message.len() as u64,
+                    Ok(()) => sender.totals.add(message.len()),
                     Err(error) => {
-                        // Dropped, so nothing of it became visible.
-                        drop(batch);
-                        if !sender.wait_for_room(error)? {
-                            return Ok(false);
-                        }
-                        continue 'again;
+                        refused = Some((error, message.len()));
+                        break;
                     }
                 }
+                rest.next();
             }
             batch.commit();
-            sender.totals.messages = numbers.end;
-            sender.totals.bytes += bytes;
-            return Ok(true);
+            if let Some((error, length)) = refused
+                && !sender.wait_for_room(length, error)?
+            {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
 
     /// Sends a message that found no room; false when told to stop.

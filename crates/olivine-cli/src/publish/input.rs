@@ -20,8 +20,17 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
     if form == InputForm::Raw {
         message_max = chunk_bytes(sender, args)?;
     }
-    let splitter = Splitter { form, tag: args.tag, message_max };
-    let mut input = Input { held: vec![0; READ_BYTES], start: 0, end: 0, ended: false };
+    let splitter = Splitter {
+        form,
+        tag: args.tag,
+        message_max,
+    };
+    let mut input = Input {
+        held: vec![0; READ_BYTES],
+        start: 0,
+        end: 0,
+        ended: false,
+    };
     // Bytes of an unfinished line that hold no newline.
     let mut scanned = 0;
     loop {
@@ -35,17 +44,29 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
             }
             Split::More if input.ended => return Ok(()),
             Split::More => {
-                scanned = if form == InputForm::Lines { input.bytes().len() } else { 0 };
+                scanned = if form == InputForm::Lines {
+                    input.bytes().len()
+                } else {
+                    0
+                };
                 if !input.read(sender)? {
                     return Ok(());
                 }
             }
             Split::TooLong { bytes } => {
-                let seen = if form == InputForm::Lines && !input.ended { "or more " } else { "" };
+                let seen = if form == InputForm::Lines && !input.ended {
+                    "or more "
+                } else {
+                    ""
+                };
                 return Err(Failure::failed(format!(
                     "{} {} of {bytes} bytes {seen}is too long: this channel takes up to {message_max} bytes; \
                      use a larger --capacity (now {} bytes) on a new channel, or --stdin raw",
-                    if form == InputForm::Lines { "line" } else { "frame" },
+                    if form == InputForm::Lines {
+                        "line"
+                    } else {
+                        "frame"
+                    },
                     sender.totals.messages + 1,
                     sender.publisher.capacity(),
                 )));
@@ -65,11 +86,16 @@ fn chunk_bytes(sender: &Sender, args: &PubArgs) -> Outcome<usize> {
     let message_max = sender.publisher.message_max();
     match args.size.as_slice() {
         [] => Ok(CHUNK_BYTES.min(message_max / 4).max(1)),
-        [size] => match usize::try_from(*size).ok().filter(|size| *size <= message_max) {
+        [size] => match usize::try_from(*size)
+            .ok()
+            .filter(|size| *size <= message_max)
+        {
             Some(size) => Ok(size),
             None => Err(sender.too_long(*size, message_max)),
         },
-        _ => Err(Failure::usage("--stdin raw takes one --size, the largest chunk")),
+        _ => Err(Failure::usage(
+            "--stdin raw takes one --size, the largest chunk",
+        )),
     }
 }
 
@@ -94,7 +120,10 @@ impl Input {
             if !sender.look()? {
                 return Ok(false);
             }
-            let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+            let limit = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(LOOK.subsec_nanos()),
+            };
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&limit)) {
                 // A signal: look whether it asks to stop.
                 Ok(0) | Err(Errno::INTR) => continue,
@@ -130,5 +159,7 @@ impl Input {
 }
 
 fn unreadable(error: Errno) -> Failure {
-    Failure::Failed(anyhow::Error::new(io::Error::from(error)).context("cannot read standard input"))
+    Failure::Failed(
+        anyhow::Error::new(io::Error::from(error)).context("cannot read standard input"),
+    )
 }

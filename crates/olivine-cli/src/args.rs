@@ -165,7 +165,8 @@ pub(crate) struct SubArgs {
 /// What to report about a stream.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// What to report, comma separated
+    /// What to report, comma separated: throughput, interval (a row per
+    /// interval) and, of generated messages, latency
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
     /// Time between two rows of --stats interval and --csv
@@ -187,11 +188,11 @@ impl ReportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stat {
-    /// Messages and bytes a second at the end
+    // Messages and bytes a second at the end
     Throughput,
-    /// Percentiles from the intended send time (subscriber, generated messages)
+    // Percentiles from the intended send time (subscriber, generated messages)
     Latency,
-    /// A row per interval while running
+    // A row per interval while running
     Interval,
 }
 

@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 /// How much is said on standard error. Errors that end a command are always said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Level {
-    /// Nothing but the error that ends the command.
+    // Nothing but the error that ends the command.
     Off,
-    /// What may make the result less than it seems.
+    // What may make the result less than it seems.
     Warn,
-    /// Also what the command is waiting for.
+    // Also what the command is waiting for.
     #[default]
     Info,
-    /// Also what was opened and with which settings.
+    // Also what was opened and with which settings.
     Debug,
 }
 

@@ -1,1 +1,22 @@
-//! Benchmark scenarios, statistics and reports.
+//! Benchmark scenarios, methods, statistics and results. A library that the `olivine` tool prints from.
+//!
+//! A scenario is one measured situation, a run is one execution of it, a sample is one number. Two pinned
+//! processes take part: this one measures, a second one ([`peer`]) answers. The [`floor`] — what the machine
+//! does without a channel — is measured in slices between the slices of the thing measured, so that every
+//! result can be given as a ratio to it. Refuses to report a figure for a message that was not checked.
+#![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod error;
+pub mod floor;
+pub mod latency;
+pub mod machine;
+pub mod pace;
+pub mod payload;
+pub mod peer;
+pub mod scenario;
+pub mod spread;
+pub mod tally;
+pub mod text;
+
+pub use error::BenchError;

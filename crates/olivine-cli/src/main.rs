@@ -1,3 +1,106 @@
-//! The olivine tool.
+//! The olivine tool: publish, subscribe, look at channels and measure them from the shell.
+//!
+//! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `demo`, `bench`.
+//! The tool holds no messaging of its own: what it does, any program can do with the library.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod admin;
+mod args;
+mod bench;
+mod demo;
+mod failure;
+mod framing;
+mod log;
+mod meter;
+mod output;
+mod progress;
+mod publish;
+mod settings;
+mod shell;
+mod stop;
+mod subscribe;
+
+use args::{Cli, Command};
+use clap::Parser;
+use clap::error::ErrorKind;
+use failure::Outcome;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    log::set(cli.common.log_level);
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &Cli) -> Outcome {
+    let common = cli.common;
+    match &cli.command {
+        Command::Pub(args) => publish::run(args, common),
+        Command::Sub(args) => subscribe::run(args, common),
+        Command::Ls(args) => admin::ls(args, common),
+        Command::Inspect(args) => admin::inspect(args, common),
+        Command::Rm(args) => admin::rm(args, common),
+        Command::Gc(args) => admin::gc(args, common),
+        Command::Demo(args) => demo::run(args, common),
+        Command::Bench(args) => bench::run(args, common),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
+        Command::Peer(args) => bench::serve(args),
+    }
+}
+
+/// Help goes to standard output; anything wrong becomes one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that left early has seen enough.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            failure::complain(&one_line(&error.to_string()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The message of the argument parser without its usage and hints for reading more.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let end = text
+        .find("\n\nUsage:")
+        .or_else(|| text.find("\n\nFor more information"));
+    let words: Vec<&str> = text[..end.unwrap_or(text.len())]
+        .split_whitespace()
+        .collect();
+    format!("{}; see --help", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_s_words_become_one_line() {
+        let text = "error: unexpected argument '--speed' found\n\n  tip: a similar argument exists: '--spin'\n\n\
+                    Usage: olivine pub\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            one_line(text),
+            "unexpected argument '--speed' found tip: a similar argument exists: '--spin'; see --help"
+        );
+        assert_eq!(
+            one_line("error: x\n\nFor more information, try '--help'.\n"),
+            "x; see --help"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a measurement gave no figure.
+
+use std::io;
+use std::process::ExitStatus;
+
+/// Why a scenario ended without a result. No partial figure is reported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The operating system refused something that measuring needs.
+    #[error("cannot {action}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// Two CPUs are needed.
+    #[error(
+        "two CPUs are needed, but only {allowed} may be used: widen the CPU set of this process"
+    )]
+    TooFewCpus {
+        /// CPUs this process may run on.
+        allowed: usize,
+    },
+    /// A CPU that may not be used was named.
+    #[error("cannot pin to CPU {cpu}: CPUs {allowed} are allowed to this process")]
+    Cpu {
+        /// The CPU asked for.
+        cpu: u32,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The second process is gone.
+    #[error("the second process ended early ({status}); what it said stands above")]
+    PeerGone {
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The second process does not answer.
+    #[error(
+        "the second process did not answer within {seconds} s; it is stopped or its CPU is taken by others"
+    )]
+    PeerSilent {
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The second process could not do its part.
+    #[error("the second process failed: {message}")]
+    PeerFailed {
+        /// What it said.
+        message: String,
+    },
+    /// The two processes do not speak the same orders.
+    #[error("the second process gave an answer that does not fit: {found}")]
+    Protocol {
+        /// What it said.
+        found: String,
+    },
+    /// A channel could not be opened.
+    #[error("cannot open the channel to be measured")]
+    Open(#[from] olivine::OpenError),
+    /// A message could not be sent.
+    #[error("a message could not be sent")]
+    NotSent(#[from] olivine::NotSent),
+    /// A message could not be received.
+    #[error("a message could not be received")]
+    Receive(#[from] olivine::ReceiveError),
+    /// A message arrived changed, or in the wrong order.
+    #[error("message {sequence} did not arrive as it was sent: a wrong answer has no speed")]
+    Wrong {
+        /// Sequence number expected.
+        sequence: u64,
+    },
+    /// The person asked to stop.
+    #[error("stopped before there was a result")]
+    Stopped,
+}
+
+/// The result of a measuring step.
+pub type Result<T> = std::result::Result<T, BenchError>;
+
+/// Names the action that an operating-system error belongs to.
+pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> BenchError {
+    move |source| BenchError::Io { action, source }
+}

@@ -1,0 +1,175 @@
+//! What the machine does without a channel: the floor under every figure.
+//!
+//! Measures: a bare cache line going to and fro between the two processes that measure everything else, a copy
+//! of as many bytes as a message has, an empty system call. Does not measure: anything of a ring.
+
+use crate::error::Result;
+use crate::latency::Latency;
+use crate::peer::{BACK, Order, Peer, THERE};
+use olivine::clock::TickClock;
+use olivine::probe;
+use std::fmt;
+use std::hint::black_box;
+
+/// Below this round trip in nanoseconds the CPUs are hyper-threads of one core.
+const SAME_CORE_BELOW_NS: f64 = 95.0;
+/// Above this round trip in nanoseconds the CPUs share no last-level cache.
+const FAR_ABOVE_NS: f64 = 250.0;
+/// System calls timed for the cost of one.
+const CALLS: u32 = 20_000;
+/// Bytes copied for one copying rate.
+const COPIED_BYTES: usize = 64 << 20;
+
+/// How far apart the two CPUs are, told by the round trip of a bare cache line.
+///
+/// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Placement {
+    /// Hyper-threads of one core: below 95 ns.
+    SameCore,
+    /// Two cores with a common last-level cache: 95 to 250 ns.
+    SharedL3,
+    /// No common cache: above 250 ns.
+    Far,
+    /// One kind before the slice and another after it: no figure to compare with.
+    Changed,
+}
+
+impl Placement {
+    /// The placement that a round trip of `ns` nanoseconds speaks for.
+    #[must_use]
+    pub fn of(ns: f64) -> Self {
+        match ns {
+            ns if ns < SAME_CORE_BELOW_NS => Self::SameCore,
+            ns if ns <= FAR_ABOVE_NS => Self::SharedL3,
+            _ => Self::Far,
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SameCore => "same core",
+            Self::SharedL3 => "shared L3",
+            Self::Far => "far apart",
+            Self::Changed => "changed",
+        })
+    }
+}
+
+/// One slice of round trips of a bare cache line: every sample in ticks, in `samples`.
+pub(crate) fn round_trips(peer: &mut Peer, rounds: u64, samples: &mut Vec<u64>) -> Result<()> {
+    samples.clear();
+    let first = peer.balls(rounds);
+    peer.begin(&Order::Floor { first, rounds })?;
+    let mut patience = peer.patience();
+    let mut last = TickClock::ticks();
+    for ball in first..first + rounds {
+        patience.peer.words().store(THERE, ball);
+        while patience.peer.words().load(BACK) != ball {
+            patience.spend()?;
+        }
+        let now = TickClock::ticks();
+        samples.push(now.wrapping_sub(last));
+        last = now;
+    }
+    peer.end()?;
+    Ok(())
+}
+
+/// Nanoseconds of an empty system call.
+#[must_use]
+pub fn system_call_ns(clock: &TickClock) -> f64 {
+    let start = TickClock::ticks();
+    for _ in 0..CALLS {
+        probe::empty_syscall();
+    }
+    nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
+}
+
+/// Bytes a second of copying `size` bytes at a time from one place to the next free one in `ring_bytes`.
+///
+/// The destination walks through as much memory as a ring has, the source stays: what a publisher that
+/// copies messages in would do if that were all.
+///
+/// # Panics
+///
+/// If `size` is 0 or greater than `ring_bytes`.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+pub fn copy_bytes_per_s(clock: &TickClock, size: usize, ring_bytes: usize) -> f64 {
+    assert!(
+        size > 0 && size <= ring_bytes,
+        "cannot copy {size} bytes within {ring_bytes}"
+    );
+    let source = vec![0x5A_u8; size];
+    let mut destination = vec![1_u8; ring_bytes];
+    let mut copied = 0;
+    let start = TickClock::ticks();
+    while copied < COPIED_BYTES {
+        for place in destination.chunks_exact_mut(size) {
+            place.copy_from_slice(black_box(&source));
+            black_box(&place[0]);
+        }
+        copied += ring_bytes / size * size;
+    }
+    let elapsed = nanos(clock, TickClock::ticks().wrapping_sub(start));
+    copied as f64 / elapsed * 1e9
+}
+
+/// The middle of some samples, in nanoseconds. Reorders them.
+#[must_use]
+pub(crate) fn median_ns(clock: &TickClock, samples: &mut [u64]) -> f64 {
+    if samples.is_empty() {
+        return 0.0;
+    }
+    let middle = samples.len() / 2;
+    nanos(clock, *samples.select_nth_unstable(middle).1)
+}
+
+/// Adds samples to a distribution.
+pub(crate) fn record_all(latency: &mut Latency, samples: &[u64]) {
+    samples.iter().for_each(|&ticks| latency.record(ticks));
+}
+
+/// Ticks as nanoseconds with a fraction.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "differences stay far below 2^52"
+)]
+pub(crate) fn nanos(clock: &TickClock, ticks: u64) -> f64 {
+    ticks as f64 / clock.ticks_per_ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placement_follows_the_round_trip() {
+        let cases = [
+            (70.0, Placement::SameCore),
+            (95.0, Placement::SharedL3),
+            (250.0, Placement::SharedL3),
+            (251.0, Placement::Far),
+        ];
+        for (ns, expected) in cases {
+            assert_eq!(Placement::of(ns), expected, "{ns} ns");
+        }
+    }
+
+    #[test]
+    fn the_middle_of_samples_is_in_nanoseconds() {
+        let clock = TickClock::calibrate();
+        let mut samples: Vec<u64> = [9_u64, 1, 5]
+            .iter()
+            .map(|ns| clock.ticks_for(ns * 1000))
+            .collect();
+        let middle = median_ns(&clock, &mut samples);
+        assert!((middle - 5000.0).abs() < 2.0, "{middle}");
+        assert_eq!(median_ns(&clock, &mut []), 0.0);
+    }
+}

@@ -1,0 +1,285 @@
+//! Distributions of durations: recorded in clock ticks, reported in nanoseconds as percentiles.
+//!
+//! The histogram keeps three significant figures over the whole range; minimum and maximum are exact. A
+//! percentile with fewer than ten samples above it is left blank: one sample is an anecdote.
+
+use hdrhistogram::Histogram;
+use olivine::clock::TickClock;
+
+/// Largest duration told apart, in ticks: about 20 minutes at 3 GHz. Longer ones count as this.
+const TICKS_MAX: u64 = 1 << 42;
+/// Samples that must lie above a percentile for it to be shown.
+const ABOVE_MIN: f64 = 10.0;
+/// The percentiles of every table, with their names in JSON.
+const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// Recorder of durations in ticks.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    histogram: Histogram<u64>,
+    min: u64,
+    max: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Latency {
+    /// An empty recorder. Allocates all it will ever need.
+    ///
+    /// # Panics
+    ///
+    /// Never: the bounds are constants that the histogram accepts.
+    #[must_use]
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_max(TICKS_MAX, 3).expect("constant bounds are valid");
+        Self {
+            histogram,
+            min: u64::MAX,
+            max: 0,
+        }
+    }
+
+    /// Adds one duration of `ticks`.
+    #[inline]
+    pub fn record(&mut self, ticks: u64) {
+        self.record_many(ticks, 1);
+    }
+
+    fn record_many(&mut self, ticks: u64, count: u64) {
+        self.histogram.saturating_record_n(ticks, count);
+        self.min = self.min.min(ticks);
+        self.max = self.max.max(ticks);
+    }
+
+    /// Adds everything `other` holds.
+    ///
+    /// # Panics
+    ///
+    /// Never: all recorders have the same bounds.
+    pub fn merge(&mut self, other: &Self) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("all recorders have the same bounds");
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        self.min = u64::MAX;
+        self.max = 0;
+    }
+
+    /// Durations recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The middle duration in ticks; 0 if there are none.
+    #[must_use]
+    pub fn median_ticks(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.at(50.0) }
+    }
+
+    fn at(&self, percentile: f64) -> u64 {
+        self.histogram
+            .value_at_quantile(percentile / 100.0)
+            .clamp(self.min, self.max)
+    }
+
+    /// What another process needs to rebuild this recorder.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let values = self.histogram.iter_recorded();
+        Snapshot {
+            values: values
+                .map(|step| (step.value_iterated_to(), step.count_at_value()))
+                .collect(),
+            min: self.min,
+            max: self.max,
+        }
+    }
+
+    /// The percentile table in nanoseconds; `None` if nothing was recorded.
+    ///
+    /// # Panics
+    ///
+    /// If a percentile is below a lower one, which would be a defect here: no such table may be shown.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "counts and ticks stay far below 2^52"
+    )]
+    pub fn percentiles(&self, clock: &TickClock) -> Option<Percentiles> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let nanos = |ticks: u64| round_tenths(ticks as f64 / clock.ticks_per_ns());
+        let shown = SHOWN.map(|percentile| {
+            let above = count as f64 * (100.0 - percentile) / 100.0;
+            // A hair of slack: 99.99 is no exact binary fraction.
+            (above + 1e-6 >= ABOVE_MIN).then(|| nanos(self.at(percentile)))
+        });
+        let [p50_ns, p90_ns, p99_ns, p99_9_ns, p99_99_ns] = shown;
+        let table = Percentiles {
+            count,
+            min_ns: nanos(self.min),
+            p50_ns,
+            p90_ns,
+            p99_ns,
+            p99_9_ns,
+            p99_99_ns,
+            max_ns: nanos(self.max),
+        };
+        let mut last = table.min_ns;
+        for (name, value) in table.rows() {
+            let value = value.unwrap_or(last);
+            assert!(
+                value >= last,
+                "percentile {name} is {value} ns, below a lower one of {last} ns"
+            );
+            last = value;
+        }
+        Some(table)
+    }
+}
+
+/// A recorder's content in a form that can be sent: bucket values with their counts.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Snapshot {
+    values: Vec<(u64, u64)>,
+    min: u64,
+    max: u64,
+}
+
+impl From<&Snapshot> for Latency {
+    fn from(snapshot: &Snapshot) -> Self {
+        let mut latency = Self::new();
+        for &(value, count) in &snapshot.values {
+            latency.record_many(value, count);
+        }
+        latency.min = snapshot.min;
+        latency.max = snapshot.max;
+        latency
+    }
+}
+
+/// A percentile table in nanoseconds. `None` where fewer than ten samples lie above.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Percentiles {
+    /// Samples.
+    pub count: u64,
+    /// Smallest sample, exact.
+    pub min_ns: f64,
+    /// Half of the samples are at most this.
+    pub p50_ns: Option<f64>,
+    /// 90 % of the samples are at most this.
+    pub p90_ns: Option<f64>,
+    /// 99 % of the samples are at most this.
+    pub p99_ns: Option<f64>,
+    /// 99.9 % of the samples are at most this.
+    pub p99_9_ns: Option<f64>,
+    /// 99.99 % of the samples are at most this.
+    pub p99_99_ns: Option<f64>,
+    /// Largest sample, exact.
+    pub max_ns: f64,
+}
+
+impl Percentiles {
+    /// The rows of the table for people, smallest first.
+    #[must_use]
+    pub fn rows(&self) -> [(&'static str, Option<f64>); 7] {
+        [
+            ("min", Some(self.min_ns)),
+            ("50", self.p50_ns),
+            ("90", self.p90_ns),
+            ("99", self.p99_ns),
+            ("99.9", self.p99_9_ns),
+            ("99.99", self.p99_99_ns),
+            ("max", Some(self.max_ns)),
+        ]
+    }
+}
+
+fn round_tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorder(values: impl IntoIterator<Item = u64>) -> Latency {
+        let mut latency = Latency::new();
+        values.into_iter().for_each(|value| latency.record(value));
+        latency
+    }
+
+    #[test]
+    fn percentiles_with_fewer_than_ten_samples_above_are_blank() {
+        let clock = TickClock::calibrate();
+        let table = recorder(1..=1000).percentiles(&clock).unwrap();
+        assert!(table.p50_ns.is_some() && table.p90_ns.is_some() && table.p99_ns.is_some());
+        assert_eq!((table.p99_9_ns, table.p99_99_ns), (None, None));
+        assert!(
+            recorder(1..=100_000)
+                .percentiles(&clock)
+                .unwrap()
+                .p99_99_ns
+                .is_some()
+        );
+        assert!(
+            recorder(1..=99_000)
+                .percentiles(&clock)
+                .unwrap()
+                .p99_99_ns
+                .is_none()
+        );
+        assert!(Latency::new().percentiles(&clock).is_none());
+    }
+
+    #[test]
+    fn minimum_and_maximum_are_exact_and_rows_never_fall() {
+        let clock = TickClock::calibrate();
+        // Awkward values: far apart, equal, zero and beyond the histogram's range.
+        let latency = recorder(
+            [0, 0, 7, 1_234_567, 1_234_567, u64::MAX, 3]
+                .into_iter()
+                .cycle()
+                .take(70_000),
+        );
+        assert_eq!(
+            (latency.min, latency.max, latency.count()),
+            (0, u64::MAX, 70_000)
+        );
+        let table = latency.percentiles(&clock).unwrap();
+        let values: Vec<f64> = table
+            .rows()
+            .iter()
+            .filter_map(|(_, value)| *value)
+            .collect();
+        assert!(values.is_sorted(), "{values:?}");
+    }
+
+    #[test]
+    fn a_snapshot_rebuilds_the_same_table() {
+        let clock = TickClock::calibrate();
+        let latency = recorder((0..50_000).map(|n| n * n % 7_919_333));
+        let text = serde_json::to_string(&latency.snapshot()).unwrap();
+        let back = Latency::from(&serde_json::from_str::<Snapshot>(&text).unwrap());
+        assert_eq!(back.percentiles(&clock), latency.percentiles(&clock));
+        let mut twice = back.clone();
+        twice.merge(&latency);
+        assert_eq!(twice.count(), 100_000);
+        assert_eq!(twice.median_ticks(), latency.median_ticks());
+        twice.clear();
+        assert_eq!((twice.count(), twice.median_ticks()), (0, 0));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a result was measured on: without it a figure means nothing.
+
+use olivine::clock::TickClock;
+use std::fs;
+
+/// Clock readings timed for the cost of one.
+const CLOCK_READINGS: u32 = 100_000;
+
+/// Machine, kernel, clock and build, as each result carries them.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Machine {
+    /// Model of the first processor.
+    pub cpu_model: String,
+    /// Processors this process may run on.
+    pub cpus_allowed: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Frequency governor of the first processor; "unknown" where the kernel shows none, as in most virtual machines.
+    pub governor: String,
+    /// Whether a hypervisor announces itself.
+    pub virtual_machine: bool,
+    /// Source of time stamps.
+    pub clock: &'static str,
+    /// Ticks of that clock in a nanosecond.
+    pub clock_ticks_per_ns: f64,
+    /// Cost of one clock reading. Part of every figure, never subtracted.
+    pub clock_cost_ns: f64,
+    /// Version of this tool.
+    pub version: &'static str,
+    /// Commit it was built from; "unknown" outside a repository.
+    pub commit: &'static str,
+    /// The command as given.
+    pub command: String,
+}
+
+impl Machine {
+    /// Looks at this machine. Takes about 10 ms for the clock.
+    #[must_use]
+    pub fn look() -> Self {
+        let clock = TickClock::calibrate();
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            cpu_model: field(&info, "model name").unwrap_or_else(|| "unknown".to_owned()),
+            cpus_allowed: olivine::probe::allowed_cpus().len(),
+            kernel: line_of("/proc/sys/kernel/osrelease"),
+            governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            virtual_machine: field(&info, "flags")
+                .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
+            clock: clock.source(),
+            clock_ticks_per_ns: clock.ticks_per_ns(),
+            clock_cost_ns: clock_cost_ns(&clock),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("OLIVINE_COMMIT"),
+            command: command(),
+        }
+    }
+
+    /// Three short lines for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!(
+            "machine: {}, {} CPUs{}\n         Linux {}, governor {}\n         \
+             clock {}, {:.1} ns a reading, in every figure; olivine {} ({})\n",
+            self.cpu_model,
+            self.cpus_allowed,
+            if self.virtual_machine {
+                ", virtual"
+            } else {
+                ""
+            },
+            self.kernel,
+            self.governor,
+            self.clock,
+            self.clock_cost_ns,
+            self.version,
+            self.commit,
+        )
+    }
+}
+
+/// Nanoseconds one clock reading takes, over many.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "ticks of a millisecond")]
+pub fn clock_cost_ns(clock: &TickClock) -> f64 {
+    let start = TickClock::ticks();
+    for _ in 0..CLOCK_READINGS {
+        std::hint::black_box(TickClock::ticks());
+    }
+    let ticks = TickClock::ticks().wrapping_sub(start) as f64;
+    (ticks / clock.ticks_per_ns() / f64::from(CLOCK_READINGS) * 10.0).round() / 10.0
+}
+
+/// The command as it was typed, without the path to the program.
+fn command() -> String {
+    let mut words = vec!["olivine".to_owned()];
+    words.extend(
+        std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
+    words.join(" ")
+}
+
+fn line_of(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+fn field(info: &str, name: &str) -> Option<String> {
+    let line = info.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_cpuinfo_are_found() {
+        let info = "processor\t: 0\nmodel name\t: Example 9000\nflags\t\t: fpu hypervisor\n";
+        assert_eq!(field(info, "model name").as_deref(), Some("Example 9000"));
+        assert_eq!(field(info, "bogomips"), None);
+    }
+}

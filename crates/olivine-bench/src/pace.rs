@@ -1,0 +1,148 @@
+//! Even pacing: message `n` is due at `start + n × period`, never in bursts.
+//!
+//! A message that cannot leave when it is due leaves as soon as it can and keeps its due time as its stamp, so
+//! a stall is charged to every message that it delayed (no coordinated omission). Periods are kept in 2^-32
+//! ticks, so that the rate holds over days.
+
+use olivine::clock::TickClock;
+use olivine::probe;
+use std::time::Duration;
+
+/// Below this distance a gentle wait stops sleeping and looks at the clock: the kernel wakes late by about this.
+const SLEEP_MARGIN_NS: u64 = 120_000;
+/// Longest single sleep, so that a request to stop is seen soon.
+const SLEEP_MAX_NS: u64 = 50_000_000;
+
+/// How to pass the time until a message is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rest {
+    /// Look at the clock without a pause: exact, costs the CPU.
+    Spin,
+    /// Sleep for the greater part of a long gap.
+    Gentle,
+}
+
+/// Due times of evenly spaced messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacer {
+    start: u64,
+    period_fixed: u128,
+    clock: TickClock,
+}
+
+impl Pacer {
+    /// Spaces `per_second` messages evenly over each second, the first one due now.
+    ///
+    /// # Panics
+    ///
+    /// If `per_second` is not a positive number.
+    #[must_use]
+    pub fn start(clock: TickClock, per_second: f64) -> Self {
+        Self::start_at(clock, per_second, TickClock::ticks())
+    }
+
+    /// As [`Pacer::start`], with the first message due at `start` ticks.
+    ///
+    /// # Panics
+    ///
+    /// If `per_second` is not a positive number.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive period in range"
+    )]
+    pub fn start_at(clock: TickClock, per_second: f64, start: u64) -> Self {
+        assert!(
+            per_second > 0.0 && per_second.is_finite(),
+            "a rate is a positive number"
+        );
+        let ticks = 1e9 * clock.ticks_per_ns() / per_second;
+        Self {
+            start,
+            period_fixed: (ticks * 2f64.powi(32)) as u128,
+            clock,
+        }
+    }
+
+    /// When message `n` is due, in ticks.
+    #[inline]
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "ticks of a process's life fit 64 bits"
+    )]
+    pub fn due(&self, n: u64) -> u64 {
+        self.start
+            .wrapping_add(((u128::from(n) * self.period_fixed) >> 32) as u64)
+    }
+
+    /// Waits until `due`; returns early, with false, when `stop` answers true.
+    ///
+    /// `stop` is asked before each sleep and about every millisecond of spinning.
+    pub fn wait(&self, due: u64, rest: Rest, mut stop: impl FnMut() -> bool) -> bool {
+        let mut looks = 0_u32;
+        loop {
+            let left = due.wrapping_sub(TickClock::ticks()).cast_signed();
+            if left <= 0 {
+                return true;
+            }
+            let left_ns = self.clock.nanos(left.cast_unsigned());
+            if rest == Rest::Gentle && left_ns > 2 * SLEEP_MARGIN_NS {
+                if stop() {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_nanos(
+                    (left_ns - SLEEP_MARGIN_NS).min(SLEEP_MAX_NS),
+                ));
+            } else {
+                probe::spin_hint();
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(1 << 14) && stop() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_are_even_and_do_not_drift() {
+        let clock = TickClock::calibrate();
+        let pacer = Pacer::start_at(clock, 1e6, 1000);
+        let period = clock.ticks_per_ns() * 1000.0;
+        for n in [0, 1, 2, 3, 1_000_000, 86_400_000_000_u64] {
+            let expected = 1000.0 + n as f64 * period;
+            let error = (pacer.due(n) as f64 - expected).abs();
+            assert!(
+                error <= 1.0 + expected * 1e-9,
+                "message {n}: off by {error} ticks"
+            );
+        }
+        let gaps: Vec<u64> = (0..1000).map(|n| pacer.due(n + 1) - pacer.due(n)).collect();
+        let spread = gaps.iter().max().unwrap() - gaps.iter().min().unwrap();
+        assert!(spread <= 1, "gaps differ by {spread} ticks");
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_time_or_when_told() {
+        let clock = TickClock::calibrate();
+        let pacer = Pacer::start(clock, 1e3);
+        for rest in [Rest::Spin, Rest::Gentle] {
+            let due = TickClock::ticks() + clock.ticks_for(2_000_000);
+            assert!(pacer.wait(due, rest, || false));
+            assert!(TickClock::ticks() >= due);
+            let far = TickClock::ticks() + clock.ticks_for(3_600_000_000_000);
+            assert!(!pacer.wait(far, rest, || true), "{rest:?} did not stop");
+        }
+        assert!(
+            pacer.wait(0, Rest::Spin, || true),
+            "what is overdue is due, stop or not"
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! Two processes that measure together.
+//!
+//! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go down its
+//! standard input and answers come back on its standard output, one JSON object a line: nothing spins between
+//! slices, and the end of either pipe is noticed at once. Within a slice both spin on [`SharedWords`]:
+//!
+//! | word | written by | meaning                                         |
+//! |------|------------|-------------------------------------------------|
+//! | 0    | measuring  | floor: the ball on its way there                |
+//! | 1    | second     | floor: the ball on its way back                 |
+//! | 2    | second     | serial of the order it is ready to begin        |
+//!
+//! Every spin is bounded by a [`Patience`]; the second process ends when its standard input does, so neither
+//! can outlive or wait for the other for ever.
+//!
+//! [`SharedWords`]: olivine::probe::SharedWords
+
+mod serve;
+
+pub use serve::serve;
+pub(crate) use serve::{is_back_pressure, receive, spins};
+
+use crate::error::{BenchError, Result, io};
+use crate::latency::Snapshot;
+use olivine::clock;
+use olivine::probe::{self, SharedWords};
+use olivine::{NotSent, Publisher};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::Duration;
+
+pub(crate) const THERE: usize = 0;
+pub(crate) const BACK: usize = 1;
+pub(crate) const READY: usize = 2;
+const WORDS: usize = 3;
+
+/// How long the second process may take for anything.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Longest single wait for room, so that the other process is looked at.
+const ROOM_STEP: Duration = Duration::from_millis(200);
+/// Spins between two looks at the time and at the other process.
+const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
+
+/// What the second process is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Answer `rounds` balls on the shared words, the first being `first`.
+    Floor { first: u64, rounds: u64 },
+    /// Open a subscriber, and a publisher for answers if `back` is given.
+    Open { there: String, back: Option<String> },
+    /// Check and send back `rounds` messages, the first having number `first`.
+    Echo { first: u64, rounds: u64 },
+    /// Check `count` messages from number `first` on; note latencies if `timed`.
+    Consume { first: u64, count: u64, timed: bool },
+    /// Close what is open.
+    Close,
+}
+
+/// What the second process says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// Started, pinned and attached to the words.
+    Started,
+    /// An order was carried out; the clock read `end_ticks` then.
+    Done {
+        end_ticks: u64,
+        latency: Option<Snapshot>,
+    },
+    /// An order failed.
+    Failed { message: String },
+}
+
+/// Handle to the second process. Dropping it ends that process.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    words: SharedWords,
+    serial: u64,
+    ball: u64,
+}
+
+impl Peer {
+    /// Starts `program` with the words that make it call [`serve`] and pins it to `cpu`.
+    ///
+    /// `arguments` go before the two that are appended: the path of the shared words and the CPU. That file
+    /// is gone again when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError`] if it cannot be started or does not answer.
+    pub fn start(program: &Path, arguments: &[&str], cpu: u32) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() {
+            memory.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("olivine-words-")
+            .tempdir_in(place)
+            .map_err(io("make a temporary folder"))?;
+        let path = folder.path().join("words");
+        let words = SharedWords::create(&path, WORDS)
+            .map_err(io("share memory with the second process"))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg(&path)
+            .arg(cpu.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A Ctrl-C at the terminal is ours to handle: the second process ends when we end.
+            .process_group(0)
+            .spawn()
+            .map_err(io("start the second process"))?;
+        let (tell, answers) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                // The end of the pipe drops `tell`: the receiver learns that the process is gone.
+                for line in BufReader::new(stdout)
+                    .lines()
+                    .map_while(std::io::Result::ok)
+                {
+                    let answer = serde_json::from_str(&line).unwrap_or_else(|_| Answer::Failed {
+                        message: format!("it wrote '{line}'"),
+                    });
+                    if tell.send(answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let orders = child.stdin.take();
+        let mut peer = Self {
+            child,
+            orders,
+            answers,
+            words,
+            serial: 0,
+            ball: 0,
+        };
+        match peer.answer()? {
+            Answer::Started => Ok(peer),
+            other => Err(unfit(&other)),
+        }
+    }
+
+    /// The process id of the second process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends an order and waits until the second process stands ready to begin it.
+    pub(crate) fn begin(&mut self, order: &Order) -> Result<()> {
+        self.serial += 1;
+        let mut line = serde_json::to_string(order).map_err(|source| BenchError::Io {
+            action: "write an order",
+            source: source.into(),
+        })?;
+        line.push('\n');
+        let sent = self
+            .orders
+            .as_mut()
+            .is_some_and(|pipe| pipe.write_all(line.as_bytes()).is_ok());
+        if !sent {
+            return Err(self.gone());
+        }
+        let mut patience = self.patience();
+        while patience.peer.words.load(READY) != patience.peer.serial {
+            patience.spend()?;
+            probe::spin_hint();
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of an order.
+    pub(crate) fn end(&mut self) -> Result<(u64, Option<Snapshot>)> {
+        match self.answer()? {
+            Answer::Done { end_ticks, latency } => Ok((end_ticks, latency)),
+            other => Err(unfit(&other)),
+        }
+    }
+
+    /// An order that needs no part of ours.
+    pub(crate) fn run(&mut self, order: &Order) -> Result<u64> {
+        self.begin(order)?;
+        Ok(self.end()?.0)
+    }
+
+    /// Takes `rounds` numbers for balls that were never used before; returns the first.
+    pub(crate) fn balls(&mut self, rounds: u64) -> u64 {
+        let first = self.ball + 1;
+        self.ball += rounds;
+        first
+    }
+
+    pub(crate) fn words(&self) -> &SharedWords {
+        &self.words
+    }
+
+    /// Bounds a spin of this process.
+    pub(crate) fn patience(&mut self) -> Patience<'_> {
+        Patience {
+            peer: self,
+            left: SPINS_BETWEEN_LOOKS,
+            give_up_ns: None,
+        }
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        match self.answers.recv_timeout(ANSWER_MAX) {
+            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => Err(BenchError::PeerSilent {
+                seconds: ANSWER_MAX.as_secs(),
+            }),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+        }
+    }
+
+    fn gone(&mut self) -> BenchError {
+        // Its answer, if one is left, says more than its exit status.
+        if let Ok(Answer::Failed { message }) = self.answers.try_recv() {
+            return BenchError::PeerFailed { message };
+        }
+        // Its pipes are closed, so it is ending, but a stopped one must not hold us.
+        let _ = self.child.kill();
+        match self.child.wait() {
+            Ok(status) => BenchError::PeerGone { status },
+            Err(source) => BenchError::Io {
+                action: "wait for the second process",
+                source,
+            },
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        // Whatever it is doing, nothing of it is needed any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bounds a spin: looks now and then whether the other process lives and the time is not up.
+pub(crate) struct Patience<'a> {
+    pub(crate) peer: &'a mut Peer,
+    left: u32,
+    give_up_ns: Option<u64>,
+}
+
+impl Patience<'_> {
+    /// Counts one spin.
+    #[inline(always)]
+    pub(crate) fn spend(&mut self) -> Result<()> {
+        self.left -= 1;
+        if self.left == 0 { self.look() } else { Ok(()) }
+    }
+
+    /// Waits until a message of `length` bytes has room, after a refusal with `error`.
+    #[cold]
+    pub(crate) fn wait_for_room(
+        &mut self,
+        publisher: &mut Publisher,
+        length: usize,
+        error: NotSent,
+    ) -> Result<()> {
+        let mut error = error;
+        while is_back_pressure(error) {
+            self.look()?;
+            match publisher.wait_for_room(length, Some(ROOM_STEP)) {
+                Ok(()) => {
+                    self.renew();
+                    return Ok(());
+                }
+                Err(refused) => error = refused,
+            }
+        }
+        Err(error.into())
+    }
+
+    /// Something moved: the time starts anew.
+    #[inline(always)]
+    pub(crate) fn renew(&mut self) {
+        self.give_up_ns = None;
+        self.left = SPINS_BETWEEN_LOOKS;
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        self.left = SPINS_BETWEEN_LOOKS;
+        let now = clock::monotonic_ns();
+        let limit = u64::try_from(ANSWER_MAX.as_nanos()).unwrap_or(u64::MAX);
+        if now > *self.give_up_ns.get_or_insert(now + limit) {
+            return Err(BenchError::PeerSilent {
+                seconds: ANSWER_MAX.as_secs(),
+            });
+        }
+        match self.peer.answers.try_recv() {
+            Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Disconnected) => Err(self.peer.gone()),
+            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
+            Ok(other) => Err(unfit(&other)),
+        }
+    }
+}
+
+fn unfit(answer: &Answer) -> BenchError {
+    match answer {
+        Answer::Failed { message } => BenchError::PeerFailed {
+            message: message.clone(),
+        },
+        other => BenchError::Protocol {
+            found: format!("{other:?}"),
+        },
+    }
+}

@@ -1,0 +1,93 @@
+//! The floor on its own: what the other scenarios compare with.
+
+use super::{Group, Groups, Progress, Session, Setup, Watch};
+use crate::error::{BenchError, Result};
+use crate::floor::{Placement, copy_bytes_per_s, record_all, system_call_ns};
+use crate::latency::Percentiles;
+use crate::machine;
+use crate::spread::Spread;
+
+/// Message size whose copying is measured, in bytes.
+pub const COPY_BYTES: usize = 8192;
+/// Memory that the copies walk through: the default capacity of a ring, in bytes.
+pub const COPY_RING_BYTES: usize = 1 << 20;
+/// Time of one slice with its share of everything, in nanoseconds.
+const SLICE_NS: f64 = 8e6;
+
+/// Round trips of a bare cache line under one placement.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LineResult {
+    /// Where the CPUs were.
+    pub placement: Placement,
+    /// Slices measured there.
+    pub slices: u64,
+    /// Round trips.
+    pub round_trip: Percentiles,
+    /// Median of a slice, over the runs.
+    pub round_trip_p50_ns: Spread,
+}
+
+/// What the machine does without a channel.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FloorResult {
+    /// Bare cache line between the two processes, by placement.
+    pub cache_line: Vec<LineResult>,
+    /// Copying 8 KiB at a time through 1 MiB, in bytes a second.
+    pub copy_bytes_per_s: Spread,
+    /// An empty system call.
+    pub system_call_ns: Spread,
+    /// One clock reading.
+    pub clock_cost_ns: Spread,
+}
+
+/// Measures the floor.
+///
+/// # Errors
+///
+/// [`BenchError`] if a process cannot be started, pinned or does not answer.
+pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
+    let slices = super::slices_per_run(setup, SLICE_NS);
+    let total = u64::from(setup.runs) * u64::from(slices);
+    let mut session = Session::start(setup, total, watch)?;
+    let mut groups = Groups::new();
+    let (mut copies, mut calls, mut readings) = (Vec::new(), Vec::new(), Vec::new());
+    'runs: for run in 0..setup.runs {
+        copies.push(copy_bytes_per_s(
+            &session.clock,
+            COPY_BYTES,
+            COPY_RING_BYTES,
+        ));
+        calls.push(system_call_ns(&session.clock));
+        readings.push(machine::clock_cost_ns(&session.clock));
+        for _ in 0..slices {
+            let p50_ns = session.floor()?;
+            let group: &mut Group = groups.entry(Placement::of(p50_ns)).or_default();
+            group.slices += 1;
+            group.values.push((run, p50_ns));
+            record_all(&mut group.floor, &session.samples);
+            if session.step().is_break() {
+                break 'runs;
+            }
+        }
+    }
+    let Progress { done, .. } = session.progress;
+    let spread = |values: &[f64]| {
+        Spread::of(values)
+            .filter(|_| done > 0)
+            .ok_or(BenchError::Stopped)
+    };
+    let cache_line = groups.iter().filter_map(|(&placement, group)| {
+        Some(LineResult {
+            placement,
+            slices: group.slices,
+            round_trip: group.floor_table(&session.clock)?,
+            round_trip_p50_ns: Spread::over_runs(&group.values)?,
+        })
+    });
+    Ok(FloorResult {
+        cache_line: cache_line.collect(),
+        copy_bytes_per_s: spread(&copies)?,
+        system_call_ns: spread(&calls)?,
+        clock_cost_ns: spread(&readings)?,
+    })
+}

@@ -1,0 +1,300 @@
+//! Streaming at full speed: one publisher, one subscriber, every byte of every message checked.
+//!
+//! Measures: from the first claim to the last check, in two processes. Does not measure: latency (the ring is
+//! full most of the time, so a message's age is the ring's length) or what a program does with a message.
+
+use super::{Groups, Session, Setup, Watch};
+use crate::channel::TemporaryChannel;
+use crate::error::{BenchError, Result};
+use crate::floor::{Placement, copy_bytes_per_s, nanos};
+use crate::latency::Percentiles;
+use crate::payload::{self, Stamp};
+use crate::peer::{Order, Patience, Peer};
+use crate::spread::Spread;
+use olivine::clock::TickClock;
+use olivine::{Batch, NotSent, OpenError, Publisher};
+use std::ops::Range;
+
+/// Time of one slice of streaming, in nanoseconds.
+const SLICE_NS: f64 = 30e6;
+/// Messages of the warm-up, which also tell how many fit a slice.
+const WARM_UP_BYTES: u64 = 16 << 20;
+/// Most messages in a slice.
+const COUNT_MAX: u64 = 1 << 26;
+/// Largest batch that is offered, in messages.
+pub const BATCH_MAX: usize = 1024;
+/// A message of this size or more is compared with a copy of it, in bytes.
+pub const COPY_COMPARED_FROM: usize = 1024;
+
+/// What is streamed, and how.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Variant {
+    /// Message size in bytes.
+    pub size_bytes: usize,
+    /// Messages made visible at once; 1 is one by one.
+    pub batch: usize,
+    /// Settings of the channel, as in a URI.
+    pub settings: String,
+}
+
+/// Rates of one variant under one placement.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ThroughputResult {
+    /// What was streamed.
+    #[serde(flatten)]
+    pub variant: Variant,
+    /// Where the CPUs were.
+    pub placement: Placement,
+    /// Slices measured there.
+    pub slices: u64,
+    /// Messages a second, over the runs.
+    pub messages_per_s: Spread,
+    /// Payload bytes a second at the median rate.
+    pub bytes_per_s: f64,
+    /// Round trips of a bare cache line around those slices.
+    pub floor_round_trip: Percentiles,
+    /// Messages in the time of one bare round trip, over the runs.
+    pub messages_per_floor_round_trip: Option<Spread>,
+    /// Bytes a second of copying messages of this size through a ring's length, over the runs.
+    pub copy_bytes_per_s: Option<Spread>,
+    /// Payload bytes a second to those of the copy, over the runs.
+    pub ratio_to_copy: Option<Spread>,
+}
+
+/// Measures every variant in turn, run by run.
+///
+/// # Errors
+///
+/// [`BenchError`]; no figure is reported if any message was wrong.
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<ThroughputResult>> {
+    let slices = super::slices_per_run(setup, SLICE_NS * 1.3);
+    let total = u64::from(setup.runs) * u64::from(slices) * variants.len() as u64;
+    let mut session = Session::start(setup, total, watch)?;
+    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
+    'runs: for run in 0..setup.runs {
+        for (variant, groups) in variants.iter().zip(&mut groups) {
+            let mut stream = Stream::open(&mut session.peer, variant)?;
+            let clock = session.clock;
+            let warm_up = WARM_UP_BYTES / variant.size_bytes as u64;
+            let each_ns = nanos(&clock, stream.send(&mut session.peer, warm_up)?) / warm_up as f64;
+            let count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
+            for _ in 0..slices {
+                let copy = copy_bytes_per_s(&clock, variant.size_bytes, stream.ring_bytes());
+                let slice = session.slice(|peer| stream.send(peer, count))?;
+                let per_s = count as f64 / nanos(&clock, slice.value) * 1e9;
+                let group = groups.entry(slice.placement).or_default();
+                group.slices += 1;
+                group.floor.merge(&slice.floor);
+                group.values.push((run, per_s));
+                group.ratios.push((run, per_s * slice.floor_ns / 1e9));
+                group.copies.push((run, copy));
+                if session.step().is_break() {
+                    break 'runs;
+                }
+            }
+            stream.close(&mut session.peer)?;
+        }
+    }
+    let mut results = Vec::new();
+    for (variant, groups) in variants.iter().zip(&groups) {
+        let size = variant.size_bytes as f64;
+        for (&placement, group) in groups {
+            let figures = (
+                Spread::over_runs(&group.values),
+                group.floor_table(&session.clock),
+            );
+            let (Some(messages_per_s), Some(floor_round_trip)) = figures else {
+                continue;
+            };
+            let compared = variant.size_bytes >= COPY_COMPARED_FROM;
+            let to_copy: Vec<(u32, f64)> = group
+                .values
+                .iter()
+                .zip(&group.copies)
+                .map(|(&(run, per_s), &(_, copy))| (run, per_s * size / copy))
+                .collect();
+            results.push(ThroughputResult {
+                variant: variant.clone(),
+                placement,
+                slices: group.slices,
+                messages_per_s,
+                bytes_per_s: messages_per_s.median * size,
+                floor_round_trip,
+                messages_per_floor_round_trip: group.ratio(),
+                copy_bytes_per_s: Spread::over_runs(&group.copies).filter(|_| compared),
+                ratio_to_copy: Spread::over_runs(&to_copy).filter(|_| compared),
+            });
+        }
+    }
+    if results.is_empty() {
+        Err(BenchError::Stopped)
+    } else {
+        Ok(results)
+    }
+}
+
+/// One channel, open on both sides.
+struct Stream {
+    publisher: Publisher,
+    size: usize,
+    batch: usize,
+    sequence: u64,
+    _channel: TemporaryChannel,
+}
+
+impl Stream {
+    fn open(peer: &mut Peer, variant: &Variant) -> Result<Self> {
+        let channel =
+            TemporaryChannel::new("bench", 0, &variant.settings).map_err(OpenError::from)?;
+        peer.run(&Order::Open {
+            there: channel.uri(),
+            back: None,
+        })?;
+        let publisher = Publisher::open(&channel.uri())?;
+        Ok(Self {
+            publisher,
+            size: variant.size_bytes,
+            batch: variant.batch,
+            sequence: 0,
+            _channel: channel,
+        })
+    }
+
+    fn ring_bytes(&self) -> usize {
+        usize::try_from(self.publisher.capacity()).unwrap_or(usize::MAX)
+    }
+
+    /// Streams `count` messages; returns the ticks from the first claim to the other side's last check.
+    fn send(&mut self, peer: &mut Peer, count: u64) -> Result<u64> {
+        let first = self.sequence;
+        peer.begin(&Order::Consume {
+            first,
+            count,
+            timed: false,
+        })?;
+        let mut patience = peer.patience();
+        let start = TickClock::ticks();
+        match (self.batch, self.size) {
+            (1, _) => one_by_one(&mut self.publisher, &mut patience, self.size, first, count)?,
+            // Where the size is known, a message is built in registers and copied from there.
+            (batch, 16) => batched::<16>(&mut self.publisher, &mut patience, batch, first, count)?,
+            (batch, 32) => batched::<32>(&mut self.publisher, &mut patience, batch, first, count)?,
+            (batch, 64) => batched::<64>(&mut self.publisher, &mut patience, batch, first, count)?,
+            (batch, size) => staged(
+                &mut self.publisher,
+                &mut patience,
+                size,
+                batch,
+                first,
+                count,
+            )?,
+        }
+        self.sequence += count;
+        let (end, _) = peer.end()?;
+        Ok(end.saturating_sub(start))
+    }
+
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+}
+
+fn one_by_one(
+    publisher: &mut Publisher,
+    patience: &mut Patience<'_>,
+    size: usize,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    for sequence in first..first + count {
+        loop {
+            match publisher.claim(size) {
+                Ok(mut claim) => {
+                    payload::fill(&mut claim, Stamp { sequence, ticks: 0 });
+                    claim.commit();
+                    break;
+                }
+                Err(error) => patience.wait_for_room(publisher, size, error)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends batches of messages of a size that the compiler knows.
+fn batched<const SIZE: usize>(
+    publisher: &mut Publisher,
+    patience: &mut Patience<'_>,
+    batch: usize,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    let build = |sequence| {
+        let mut message = [0; SIZE];
+        payload::fill(&mut message, Stamp { sequence, ticks: 0 });
+        message
+    };
+    let mut next = first;
+    while next != first + count {
+        let end = (first + count).min(next + batch as u64);
+        next = push_batch(publisher, patience, SIZE, next..end, |batch, n| {
+            batch.push(&build(n))
+        })?;
+    }
+    Ok(())
+}
+
+/// Sends batches of messages of any size: a whole batch is written first and copied after, so that no load
+/// has to wait for the stores just before it.
+fn staged(
+    publisher: &mut Publisher,
+    patience: &mut Patience<'_>,
+    size: usize,
+    batch: usize,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    let mut stage = vec![0; size * batch];
+    let mut next = first;
+    while next != first + count {
+        let base = next;
+        let end = (first + count).min(base + batch as u64);
+        for (message, sequence) in stage.chunks_exact_mut(size).zip(base..end) {
+            payload::fill(message, Stamp { sequence, ticks: 0 });
+        }
+        next = push_batch(publisher, patience, size, base..end, |batch, sequence| {
+            let at = usize::try_from(sequence - base).unwrap_or(0) * size;
+            batch.push(&stage[at..at + size])
+        })?;
+    }
+    Ok(())
+}
+
+/// Publishes `numbers` as one batch, or as several where the ring has no room for all; returns their end.
+#[inline(always)]
+fn push_batch(
+    publisher: &mut Publisher,
+    patience: &mut Patience<'_>,
+    size: usize,
+    numbers: Range<u64>,
+    mut push: impl FnMut(&mut Batch<'_>, u64) -> std::result::Result<(), NotSent>,
+) -> Result<u64> {
+    let mut next = numbers.start;
+    loop {
+        let mut batch = publisher.batch();
+        let mut refused = None;
+        while next != numbers.end && refused.is_none() {
+            match push(&mut batch, next) {
+                Ok(()) => next += 1,
+                Err(error) => refused = Some(error),
+            }
+        }
+        batch.commit();
+        match refused {
+            Some(error) => patience.wait_for_room(publisher, size, error)?,
+            None => return Ok(next),
+        }
+    }
+}

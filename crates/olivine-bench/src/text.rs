@@ -1,0 +1,116 @@
+//! Numbers as people read them: three figures and a unit.
+
+/// A duration of `ns` nanoseconds: `87.3 ns`, `1.25 us`, `3.10 ms`, `2.00 s`.
+#[must_use]
+pub fn nanos(ns: f64) -> String {
+    scaled(ns, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
+}
+
+/// Events a second: `950 /s`, `12.3 K/s`, `301 M/s`.
+#[must_use]
+pub fn rate(per_s: f64) -> String {
+    scaled(
+        per_s,
+        &[("/s", 1.0), ("K/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)],
+    )
+}
+
+/// Bytes a second in decimal units: `9.60 GB/s`.
+#[must_use]
+pub fn byte_rate(bytes_per_s: f64) -> String {
+    scaled(
+        bytes_per_s,
+        &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)],
+    )
+}
+
+/// A size in binary units: `32 B`, `1.50 KiB`, `1 MiB`.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+pub fn bytes(bytes: u64) -> String {
+    let mut shown = ("B", 1_u64);
+    for unit in [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ] {
+        if bytes >= unit.1 {
+            shown = unit;
+        }
+    }
+    let (unit, factor) = shown;
+    if bytes.is_multiple_of(factor) {
+        format!("{} {unit}", bytes / factor)
+    } else {
+        format!("{} {unit}", three_figures(bytes as f64 / factor as f64))
+    }
+}
+
+/// A whole number with its thousands set apart: `12,345,678`.
+#[must_use]
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn scaled(value: f64, units: &[(&str, f64)]) -> String {
+    let mut shown = units[0];
+    for &unit in units {
+        // What would round up to 1000 of a unit is shown as 1.00 of the next.
+        if value >= unit.1 * 0.9995 {
+            shown = unit;
+        }
+    }
+    format!("{} {}", three_figures(value / shown.1), shown.0)
+}
+
+/// Three significant figures, no exponent; whole numbers below 1000 stay whole.
+#[must_use]
+pub fn three_figures(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1000.0 && (value == 0.0 || value.abs() >= 100.0) {
+        return format!("{value:.0}");
+    }
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_figures_and_a_unit() {
+        let cases = [
+            (nanos(87.34), "87.3 ns"),
+            (nanos(0.0), "0 ns"),
+            (nanos(999.9), "1.00 us"),
+            (nanos(1250.0), "1.25 us"),
+            (nanos(3.1e6), "3.10 ms"),
+            (nanos(2e9), "2.00 s"),
+            (rate(950.0), "950 /s"),
+            (rate(12_345.0), "12.3 K/s"),
+            (rate(301.4e6), "301 M/s"),
+            (byte_rate(9.6e9), "9.60 GB/s"),
+            (bytes(32), "32 B"),
+            (bytes(1 << 20), "1 MiB"),
+            (bytes(1536), "1.50 KiB"),
+            (count(0), "0"),
+            (count(999), "999"),
+            (count(12_345_678), "12,345,678"),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+    }
+}

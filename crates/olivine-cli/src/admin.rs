@@ -1,0 +1,358 @@
+//! `olivine ls`, `inspect`, `rm` and `gc`: looking at channels from outside and taking them away.
+
+use crate::args::channel::shm_only;
+use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
+use crate::failure::{Failure, Outcome, complain};
+use crate::output::{print, print_json, table};
+use olivine::admin::{self, ChannelInfo, PublisherInfo, SubscriberInfo};
+use olivine::{Config, LaneState};
+use olivine_bench::text;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Lists the channels of a folder.
+pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
+    let dir = directory(args.dir.as_deref());
+    let mut listed = admin::list(&dir).map_err(failed)?;
+    listed.sort_by(|a, b| a.name.cmp(&b.name));
+    if common.json {
+        let channels: Vec<Value> = listed
+            .iter()
+            .map(|channel| match &channel.result {
+                Ok(info) => channel_json(info),
+                Err(error) => json!({ "name": channel.name, "error": chain(error) }),
+            })
+            .collect();
+        return print_json(&json!({ "dir": dir, "channels": channels }));
+    }
+    if listed.is_empty() {
+        return print(&format!("no channels in {}\n", dir.display()));
+    }
+    let mut unreadable = Vec::new();
+    let rows = listed
+        .iter()
+        .map(|channel| match &channel.result {
+            Ok(info) => {
+                let lag = info
+                    .subscribers
+                    .iter()
+                    .map(|subscriber| subscriber.lag_bytes)
+                    .max();
+                vec![
+                    channel.name.clone(),
+                    state(info).to_owned(),
+                    publishers(info),
+                    subscribers(info),
+                    text::bytes(info.capacity_bytes),
+                    text::bytes(info.file_bytes),
+                    lag.map_or_else(|| "-".to_owned(), text::bytes),
+                ]
+            }
+            Err(error) => {
+                unreadable.push(format!("{}: {}", channel.name, chain(error)));
+                let mut row = vec![channel.name.clone(), "unreadable".to_owned()];
+                row.resize(7, "-".to_owned());
+                row
+            }
+        })
+        .collect();
+    let heads = [
+        "CHANNEL",
+        "STATE",
+        "PUBLISHERS",
+        "SUBSCRIBERS",
+        "RING",
+        "MEMORY",
+        "LAG",
+    ];
+    print(&table(&heads, &[4, 5, 6], rows))?;
+    unreadable.iter().for_each(|line| complain(line));
+    Ok(())
+}
+
+/// Shows one channel.
+pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
+    let info = admin::inspect(&config(&args.uri, args.dir.as_deref())?)?;
+    if common.json {
+        return print_json(&channel_json(&info));
+    }
+    let mut out = format!(
+        "channel      {}\nstate        {}\npath         {}\nring         {} per publisher, messages padded to {} B\n\
+         room         {} publishers, {} subscribers\nslow         {}\n",
+        info.name,
+        state(&info),
+        info.path.display(),
+        text::bytes(info.capacity_bytes),
+        info.align_bytes,
+        info.publishers_max,
+        info.subscribers_max,
+        info.slow,
+    );
+    if let Some(name) = &info.type_name {
+        out.push_str(&format!("type         {name}\n"));
+    }
+    out.push_str(&format!("memory       {}\n", text::bytes(info.file_bytes)));
+    if !info.publishers.is_empty() {
+        let heads = [
+            "LANE",
+            "STATE",
+            "PROCESS",
+            "PUBLISHED",
+            "WAITS",
+            "WAITED",
+            "WAKES",
+            "TAKEN OVER",
+        ];
+        let rows = info.publishers.iter().map(publisher_row).collect();
+        out.push('\n');
+        out.push_str(&table(&heads, &[0, 2, 3, 4, 5, 6, 7], rows));
+    }
+    if !info.subscribers.is_empty() {
+        let heads = [
+            "SLOT", "STATE", "PROCESS", "NAME", "DELIVERY", "WAIT", "LAG", "LOST",
+        ];
+        let rows = info.subscribers.iter().map(subscriber_row).collect();
+        out.push('\n');
+        out.push_str(&table(&heads, &[0, 2, 6, 7], rows));
+    }
+    print(&out)
+}
+
+/// Removes channels by name; goes on after one that cannot be removed.
+pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
+    let configs: Vec<Config> = args
+        .uri
+        .iter()
+        .map(|uri| config(uri, args.dir.as_deref()))
+        .collect::<Outcome<_>>()?;
+    let mut failures = 0;
+    let mut removed = Vec::new();
+    for config in &configs {
+        match admin::remove(config, args.force) {
+            Ok(gone) => {
+                if !common.json {
+                    print(&format!(
+                        "removed {} ({})\n",
+                        config.channel(),
+                        text::bytes(gone.bytes)
+                    ))?;
+                }
+                removed.push(json!({ "name": config.channel(), "file_bytes": gone.bytes }));
+            }
+            Err(error) => {
+                failures += 1;
+                complain(&chain(&error));
+            }
+        }
+    }
+    if common.json {
+        print_json(&json!({ "removed": removed, "failed_count": failures }))?;
+    }
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err(Failure::BadResult)
+    }
+}
+
+/// Collects channels that nobody uses.
+pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
+    let dir = directory(args.dir.as_deref());
+    let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
+    if common.json {
+        let channels: Vec<Value> = collected
+            .iter()
+            .map(|gone| json!({ "name": gone.name, "file_bytes": gone.bytes, "reason": gone.reason.to_string() }))
+            .collect();
+        return print_json(&json!({ "dir": dir, "dry_run": args.dry_run, "collected": channels }));
+    }
+    let verb = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    let mut out = String::new();
+    for gone in &collected {
+        out.push_str(&format!(
+            "{verb} {} ({}): {}\n",
+            gone.name,
+            text::bytes(gone.bytes),
+            gone.reason
+        ));
+    }
+    if collected.is_empty() {
+        out.push_str(&format!("nothing to collect in {}\n", dir.display()));
+    }
+    print(&out)
+}
+
+fn directory(dir: Option<&Path>) -> PathBuf {
+    dir.map_or_else(admin::default_dir, Path::to_path_buf)
+}
+
+fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
+    let config = shm_only(Config::parse(uri)?)?;
+    let Some(dir) = dir else { return Ok(config) };
+    let config = config.dir(dir);
+    config.validate()?;
+    Ok(config)
+}
+
+fn failed(error: admin::AdminError) -> Failure {
+    Failure::Failed(error.into())
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn state(info: &ChannelInfo) -> &'static str {
+    let publishing = info
+        .publishers
+        .iter()
+        .any(|publisher| publisher.state == LaneState::Open);
+    if publishing || info.subscribers.iter().any(|subscriber| subscriber.alive) {
+        "live"
+    } else {
+        "unused"
+    }
+}
+
+fn publishers(info: &ChannelInfo) -> String {
+    let count = |state| {
+        info.publishers
+            .iter()
+            .filter(|publisher| publisher.state == state)
+            .count()
+    };
+    with_dead(count(LaneState::Open), count(LaneState::Dead))
+}
+
+fn subscribers(info: &ChannelInfo) -> String {
+    let alive = info
+        .subscribers
+        .iter()
+        .filter(|subscriber| subscriber.alive)
+        .count();
+    with_dead(alive, info.subscribers.len() - alive)
+}
+
+fn with_dead(live: usize, dead: usize) -> String {
+    if dead == 0 {
+        live.to_string()
+    } else {
+        format!("{live} (+{dead} gone)")
+    }
+}
+
+fn lane_state(state: LaneState) -> &'static str {
+    match state {
+        LaneState::Open => "open",
+        LaneState::Closed => "closed",
+        _ => "dead",
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn publisher_row(publisher: &PublisherInfo) -> Vec<String> {
+    vec![
+        publisher.lane.to_string(),
+        lane_state(publisher.state).to_owned(),
+        publisher.pid.to_string(),
+        text::bytes(publisher.cursor),
+        text::count(publisher.back_pressure_count),
+        text::nanos(publisher.back_pressure_ns as f64),
+        text::count(publisher.wakes),
+        publisher.takeovers.to_string(),
+    ]
+}
+
+fn subscriber_row(subscriber: &SubscriberInfo) -> Vec<String> {
+    let state = match (subscriber.alive, subscriber.parked) {
+        (false, _) => "gone",
+        (true, true) => "asleep",
+        (true, false) => "awake",
+    };
+    vec![
+        subscriber.slot.to_string(),
+        state.to_owned(),
+        subscriber.pid.to_string(),
+        subscriber.name.clone().unwrap_or_else(|| "-".to_owned()),
+        subscriber.delivery.to_string(),
+        subscriber.wait.to_string(),
+        text::bytes(subscriber.lag_bytes),
+        text::bytes(subscriber.lost_bytes),
+    ]
+}
+
+/// A channel for programs. Names are stable.
+fn channel_json(info: &ChannelInfo) -> Value {
+    #[derive(Serialize)]
+    struct Publisher {
+        lane: u64,
+        process_id: u64,
+        state: &'static str,
+        cursor_bytes: u64,
+        limit_bytes: u64,
+        back_pressure_count: u64,
+        back_pressure_ns: u64,
+        wakes_count: u64,
+        takeovers_count: u64,
+    }
+    let publishers: Vec<Publisher> = info
+        .publishers
+        .iter()
+        .map(|publisher| Publisher {
+            lane: publisher.lane as u64,
+            process_id: publisher.pid,
+            state: lane_state(publisher.state),
+            cursor_bytes: publisher.cursor,
+            limit_bytes: publisher.limit,
+            back_pressure_count: publisher.back_pressure_count,
+            back_pressure_ns: publisher.back_pressure_ns,
+            wakes_count: publisher.wakes,
+            takeovers_count: publisher.takeovers,
+        })
+        .collect();
+    let subscribers: Vec<Value> = info
+        .subscribers
+        .iter()
+        .map(|subscriber| {
+            json!({
+                "slot": subscriber.slot,
+                "process_id": subscriber.pid,
+                "alive": subscriber.alive,
+                "name": subscriber.name,
+                "delivery": subscriber.delivery.to_string(),
+                "wait": subscriber.wait.to_string(),
+                "parked": subscriber.parked,
+                "lag_bytes": subscriber.lag_bytes,
+                "lost_bytes": subscriber.lost_bytes,
+                "positions_bytes": subscriber.positions,
+            })
+        })
+        .collect();
+    json!({
+        "name": info.name,
+        "state": state(info),
+        "path": info.path,
+        "capacity_bytes": info.capacity_bytes,
+        "align_bytes": info.align_bytes,
+        "publishers_max": info.publishers_max,
+        "subscribers_max": info.subscribers_max,
+        "slow": info.slow.to_string(),
+        "type_name": info.type_name,
+        "file_bytes": info.file_bytes,
+        "publishers": publishers,
+        "subscribers": subscribers,
+    })
+}

@@ -1,0 +1,184 @@
+//! `olivine demo`: the tool's own `sub` and `pub` as two processes, first at full speed, then at a paced rate.
+
+mod pair;
+
+use crate::args::{Common, DemoArgs};
+use crate::bench;
+use crate::failure::{Failure, Outcome};
+use crate::meter::percentile_lines;
+use crate::output::{print, print_json};
+use crate::progress::Progress;
+use crate::stop::Stop;
+use olivine::probe;
+use olivine_bench::floor::Placement;
+use olivine_bench::latency::Percentiles;
+use olivine_bench::machine::Machine;
+use olivine_bench::payload::SIZE_MIN;
+use olivine_bench::tally::Counts;
+use olivine_bench::{scenario, text};
+use pair::{Pair, PhaseResult};
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Share of the time that runs at full speed.
+const FULL_SHARE: f64 = 4.0 / 7.0;
+/// Time for the look at the floor, in seconds.
+const FLOOR_SECONDS: f64 = 0.15;
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    interrupted: bool,
+    size_bytes: u64,
+    rate_per_s: f64,
+    #[serde(flatten)]
+    counts: Counts,
+    full_speed: PhaseResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paced: Option<PhaseResult>,
+    #[serde(flatten)]
+    floor: Option<Floor>,
+    machine: Machine,
+}
+
+/// How far apart the two CPUs were.
+#[derive(Serialize)]
+struct Floor {
+    placement: Placement,
+    floor_round_trip_p50_ns: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
+    if args.size < SIZE_MIN as u64 {
+        return Err(Failure::usage(format!(
+            "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp",
+            args.size
+        )));
+    }
+    // With one CPU the two take turns: spinning would only keep it from the other.
+    let cpus = if args.cpus.is_some() || probe::allowed_cpus().len() > 1 {
+        Some(bench::cpus(args.cpus)?)
+    } else {
+        None
+    };
+    let pair = Pair {
+        size: args.size,
+        capacity: args.capacity,
+        cpus,
+    };
+    let machine = Machine::look();
+    let stop = Stop::install()?;
+    let full_time = args.seconds.mul_f64(FULL_SHARE);
+    let paced_time = args
+        .seconds
+        .saturating_sub(full_time)
+        .max(Duration::from_millis(1));
+    let bar = Progress::new(1000);
+    bar.phase("full speed");
+    let full_speed = pair.run(0, full_time, None, &stop, &bar)?;
+    let floor = cpus.filter(|_| !stop.now()).and_then(look_at_floor);
+    bar.phase("paced");
+    let paced = if stop.now() {
+        None
+    } else {
+        Some(pair.run(1, paced_time, Some(args.rate), &stop, &bar)?)
+    };
+    bar.clear();
+    let mut counts = full_speed.counts;
+    if let Some(paced) = &paced {
+        counts.add(&paced.counts);
+    }
+    let report = Report {
+        ok: counts.is_clean(),
+        interrupted: stop.interrupted(),
+        size_bytes: args.size,
+        rate_per_s: args.rate,
+        counts,
+        full_speed,
+        paced,
+        floor,
+        machine,
+    };
+    if common.json {
+        print_json(&report)?
+    } else {
+        print(&report.text())?
+    }
+    if report.ok {
+        Ok(())
+    } else {
+        Err(Failure::BadResult)
+    }
+}
+
+/// A short look at how far apart the CPUs are; none if it cannot be had.
+fn look_at_floor(cpus: (u32, u32)) -> Option<Floor> {
+    let setup = bench::setup(cpus, 1, FLOOR_SECONDS).ok()?;
+    // On a thread of its own: measuring pins the thread, and this one shall stay where it likes.
+    let measured = std::thread::spawn(move || {
+        scenario::floor::run(&setup, &mut |_| ControlFlow::Continue(()))
+    });
+    let result = measured.join().ok()?.ok()?;
+    let line = result
+        .cache_line
+        .into_iter()
+        .max_by_key(|line| line.slices)?;
+    Some(Floor {
+        placement: line.placement,
+        floor_round_trip_p50_ns: line.round_trip_p50_ns.median,
+    })
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut out = format!(
+            "Two processes, {} messages through shared memory, every byte checked{}\n\n",
+            text::bytes(self.size_bytes),
+            if self.interrupted {
+                " (interrupted)"
+            } else {
+                ""
+            },
+        );
+        out.push_str(&self.full_speed.line("full speed"));
+        if let Some(paced) = &self.paced {
+            out.push_str(&paced.line("paced"));
+            if let Some(latency) = &paced.latency {
+                out.push_str(&self.latency(latency));
+            }
+        }
+        out.push_str(&format!(
+            "\n{} lost, {} repeated, {} reordered, {} corrupt of {} messages\n\n",
+            text::count(self.counts.lost),
+            text::count(self.counts.repeated),
+            text::count(self.counts.reordered),
+            text::count(self.counts.corrupt),
+            text::count(self.counts.intact),
+        ));
+        out.push_str(
+            "Latency runs from when a message was due until the other process had it\n\
+             checked; row 99 says: 99 of 100 messages took no longer.\n",
+        );
+        if let Some(floor) = &self.floor {
+            out.push_str(&format!(
+                "The two CPUs: {}; a bare cache line to and fro takes {}. Where CPUs\n\
+                 lie changes every figure: compare only what was measured together.\n",
+                floor.placement,
+                text::nanos(floor.floor_round_trip_p50_ns),
+            ));
+        }
+        out.push_str(&self.machine.text());
+        out
+    }
+
+    fn latency(&self, latency: &Percentiles) -> String {
+        format!(
+            "\none-way latency at {}, from the intended send time\n{}",
+            text::rate(self.rate_per_s),
+            percentile_lines(latency)
+        )
+    }
+}

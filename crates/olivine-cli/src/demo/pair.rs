@@ -1,0 +1,300 @@
+//! A publisher and a subscriber as processes of their own, watched until they end.
+//!
+//! Both hold a pipe from here as standard input and end when it does, so neither outlives this process, however
+//! it ends. They are in process groups of their own: a Ctrl-C ends the publisher through its pipe, and the
+//! subscriber still receives everything that was sent.
+
+use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
+use crate::stop::Stop;
+use olivine::admin;
+use olivine_bench::channel::TemporaryChannel;
+use olivine_bench::latency::Percentiles;
+use olivine_bench::tally::Counts;
+use olivine_bench::text;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the processes.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long both may take beyond the time they were given.
+const GRACE: Duration = Duration::from_secs(20);
+/// Bytes before the payload in the ring.
+const HEADER_BYTES: u64 = 8;
+
+/// What the two processes do.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) size: u64,
+    pub(super) capacity: u64,
+    pub(super) cpus: Option<(u32, u32)>,
+}
+
+/// What one phase came to.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PhaseResult {
+    sent_count: u64,
+    received_count: u64,
+    elapsed_ns: u64,
+    messages_per_s: f64,
+    bytes_per_s: f64,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latency: Option<Percentiles>,
+    commands: [String; 2],
+}
+
+impl PhaseResult {
+    /// One line for people.
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    pub(super) fn line(&self, name: &str) -> String {
+        format!(
+            "{name:<11} {:>7}  {:>14} messages  {:>9}  {:>9}\n",
+            text::nanos(self.elapsed_ns as f64),
+            text::count(self.received_count),
+            text::rate(self.messages_per_s),
+            text::byte_rate(self.bytes_per_s),
+        )
+    }
+}
+
+impl Pair {
+    /// Runs one phase: for `time`, at `rate` or at full speed.
+    pub(super) fn run(
+        &self,
+        serial: u32,
+        time: Duration,
+        rate: Option<f64>,
+        stop: &Stop,
+        bar: &Progress,
+    ) -> Outcome<PhaseResult> {
+        let wait = if self.cpus.is_some() {
+            "spin"
+        } else {
+            "adaptive"
+        };
+        let settings = format!("capacity={}&wait={wait}", self.capacity);
+        let channel = TemporaryChannel::new("demo", serial, &settings)?;
+        let uri = channel.uri();
+        let mut sub = words(&["sub", &uri, "--verify", "--json"]);
+        let mut publ = words(&["pub", &uri, "--subscribers", "1", "--json", "--size"]);
+        publ.push(self.size.to_string());
+        publ.extend(["--duration".to_owned(), format!("{}ms", time.as_millis())]);
+        if let Some(rate) = rate {
+            sub.extend(words(&["--stats", "latency"]));
+            publ.extend(["--rate".to_owned(), rate.to_string()]);
+        }
+        if let Some((first, second)) = self.cpus {
+            publ.extend(["--cpu".to_owned(), first.to_string()]);
+            sub.extend(["--cpu".to_owned(), second.to_string()]);
+        }
+        let mut subscriber = Process::start("subscriber", &sub)?;
+        let mut publisher = Process::start("publisher", &publ)?;
+        let begun = Instant::now();
+        while !(publisher.has_ended()? && subscriber.has_ended()?) {
+            if stop.now() {
+                // The publisher ends and closes; the subscriber reads on to the end of the stream.
+                publisher.let_go();
+            }
+            if publisher.has_failed() {
+                subscriber.let_go();
+            }
+            if subscriber.has_failed() {
+                publisher.let_go();
+            }
+            if begun.elapsed() > time + GRACE {
+                return Err(Failure::failed(format!(
+                    "publisher and subscriber did not end within {} s",
+                    (time + GRACE).as_secs()
+                )));
+            }
+            self.show(bar, &channel, begun.elapsed(), time);
+            std::thread::sleep(LOOK);
+        }
+        let (sent, received) = (publisher.summary()?, subscriber.summary()?);
+        let command = |words: &[String]| format!("olivine {}", words.join(" "));
+        result(&sent, &received, [command(&publ), command(&sub)])
+    }
+
+    /// Reads the publisher's cursor from outside, which costs the two processes nothing.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a bar"
+    )]
+    fn show(&self, bar: &Progress, channel: &TemporaryChannel, elapsed: Duration, time: Duration) {
+        if !bar.is_shown() {
+            return;
+        }
+        let cursor = admin::inspect(channel.config())
+            .ok()
+            .and_then(|info| info.publishers.first().map(|publisher| publisher.cursor));
+        let frame = (self.size + HEADER_BYTES).next_multiple_of(8);
+        let share = (elapsed.as_secs_f64() / time.as_secs_f64()).min(1.0);
+        let messages = cursor.map_or(0, |cursor| cursor / frame);
+        bar.show(
+            (share * 1000.0) as u64,
+            format!("{} messages", text::count(messages)),
+        );
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Puts both sides' own accounts together.
+fn result(sent: &Value, received: &Value, commands: [String; 2]) -> Outcome<PhaseResult> {
+    let missing = || Failure::failed("a process gave an incomplete account of what it did");
+    let number = |value: &Value, key: &str| value[key].as_u64().ok_or_else(missing);
+    let figure = |key: &str| received[key].as_f64().ok_or_else(missing);
+    let mut counts: Counts =
+        serde_json::from_value(received["verified"].clone()).map_err(|_| missing())?;
+    let sent_count = number(sent, "messages_count")?;
+    let received_count = number(received, "messages_count")?;
+    // What is missing at the end leaves no gap in the numbers.
+    let known = counts.intact + counts.corrupt + counts.lost;
+    counts.lost += sent_count.saturating_sub(known);
+    Ok(PhaseResult {
+        sent_count,
+        received_count,
+        elapsed_ns: number(received, "elapsed_ns")?,
+        messages_per_s: figure("messages_per_s")?,
+        bytes_per_s: figure("bytes_per_s")?,
+        counts,
+        latency: serde_json::from_value(received["latency"].clone()).unwrap_or(None),
+        commands,
+    })
+}
+
+/// One of the two processes. Dropping it ends it.
+struct Process {
+    role: &'static str,
+    child: Child,
+    status: Option<std::process::ExitStatus>,
+}
+
+impl Process {
+    fn start(role: &'static str, arguments: &[String]) -> Outcome<Self> {
+        let failed = |error: std::io::Error| {
+            Failure::Failed(anyhow::Error::new(error).context(format!("cannot start the {role}")))
+        };
+        let program = std::env::current_exe().map_err(failed)?;
+        let child = Command::new(program)
+            .args(arguments)
+            .args(["--tied", "--log-level", "warn"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self {
+            role,
+            child,
+            status: None,
+        })
+    }
+
+    fn has_ended(&mut self) -> Outcome<bool> {
+        if self.status.is_none() {
+            self.status = self
+                .child
+                .try_wait()
+                .map_err(|error| Failure::Failed(error.into()))?;
+        }
+        Ok(self.status.is_some())
+    }
+
+    /// Whether it ended without doing its part. 1 is also the code for a bad result, which it reports itself.
+    fn has_failed(&self) -> bool {
+        self.status.is_some_and(|status| !status.success())
+    }
+
+    /// Asks it to end.
+    fn let_go(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// Its own account: the last line of its output.
+    fn summary(&mut self) -> Outcome<Value> {
+        let mut output = String::new();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            // What cannot be read is incomplete, which is found below.
+            let _ = stdout.read_to_string(&mut output);
+        }
+        let account = output
+            .lines()
+            .last()
+            .and_then(|line| serde_json::from_str(line).ok());
+        account.ok_or_else(|| {
+            let status = self
+                .status
+                .map(|status| status.to_string())
+                .unwrap_or_default();
+            Failure::failed(format!(
+                "the {} ended without a result ({status})",
+                self.role
+            ))
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.let_go();
+        if self.status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn received(count: u64, lost: u64) -> Value {
+        json!({
+            "messages_count": count, "elapsed_ns": 5, "messages_per_s": 1.0, "bytes_per_s": 2.0,
+            "verified": {
+                "intact_count": count, "lost_count": lost, "repeated_count": 0, "reordered_count": 0,
+                "corrupt_count": 0
+            }
+        })
+    }
+
+    #[test]
+    fn what_is_missing_at_the_end_counts_as_lost() {
+        let commands = || [String::new(), String::new()];
+        let sent = json!({ "messages_count": 10 });
+        assert_eq!(
+            result(&sent, &received(10, 0), commands())
+                .unwrap()
+                .counts
+                .lost,
+            0
+        );
+        assert_eq!(
+            result(&sent, &received(7, 0), commands())
+                .unwrap()
+                .counts
+                .lost,
+            3
+        );
+        assert_eq!(
+            result(&sent, &received(7, 2), commands())
+                .unwrap()
+                .counts
+                .lost,
+            3
+        );
+        assert!(result(&json!({}), &received(7, 2), commands()).is_err());
+    }
+}

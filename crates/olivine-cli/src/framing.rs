@@ -1,0 +1,242 @@
+//! How a stream of bytes becomes messages and back: lines, frames, raw chunks.
+//!
+//! * lines: each line without its newline is a message. A last line without a newline carries the tag
+//!   [`OPEN_LINE`], so that it comes out without one.
+//! * frames: length (u32), tag (u32), both little endian, then the payload.
+//! * raw: chunks as they come; coming out, payload bytes as they are.
+
+use crate::args::{InputForm, OutputForm};
+use std::io::{self, Write};
+
+/// Tag of a last line that had no newline.
+pub(crate) const OPEN_LINE: u32 = u32::MAX;
+/// Bytes before the payload of a frame: length and tag.
+const FRAME_HEADER: usize = 8;
+
+/// What the splitter makes of the bytes so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Split<'a> {
+    /// A whole message, and how many bytes of input it used up.
+    Message {
+        tag: u32,
+        payload: &'a [u8],
+        used: usize,
+    },
+    /// More bytes are needed.
+    More,
+    /// The next message is longer than the channel takes; its length as far as known.
+    TooLong { bytes: u64 },
+    /// The input ended within a frame.
+    Torn { missing: u64 },
+}
+
+/// Cuts a stream of bytes into messages of at most `message_max` bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Splitter {
+    pub(crate) form: InputForm,
+    pub(crate) tag: u32,
+    pub(crate) message_max: usize,
+}
+
+impl Splitter {
+    /// The next message of `bytes`; `ended` says that nothing follows. `scanned` bytes were looked at before
+    /// without finding an end of line.
+    pub(crate) fn next<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
+        match self.form {
+            InputForm::Lines => self.line(bytes, scanned, ended),
+            InputForm::Frames => self.frame(bytes, ended),
+            InputForm::Raw if bytes.is_empty() => Split::More,
+            InputForm::Raw => {
+                let payload = &bytes[..bytes.len().min(self.message_max)];
+                Split::Message {
+                    tag: self.tag,
+                    payload,
+                    used: payload.len(),
+                }
+            }
+        }
+    }
+
+    fn line<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
+        let end = bytes[scanned..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map(|at| at + scanned);
+        let length = end.unwrap_or(bytes.len());
+        if length > self.message_max {
+            return Split::TooLong {
+                bytes: length as u64,
+            };
+        }
+        match end {
+            Some(end) => Split::Message {
+                tag: self.tag,
+                payload: &bytes[..end],
+                used: end + 1,
+            },
+            None if ended && !bytes.is_empty() => Split::Message {
+                tag: OPEN_LINE,
+                payload: bytes,
+                used: bytes.len(),
+            },
+            None => Split::More,
+        }
+    }
+
+    fn frame<'a>(&self, bytes: &'a [u8], ended: bool) -> Split<'a> {
+        let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER>() else {
+            if ended && !bytes.is_empty() {
+                return Split::Torn {
+                    missing: (FRAME_HEADER - bytes.len()) as u64,
+                };
+            }
+            return Split::More;
+        };
+        let [a, b, c, d, e, f, g, h] = *header;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        let tag = u32::from_le_bytes([e, f, g, h]);
+        if length > self.message_max {
+            return Split::TooLong {
+                bytes: length as u64,
+            };
+        }
+        match rest.get(..length) {
+            Some(payload) => Split::Message {
+                tag,
+                payload,
+                used: FRAME_HEADER + length,
+            },
+            None if ended => Split::Torn {
+                missing: (length - rest.len()) as u64,
+            },
+            None => Split::More,
+        }
+    }
+}
+
+/// Writes one message in a form.
+pub(crate) fn write_message(
+    out: &mut impl Write,
+    form: OutputForm,
+    tag: u32,
+    payload: &[u8],
+) -> io::Result<()> {
+    match form {
+        OutputForm::Lines => {
+            out.write_all(payload)?;
+            if tag == OPEN_LINE {
+                Ok(())
+            } else {
+                out.write_all(b"\n")
+            }
+        }
+        OutputForm::Frames => {
+            // A message is at most a ring long, so its length fits.
+            let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+            out.write_all(&length.to_le_bytes())?;
+            out.write_all(&tag.to_le_bytes())?;
+            out.write_all(payload)
+        }
+        OutputForm::Raw => out.write_all(payload),
+        OutputForm::None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `input` in pieces of `step` bytes; writes every message out again.
+    fn through(
+        form: InputForm,
+        out: OutputForm,
+        input: &[u8],
+        step: usize,
+        max: usize,
+    ) -> Result<Vec<u8>, String> {
+        let splitter = Splitter {
+            form,
+            tag: 0,
+            message_max: max,
+        };
+        let (mut held, mut output, mut fed) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let ended = fed == input.len();
+            let mut scanned = 0;
+            loop {
+                match splitter.next(&held, scanned, ended) {
+                    Split::Message { tag, payload, used } => {
+                        write_message(&mut output, out, tag, payload).unwrap();
+                        held.drain(..used);
+                        scanned = 0;
+                    }
+                    Split::More => break,
+                    other => return Err(format!("{other:?}")),
+                }
+            }
+            if ended {
+                return Ok(output);
+            }
+            let piece = &input[fed..input.len().min(fed + step)];
+            held.extend_from_slice(piece);
+            fed += piece.len();
+        }
+    }
+
+    #[test]
+    fn lines_come_out_byte_for_byte() {
+        let inputs: [&[u8]; 8] = [
+            b"",
+            b"\n",
+            b"\n\n\n",
+            b"a",
+            b"a\n",
+            b"one\n\nthree\nno end",
+            b"\r\n\0\xFF\n",
+            b"a\n\n",
+        ];
+        for input in inputs {
+            for step in [1, 2, 3, 100] {
+                let output = through(InputForm::Lines, OutputForm::Lines, input, step, 64);
+                assert_eq!(output.as_deref(), Ok(input), "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_and_raw_bytes_come_out_byte_for_byte() {
+        let mut frames = Vec::new();
+        for (tag, payload) in [(7, &b"hello"[..]), (0, b""), (u32::MAX, b"\n\n")] {
+            write_message(&mut frames, OutputForm::Frames, tag, payload).unwrap();
+        }
+        assert_eq!(&frames[..8], &[5, 0, 0, 0, 7, 0, 0, 0]);
+        for step in [1, 3, 8, 100] {
+            let again = through(InputForm::Frames, OutputForm::Frames, &frames, step, 64);
+            assert_eq!(again.as_deref(), Ok(&frames[..]), "step {step}");
+            let raw = through(InputForm::Raw, OutputForm::Raw, &frames, step, 4);
+            assert_eq!(raw.as_deref(), Ok(&frames[..]), "step {step}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_cut_off_is_refused() {
+        let long = through(InputForm::Lines, OutputForm::Lines, b"12345\n", 100, 4).unwrap_err();
+        assert_eq!(long, "TooLong { bytes: 5 }");
+        assert!(through(InputForm::Lines, OutputForm::Lines, b"1234\n", 100, 4).is_ok());
+        let frame = through(
+            InputForm::Frames,
+            OutputForm::Raw,
+            &[9, 0, 0, 0, 0, 0, 0, 0, 1],
+            100,
+            64,
+        );
+        assert_eq!(frame.unwrap_err(), "Torn { missing: 8 }");
+        let header = through(InputForm::Frames, OutputForm::Raw, &[1, 0, 0], 100, 64);
+        assert_eq!(header.unwrap_err(), "Torn { missing: 5 }");
+        let huge = through(InputForm::Frames, OutputForm::Raw, &[255; 8], 100, 64);
+        assert_eq!(
+            huge.unwrap_err(),
+            format!("TooLong {{ bytes: {} }}", u32::MAX)
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! Standard output: tables for people, plain columns in pipes, JSON on request.
+
+use crate::failure::{Failure, Outcome};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+
+/// Widest table in columns.
+const WIDTH: u16 = 80;
+
+/// Writes text to standard output.
+pub(crate) fn print(text: &str) -> Outcome {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(Failure::stdout)
+}
+
+/// Writes a value as one line of JSON to standard output.
+pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+    print(&json_line(value)?)
+}
+
+/// A value as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Outcome<String> {
+    let mut line = serde_json::to_string(value).map_err(|error| Failure::Failed(error.into()))?;
+    line.push('\n');
+    Ok(line)
+}
+
+/// Rows under headings. `right` are the columns with numbers.
+pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
+    render(headings, right, rows, std::io::stdout().is_terminal())
+}
+
+fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: bool) -> String {
+    let mut table = Table::new();
+    if terminal {
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(WIDTH);
+    } else {
+        table.load_style(presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
+    table.set_header(headings);
+    table.add_rows(rows);
+    let last = headings.len().saturating_sub(1);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        // Plain columns are two spaces apart and begin at the edge, so that `column` and `awk` like them.
+        column.set_padding(if terminal || index == last {
+            (0, 0)
+        } else {
+            (0, 2)
+        });
+        if terminal && index != last {
+            column.set_padding((0, 2));
+        }
+        if right.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        vec![
+            vec!["ticks".into(), "12".into()],
+            vec!["a".into(), "3456".into()],
+        ]
+    }
+
+    #[test]
+    fn pipes_get_plain_columns() {
+        let text = render(&["CHANNEL", "LAG"], &[1], rows(), false);
+        assert_eq!(text, "CHANNEL   LAG\nticks      12\na        3456\n");
+    }
+
+    #[test]
+    fn terminals_get_a_table_of_at_most_80_columns() {
+        let wide = vec![vec!["x".repeat(200), "1".into()]];
+        let text = render(&["CHANNEL", "LAG"], &[1], wide, true);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(text.contains('─'));
+    }
+}

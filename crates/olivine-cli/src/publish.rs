@@ -1,0 +1,265 @@
+//! `olivine pub`: messages from arguments, from standard input, or generated.
+
+mod generate;
+mod input;
+
+use crate::args::{Common, InputForm, PubArgs, values::Rate};
+use crate::failure::{Failure, Outcome};
+use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
+use crate::stop::{LOOK, Stop};
+use crate::{log, settings};
+use olivine::clock::TickClock;
+use olivine::{NotSent, Publisher};
+use olivine_bench::pace::{Pacer, Rest};
+use olivine_bench::payload::SIZE_MIN;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// Messages at full speed between two looks at the clock and at requests to stop.
+const BURST: u64 = 256;
+
+/// Runs the command.
+pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
+    let config = args.channel.config(&args.uri)?;
+    let generated = args.stdin.is_none() && args.message.is_empty();
+    check_sizes(args, generated)?;
+    let stop = Stop::install()?;
+    if args.report.tied {
+        stop.follow_stdin();
+    }
+    let meter = Meter::start(&args.report, common.json, false)?;
+    let linger = settings::linger(&config);
+    // The tool waits by itself, so that Ctrl-C ends the wait.
+    let publisher = Publisher::open_with(&config.clone().linger(Duration::ZERO))?;
+    log::debug(&format!(
+        "publishing on {} as lane {}",
+        publisher.uri(),
+        publisher.lane()
+    ));
+    let mut sender = Sender {
+        publisher,
+        stop,
+        meter,
+        totals: Totals::default(),
+        count: args.count.unwrap_or(u64::MAX),
+        pacer: None,
+        rest: if settings::spins(&config) {
+            Rest::Spin
+        } else {
+            Rest::Gentle
+        },
+        due: None,
+    };
+    if sender.wait_for_subscribers(settings::subscribers(&config), &settings::short(&config))? {
+        sender.stop = sender.stop.with_time_limit(args.duration);
+        sender.meter.restart();
+        if let Rate::PerSecond(per_s) = args.rate {
+            sender.pacer = Some(Pacer::start(TickClock::calibrate(), per_s));
+        }
+        match args.stdin {
+            Some(form) => input::send(&mut sender, form, args)?,
+            None if generated => generate::send(&mut sender, args)?,
+            None => send_arguments(&mut sender, args)?,
+        }
+    }
+    let quiet = !generated && args.report.stats.is_empty() && !common.json;
+    sender.finish(linger, quiet)
+}
+
+fn check_sizes(args: &PubArgs, generated: bool) -> Outcome {
+    if generated && let Some(size) = args.size.iter().find(|size| **size < SIZE_MIN as u64) {
+        return Err(Failure::usage(format!(
+            "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for its number and time stamp"
+        )));
+    }
+    if args.stdin.is_some_and(|form| form != InputForm::Raw) && !args.size.is_empty() {
+        return Err(Failure::usage(
+            "--size has no meaning for --stdin lines or frames, which know their own lengths: leave it out",
+        ));
+    }
+    if args.stdin.is_some() && args.report.tied {
+        return Err(Failure::usage(
+            "--tied and --stdin cannot be combined: both read standard input",
+        ));
+    }
+    Ok(())
+}
+
+fn send_arguments(sender: &mut Sender, args: &PubArgs) -> Outcome {
+    let given = args.message.len();
+    let times = args
+        .count
+        .map_or(given, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    for message in args.message.iter().cycle().take(times) {
+        if !sender.send(args.tag, message.as_bytes())? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A publisher with everything that decides when and whether the next message leaves.
+struct Sender {
+    publisher: Publisher,
+    stop: Stop,
+    meter: Meter,
+    totals: Totals,
+    /// Messages to send at most.
+    count: u64,
+    pacer: Option<Pacer>,
+    rest: Rest,
+    /// When the message that is waiting to be sent is due, once that is settled.
+    due: Option<u64>,
+}
+
+impl Sender {
+    /// Waits until `wanted` subscribers are attached; false if told to stop before.
+    fn wait_for_subscribers(&mut self, wanted: usize, uri: &str) -> Outcome<bool> {
+        let mut said = false;
+        while wanted > 0 && !self.publisher.wait_for_subscribers(wanted, Some(LOOK))? {
+            if !said {
+                log::info(&format!("waiting for {wanted} subscribers on {uri}"));
+                said = true;
+            }
+            if self.stop.now() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends one message when it is due; false when it is time to end, with the message not sent.
+    fn send(&mut self, tag: u32, message: &[u8]) -> Outcome<bool> {
+        if !self.wait_until_due()? {
+            return Ok(false);
+        }
+        match self.publisher.offer_tagged(tag, message) {
+            Ok(_) => {}
+            Err(error) => {
+                if !self.send_waiting(tag, message, error)? {
+                    return Ok(false);
+                }
+            }
+        }
+        self.sent(message.len());
+        Ok(true)
+    }
+
+    /// Notes a sent message.
+    #[inline]
+    fn sent(&mut self, bytes: usize) {
+        self.totals.add(bytes);
+        self.due = None;
+    }
+
+    /// Waits until the next message is due and looks around now and then; false when it is time to end.
+    #[inline]
+    fn wait_until_due(&mut self) -> Outcome<bool> {
+        if self.totals.messages >= self.count {
+            return Ok(false);
+        }
+        let Some(pacer) = &self.pacer else {
+            return if self.totals.messages.is_multiple_of(BURST) {
+                self.look()
+            } else {
+                Ok(true)
+            };
+        };
+        let due = pacer.due(self.totals.messages);
+        self.due = Some(due);
+        let stop = &self.stop;
+        if !pacer.wait(due, self.rest, || stop.now()) {
+            return Ok(false);
+        }
+        self.look()
+    }
+
+    /// Writes a row if one is due; false when it is time to end.
+    fn look(&mut self) -> Outcome<bool> {
+        self.meter.tick(self.totals, Extra::default)?;
+        Ok(!self.stop.now())
+    }
+
+    /// Sends a message that was refused with `error` as soon as there is room; false when told to stop.
+    #[cold]
+    fn send_waiting(&mut self, tag: u32, message: &[u8], error: NotSent) -> Outcome<bool> {
+        if !self.wait_for_room(message.len(), error)? {
+            return Ok(false);
+        }
+        self.publisher.offer_tagged(tag, message)?;
+        Ok(true)
+    }
+
+    /// Waits for room for a message of `length` bytes after a refusal with `error`; false when told to stop.
+    #[cold]
+    fn wait_for_room(&mut self, length: usize, error: NotSent) -> Outcome<bool> {
+        let mut error = error;
+        loop {
+            match error {
+                NotSent::BackPressured | NotSent::NotConnected => {}
+                NotSent::TooLong { max } => return Err(self.too_long(length as u64, max)),
+                other => return Err(other.into()),
+            }
+            if !self.look()? {
+                return Ok(false);
+            }
+            match self.publisher.wait_for_room(length, Some(LOOK)) {
+                Ok(()) => return Ok(true),
+                Err(refused) => error = refused,
+            }
+        }
+    }
+
+    /// The error for a message that the ring cannot take.
+    fn too_long(&self, bytes: u64, max: usize) -> Failure {
+        Failure::failed(format!(
+            "message {} of {bytes} bytes is too long: this channel takes up to {max} bytes; \
+             use a larger --capacity (now {} bytes) on a new channel",
+            self.totals.messages + 1,
+            self.publisher.capacity(),
+        ))
+    }
+
+    /// Waits up to `linger` until everything is read.
+    fn linger(&mut self, linger: Duration) -> Outcome {
+        let begun = Instant::now();
+        while !linger.is_zero() && !self.publisher.wait_drained(Some(LOOK.min(linger)))? {
+            if self.stop.interrupted() || begun.elapsed() >= linger {
+                log::warn(
+                    "some subscribers have not read everything yet; it stays in the ring for them",
+                );
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets subscribers read what is left, closes, and sums up.
+    fn finish(mut self, linger: Duration, quiet: bool) -> Outcome {
+        let elapsed_ns = self.meter.elapsed_ns();
+        self.linger(linger)?;
+        self.meter.finish(self.totals, Extra::default())?;
+        let interrupted = self.stop.interrupted();
+        let stats = self.publisher.stats();
+        let mut summary = Summary::new(
+            "publisher",
+            self.publisher.uri(),
+            self.totals,
+            elapsed_ns,
+            interrupted,
+        );
+        summary.publisher = Some(PublisherSummary {
+            back_pressure_count: stats.back_pressure_count,
+            back_pressure_ns: stats.back_pressure_ns,
+            wakes_count: stats.wakes,
+            evicted_count: stats.evicted,
+            reclaimed_count: stats.reclaimed,
+        });
+        self.publisher.close()?;
+        if quiet && !interrupted {
+            Ok(())
+        } else {
+            self.meter.say(&summary.text(), &summary)
+        }
+    }
+}

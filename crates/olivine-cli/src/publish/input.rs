@@ -1,0 +1,165 @@
+//! Standard input as messages. Waits for input in a way that Ctrl-C can end.
+
+use super::Sender;
+use crate::args::{InputForm, PubArgs};
+use crate::failure::{Failure, Outcome};
+use crate::framing::{Split, Splitter};
+use crate::stop::LOOK;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Largest raw chunk where none is asked for.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Sends standard input to its end, or until the count, the time or the person says stop.
+pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outcome {
+    let mut message_max = sender.publisher.message_max();
+    if form == InputForm::Raw {
+        message_max = chunk_bytes(sender, args)?;
+    }
+    let splitter = Splitter {
+        form,
+        tag: args.tag,
+        message_max,
+    };
+    let mut input = Input {
+        held: vec![0; READ_BYTES],
+        start: 0,
+        end: 0,
+        ended: false,
+    };
+    // Bytes of an unfinished line that hold no newline.
+    let mut scanned = 0;
+    loop {
+        match splitter.next(input.bytes(), scanned, input.ended) {
+            Split::Message { tag, payload, used } => {
+                if !sender.send(tag, payload)? {
+                    return Ok(());
+                }
+                input.start += used;
+                scanned = 0;
+            }
+            Split::More if input.ended => return Ok(()),
+            Split::More => {
+                scanned = if form == InputForm::Lines {
+                    input.bytes().len()
+                } else {
+                    0
+                };
+                if !input.read(sender)? {
+                    return Ok(());
+                }
+            }
+            Split::TooLong { bytes } => {
+                let seen = if form == InputForm::Lines && !input.ended {
+                    "or more "
+                } else {
+                    ""
+                };
+                return Err(Failure::failed(format!(
+                    "{} {} of {bytes} bytes {seen}is too long: this channel takes up to {message_max} bytes; \
+                     use a larger --capacity (now {} bytes) on a new channel, or --stdin raw",
+                    if form == InputForm::Lines {
+                        "line"
+                    } else {
+                        "frame"
+                    },
+                    sender.totals.messages + 1,
+                    sender.publisher.capacity(),
+                )));
+            }
+            Split::Torn { missing } => {
+                return Err(Failure::failed(format!(
+                    "standard input ends within frame {}: {missing} bytes are missing",
+                    sender.totals.messages + 1,
+                )));
+            }
+        }
+    }
+}
+
+/// The largest raw chunk: as asked for, else a good part of a small ring.
+fn chunk_bytes(sender: &Sender, args: &PubArgs) -> Outcome<usize> {
+    let message_max = sender.publisher.message_max();
+    match args.size.as_slice() {
+        [] => Ok(CHUNK_BYTES.min(message_max / 4).max(1)),
+        [size] => match usize::try_from(*size)
+            .ok()
+            .filter(|size| *size <= message_max)
+        {
+            Some(size) => Ok(size),
+            None => Err(sender.too_long(*size, message_max)),
+        },
+        _ => Err(Failure::usage(
+            "--stdin raw takes one --size, the largest chunk",
+        )),
+    }
+}
+
+/// Bytes of standard input that are not sent yet.
+struct Input {
+    held: Vec<u8>,
+    start: usize,
+    end: usize,
+    ended: bool,
+}
+
+impl Input {
+    fn bytes(&self) -> &[u8] {
+        &self.held[self.start..self.end]
+    }
+
+    /// Waits for more bytes or the end; false when told to stop.
+    fn read(&mut self, sender: &mut Sender) -> Outcome<bool> {
+        self.make_room();
+        let stdin = io::stdin();
+        loop {
+            if !sender.look()? {
+                return Ok(false);
+            }
+            let limit = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(LOOK.subsec_nanos()),
+            };
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&limit)) {
+                // A signal: look whether it asks to stop.
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(unreadable(error)),
+            }
+            match rustix::io::read(&stdin, &mut self.held[self.end..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    return Ok(true);
+                }
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(true);
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+    }
+
+    /// Moves what is held to the front, and grows when a message fills all of it.
+    fn make_room(&mut self) {
+        if self.start > 0 {
+            self.held.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.held.len() - self.end < READ_BYTES / 2 {
+            self.held.resize(self.held.len() * 2, 0);
+        }
+    }
+}
+
+fn unreadable(error: Errno) -> Failure {
+    Failure::Failed(
+        anyhow::Error::new(io::Error::from(error)).context("cannot read standard input"),
+    )
+}

@@ -1,0 +1,60 @@
+//! What the tool itself wants to know of a channel's settings.
+
+use crate::args::values;
+use olivine::Config;
+use std::time::Duration;
+
+/// The value of `key` in the canonical URI; `None` where it is the default.
+fn value(config: &Config, key: &str) -> Option<String> {
+    let uri = config.uri();
+    let (_, query) = uri.split_once('?')?;
+    let pair = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+    pair.map(str::to_owned)
+}
+
+/// Subscribers that a publisher waits for before its first message.
+pub(crate) fn subscribers(config: &Config) -> usize {
+    value(config, "subscribers")
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0)
+}
+
+/// How long a publisher waits at the end until everything is read.
+pub(crate) fn linger(config: &Config) -> Duration {
+    value(config, "linger")
+        .and_then(|text| values::duration(&text).ok())
+        .unwrap_or(Duration::ZERO)
+}
+
+/// Whether this endpoint spins while it waits.
+pub(crate) fn spins(config: &Config) -> bool {
+    value(config, "wait").as_deref() == Some("spin")
+}
+
+/// The channel's short URI, for notices.
+pub(crate) fn short(config: &Config) -> String {
+    format!("{}://{}", config.scheme(), config.channel())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_from_the_canonical_uri() {
+        let config =
+            Config::parse("shm://x?subscribers_max=9&subscribers=3&linger=1500ms&wait=spin")
+                .unwrap();
+        assert_eq!(subscribers(&config), 3);
+        assert_eq!(linger(&config), Duration::from_millis(1500));
+        assert!(spins(&config));
+        let config = Config::parse("shm://x?subscribers_max=9").unwrap();
+        assert_eq!(
+            (subscribers(&config), linger(&config), spins(&config)),
+            (0, Duration::ZERO, false)
+        );
+        assert_eq!(short(&config), "shm://x");
+    }
+}

@@ -260,10 +260,7 @@ impl Producer {
         };
         if wanted > self.published_limit {
             // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
-            self.lane.word(lane::LIMIT).store(
-                wanted,
-                unless(mutant("join_limit_relaxed"), Ordering::Release),
-            );
+            self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
             self.published_limit = wanted;
             if !mutant("overrun_no_fence_writer") {
                 // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).

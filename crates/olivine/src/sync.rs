@@ -15,7 +15,7 @@
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::AtomicI32;
@@ -24,6 +24,24 @@ pub(crate) use core::sync::atomic::AtomicI32;
 compile_error!("olivine needs lock-free 64-bit atomics: shared memory cannot hold a lock for them");
 #[cfg(not(target_endian = "little"))]
 compile_error!("olivine's futex words are the low half of a 64-bit word: little-endian only");
+
+#[cfg(loom)]
+loom::lazy_static! {
+    /// Counts the SeqCst fences of a model's run.
+    static ref FENCES: AtomicU64 = AtomicU64::new(0);
+}
+
+/// A fence that is a step of its own.
+///
+/// loom's fence belongs to the access before it: no other thread runs in between, and the order of two fences
+/// is not varied. The counter makes it do both; it orders nothing that SeqCst fences do not order anyway.
+#[cfg(loom)]
+pub(crate) fn fence(ordering: Ordering) {
+    if ordering == Ordering::SeqCst {
+        FENCES.fetch_add(1, Ordering::Relaxed);
+    }
+    loom::sync::atomic::fence(ordering);
+}
 
 /// The publisher's half of a two-sided barrier: orders the compiler, costs no instruction.
 ///

@@ -13,7 +13,7 @@ fn old_lap(producer: &mut Producer, consumer: &mut Consumer) {
 
 #[test]
 fn frames_arrive_whole_and_in_order_through_a_ring_that_wraps() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
@@ -36,7 +36,7 @@ fn frames_arrive_whole_and_in_order_through_a_ring_that_wraps() {
 
 #[test]
 fn room_is_reused_only_after_it_was_read() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
@@ -55,7 +55,7 @@ fn room_is_reused_only_after_it_was_read() {
 /// A lane counts as drained only once what its subscriber did with the messages is visible.
 #[test]
 fn a_drained_lane_was_read() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
@@ -82,7 +82,7 @@ fn a_drained_lane_was_read() {
 
 #[test]
 fn a_batch_arrives_as_a_whole() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
@@ -140,7 +140,7 @@ fn a_dead_publishers_lane_goes_on_unbroken() {
         Death::Shown,
         Death::BatchShown,
     ] {
-        check(2, move || {
+        check(4, move || {
             let channel = Channel::new(1, 1);
             let mut producer = channel.producer(0);
             let mut consumer = channel.gating(0, 0);

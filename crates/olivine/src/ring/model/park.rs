@@ -11,7 +11,7 @@ fn sleeps(prepared: Prepared, park: &Word) -> bool {
 
 #[test]
 fn a_sleeper_is_woken_by_the_message_it_missed() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
@@ -33,7 +33,7 @@ fn a_sleeper_is_woken_by_the_message_it_missed() {
 
 #[test]
 fn a_sleeper_on_two_lanes_is_woken_by_either() {
-    check(2, || {
+    check(3, || {
         let channel = Channel::new(2, 1);
         let mut consumers = [channel.gating(0, 0), channel.gating(1, 0)];
         let (park, hint) = (channel.park(0), channel.hint());
@@ -56,7 +56,7 @@ fn a_sleeper_on_two_lanes_is_woken_by_either() {
 
 #[test]
 fn both_of_two_sleepers_are_woken() {
-    check(2, || {
+    check(3, || {
         let channel = Channel::new(1, 2);
         let mut producer = channel.producer(0);
         let consumers = [channel.gating(0, 0), channel.gating(0, 1)];
@@ -82,7 +82,7 @@ fn both_of_two_sleepers_are_woken() {
 /// A waker that takes the hint takes every sleeper that raised it, so that nobody is left without one.
 #[test]
 fn whoever_takes_the_hint_sees_every_park_word_behind_it() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 2);
         let parks = [channel.park(0), channel.park(1)];
         let sleepers = parks.clone().map(|park| {
@@ -104,7 +104,7 @@ fn whoever_takes_the_hint_sees_every_park_word_behind_it() {
 
 #[test]
 fn a_publisher_that_waits_for_room_is_woken_by_the_release_it_missed() {
-    check(3, || {
+    check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);

@@ -38,11 +38,11 @@ pub(crate) fn prepare_sleep(
     park.store(1, Ordering::Relaxed);
     if let Some(hint) = hint {
         if mutant("wake_hint_plain_store") {
-            hint.store(1, Ordering::Relaxed);
+            hint.store(1, Ordering::Release);
         } else {
             // WAKE (release): a read-modify-write, so that whoever takes the hint later sees our park word even if
             // another sleeper raised the hint in between.
-            hint.fetch_or(1, Ordering::Release);
+            hint.fetch_or(1, unless(mutant("wake_hint_relaxed"), Ordering::Release));
         }
     }
     // SLEEP and ROOM (heavy side): the flags are up before we look again.

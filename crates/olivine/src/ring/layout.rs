@@ -19,7 +19,7 @@
 //! * **COMMIT**: the release store of a frame's header makes its payload, and the zero of the next header,
 //!   visible to the subscriber whose acquire load sees it.
 //! * **CURSOR**: the release store of the cursor makes every frame before it visible to the subscriber whose
-//!   acquire load sees it; those headers then need no acquire of their own.
+//!   acquire load sees it, and the zero behind them: who starts there never takes something older for a header.
 //! * **REUSE**: the release store of a subscriber's position hands the bytes before it back; the publisher's
 //!   acquire load in the gate scan takes them.
 //! * **JOIN**: a joiner stores its position and gating bit, fences, and reads the limit; a publisher stores a

@@ -390,6 +390,10 @@ mod modelled {
     unsafe impl Sync for Ring {}
 
     impl Ring {
+        #[allow(
+            clippy::arc_with_non_send_sync,
+            reason = "the ring says that it is both, above"
+        )]
         pub(crate) fn model(capacity: u64) -> Self {
             assert!(capacity.is_power_of_two() && capacity >= 64);
             let words = (capacity / 8) as usize;

@@ -76,6 +76,7 @@ impl Producer {
             fence(if mutant("join_takeover_release_fence") {
                 Ordering::Release
             } else {
+                // SeqCst: for JOIN; OVERRUN alone would do with a release fence.
                 Ordering::SeqCst
             });
         }
@@ -268,6 +269,7 @@ impl Producer {
                 fence(if mutant("join_gate_release_fence") {
                     Ordering::Release
                 } else {
+                    // SeqCst: for JOIN; OVERRUN alone would do with a release fence.
                     Ordering::SeqCst
                 });
             }

@@ -14,5 +14,3 @@ mod heap_tests;
 mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
-#[cfg(all(test, not(loom)))]
-mod tests;

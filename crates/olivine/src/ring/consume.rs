@@ -16,7 +16,7 @@ use crate::sync::{Ordering, light_barrier, mutant, unless};
 /// A run of this many messages without a pause is a stream.
 const STREAM_RUN: u32 = 24;
 /// How long a streaming reader waits at the tail, in `pause` instructions.
-const STREAM_PAUSES: u32 = 30;
+const STREAM_PAUSES: u32 = 100;
 
 /// Reads frames of one lane.
 #[derive(Debug)]
@@ -115,8 +115,8 @@ impl Consumer {
         self.cursor.load(Ordering::Acquire).max(self.position)
     }
 
-    /// The next committed frame, if there is one. Never sleeps; at the end of a stream it waits for under a
-    /// microsecond (see the module text).
+    /// The next committed frame, if there is one. Never sleeps; at the end of a stream it waits for about two
+    /// microseconds (see the module text).
     ///
     /// # Errors
     ///

@@ -247,7 +247,8 @@ fn a_geometry_comes_back_as_it_was() {
 
 #[test]
 fn a_geometry_that_no_creator_writes_is_refused() {
-    let bad: &[(&str, fn(&mut Geometry))] = &[
+    type Spoil = fn(&mut Geometry);
+    let bad: &[(&str, Spoil)] = &[
         ("capacity", |g| g.capacity = 0),
         ("capacity", |g| g.capacity = 2048),
         ("capacity", |g| g.capacity = 1 << 32),

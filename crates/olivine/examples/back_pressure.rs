@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let waited = publisher.publish_timeout(&sent.to_le_bytes(), Duration::from_millis(5));
     assert_eq!(waited, Err(NotSent::BackPressured));
-    println!("{sent} messages fit, {} bytes unread", subscriber.lag());
+    println!("{sent} messages fit, up to position {}", publisher.cursor());
 
     // `publish` waits. The subscriber, in another thread, makes room by reading.
     let reading = std::thread::spawn(move || -> Result<u64, olivine::ReceiveError> {

@@ -240,6 +240,7 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
     });
     let mut children: Vec<Child> = (0..PUBLISHERS).map(|_| stage.publisher()).collect();
     children.extend((0..2).map(|_| stage.victim()));
+    let mut live: Vec<u64> = (0..PUBLISHERS as u64).collect();
     let (mut of_publishers, mut worst) = (0, Duration::ZERO);
     for _ in 0..kills {
         // A random moment, from the first instruction of a new process to the middle of a stream.
@@ -252,6 +253,7 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
         of_publishers += u64::from(is_publisher);
         // Publishers stay in front.
         let next = if is_publisher {
+            live[chosen] = stage.sessions;
             stage.publisher()
         } else {
             stage.victim()
@@ -266,6 +268,16 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
         });
         worst = worst.max(struck.elapsed());
     }
+    // Whoever comes after the others have closed takes one of their lanes over, and the lane of the dead stays.
+    until("every publisher publishes", || {
+        let started = |session: &u64| {
+            stage
+                .words
+                .load(SESSIONS + usize::try_from(*session).unwrap())
+                > 0
+        };
+        live.iter().all(started)
+    });
     stage.words.store(STOP, 1);
     children.into_iter().for_each(common::finished);
     until("the end of the stream", || observer.is_finished());

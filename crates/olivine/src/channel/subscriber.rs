@@ -567,8 +567,11 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor or thread left.
+    /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if !self.core.page.is_ours() {
+            return Err(io::Error::other(ReceiveError::Forked));
+        }
         if self.core.watch.is_none() {
             let Attached {
                 control, geometry, ..
@@ -606,8 +609,13 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     fn finish(&mut self, forget: bool) {
+        if !self.core.page.is_ours() {
+            // Its thread lives in the parent: there is nothing here to stop or to join.
+            let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
+            return;
+        }
         self.core.watch = None;
-        if self.core.closed || !self.core.page.is_ours() {
+        if self.core.closed {
             return;
         }
         self.core.closed = true;

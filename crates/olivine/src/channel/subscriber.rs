@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// Messages taken from one lane before the next gets its turn.
 const LANE_BUDGET: usize = 256;
 
+/// Looks between two looks for new lanes while there is always something to read in the old ones.
+const NEW_LANES_EVERY: u32 = 64;
+
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
 /// A reliable subscriber (the default) gets every message published from the moment it is open until it is
@@ -59,6 +62,8 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     copy: Vec<u8>,
     /// Looks in a row that found nothing.
     dry: u32,
+    /// Looks of any kind.
+    looks: u32,
     core: Box<Core>,
     typed: PhantomData<fn(&T)>,
 }
@@ -269,6 +274,7 @@ impl<T: ?Sized> Subscriber<T> {
             checked,
             copy: Vec::new(),
             dry: 0,
+            looks: 0,
             core,
             typed: PhantomData,
         })
@@ -337,7 +343,8 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// What every call starts with: refuses in a forked child, and goes past the message handed out last.
+    /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
+    /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
     #[inline(always)]
     fn begin(&mut self) -> Result<(), ReceiveError> {
         if !self.core.page.is_ours() {
@@ -345,6 +352,10 @@ impl<T: ?Sized> Subscriber<T> {
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(NEW_LANES_EVERY) {
+            self.found_new_lanes()?;
         }
         Ok(())
     }

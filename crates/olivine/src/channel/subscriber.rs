@@ -337,7 +337,9 @@ impl<T: ?Sized> Subscriber<T> {
             let Some((lane, frame)) = self.next_copied()? else {
                 break;
             };
-            handler(message_of(&self.copy, lane, &frame));
+            let consumer = &mut self.lanes[lane];
+            handler(message_of(&self.copy, consumer.index(), &frame));
+            consumer.advance(&frame);
             total += 1;
         }
         Ok(total)
@@ -366,7 +368,11 @@ impl<T: ?Sized> Subscriber<T> {
         self.begin()?;
         loop {
             let found = if self.checked {
-                self.next_copied()?
+                let found = self.next_copied()?;
+                if let Some((lane, frame)) = &found {
+                    self.lanes[*lane].advance(frame);
+                }
+                found
             } else {
                 self.next_in_place()?
             };
@@ -398,7 +404,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(None)
     }
 
-    /// The next frame of any lane, copied out and checked, and gone past.
+    /// The next frame of any lane, copied out and checked. The caller goes past it.
     fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         for _ in 0..self.lanes.len() {
             if self.turn >= self.lanes.len() {
@@ -409,10 +415,7 @@ impl<T: ?Sized> Subscriber<T> {
             let consumer = &mut self.lanes[turn];
             match consumer.next_checked(&mut self.copy) {
                 Ok(None) => consumer.at_tail(),
-                Ok(Some(frame)) => {
-                    consumer.advance(&frame);
-                    return Ok(Some((turn, frame)));
-                }
+                Ok(Some(frame)) => return Ok(Some((turn, frame))),
                 Err(ReceiveError::Overrun { lost_bytes }) => {
                     return Err(self.core.overrun(lost_bytes));
                 }

@@ -453,7 +453,9 @@ impl<T: ?Sized> Subscriber<T> {
             self.look_around()?;
         }
         if let Some(watch) = &self.core.watch {
+            // The watch tells of what changes from here on: what has ended or was taken before is told now.
             watch.arm(&self.lanes);
+            self.look_around()?;
         }
         Ok(())
     }

@@ -271,7 +271,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         let need = self.producer.need(at, length);
         if self.producer.make_room(need)
-            || (endpoint.hold(&self.producer) && self.producer.make_room(need))
+            || (endpoint.hold(&self.producer, need) && self.producer.make_room(need))
         {
             endpoint.let_go(&self.producer);
             return self.producer.fits(at, length);
@@ -323,7 +323,12 @@ impl<T: ?Sized> Publisher<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| producer.gate().count() >= count)
+        // Nobody is in the way of those who have not come yet.
+        self.wait_until(
+            timeout,
+            |producer| producer.gate().count() >= count,
+            |_, _| false,
+        )
     }
 
     /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
@@ -333,15 +338,18 @@ impl<T: ?Sized> Publisher<T> {
     ///
     /// [`NotSent::Closed`] or [`NotSent::Forked`].
     pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| {
-            producer.gate().drained(producer.position())
-        })
+        self.wait_until(
+            timeout,
+            |producer| producer.gate().drained(producer.position()),
+            |producer, position| position < producer.position(),
+        )
     }
 
     fn wait_until(
         &mut self,
         timeout: Option<Duration>,
         reached: impl Fn(&Producer) -> bool,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
     ) -> Result<bool, NotSent> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         loop {
@@ -356,7 +364,7 @@ impl<T: ?Sized> Publisher<T> {
                 return Ok(true);
             }
             // Whoever died meanwhile must not be waited for.
-            self.endpoint.hold_quietly(&self.producer);
+            self.endpoint.hold_quietly(&self.producer, &in_the_way);
             let Some(step) = waiting.step() else {
                 self.endpoint.blocked_since = 0;
                 return Ok(false);
@@ -553,7 +561,7 @@ fn take_lane(
 impl Endpoint {
     /// There is no room: keeps the time, and now and then judges those who hold us back. `true` if somebody no
     /// longer does.
-    fn hold(&mut self, producer: &Producer) -> bool {
+    fn hold(&mut self, producer: &Producer, need: u64) -> bool {
         let now = monotonic_ns();
         if self.blocked_since == 0 {
             self.blocked_since = now;
@@ -561,20 +569,34 @@ impl Endpoint {
             bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
             return false;
         }
-        self.judge(producer, now)
+        let capacity = self.attached.geometry.capacity;
+        self.judge(producer, now, |_, position| {
+            position.saturating_add(capacity) < need
+        })
     }
 
     /// As `hold`, for waits that are no back-pressure.
-    fn hold_quietly(&mut self, producer: &Producer) -> bool {
+    fn hold_quietly(
+        &mut self,
+        producer: &Producer,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
+    ) -> bool {
         let now = monotonic_ns();
         if self.blocked_since == 0 {
             self.blocked_since = now;
             self.judged_at = now;
         }
-        self.judge(producer, now)
+        self.judge(producer, now, in_the_way)
     }
 
-    fn judge(&mut self, producer: &Producer, now: u64) -> bool {
+    /// Reclaims the slowest subscribers as long as they are dead, and evicts them as long as their positions are
+    /// `in_the_way`.
+    fn judge(
+        &mut self,
+        producer: &Producer,
+        now: u64,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
+    ) -> bool {
         if now - self.judged_at < JUDGE_EVERY_NS {
             return false;
         }
@@ -589,6 +611,11 @@ impl Endpoint {
         let mut freed = false;
         // One after the other: several may have died together.
         while let Some(slowest) = producer.gate().slowest() {
+            let held = if in_the_way(producer, slowest.position) {
+                held
+            } else {
+                0
+            };
             match slots::judge(control, geometry, locks, slowest.slot, held) {
                 Verdict::Wait => break,
                 Verdict::Reclaimed => self.reclaimed += 1,

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// Messages taken from one lane before the next gets its turn.
 const LANE_BUDGET: usize = 256;
 
+/// Looks between two looks for new lanes while there is always something to read in the old ones.
+const NEW_LANES_EVERY: u32 = 64;
+
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
 /// A reliable subscriber (the default) gets every message published from the moment it is open until it is
@@ -59,6 +62,8 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     copy: Vec<u8>,
     /// Looks in a row that found nothing.
     dry: u32,
+    /// Looks of any kind.
+    looks: u32,
     core: Box<Core>,
     typed: PhantomData<fn(&T)>,
 }
@@ -249,6 +254,7 @@ impl<T: ?Sized> Subscriber<T> {
             checked,
             copy: Vec::new(),
             dry: 0,
+            looks: 0,
             core,
             typed: PhantomData,
         })
@@ -311,13 +317,16 @@ impl<T: ?Sized> Subscriber<T> {
             let Some((lane, frame)) = self.next_copied()? else {
                 break;
             };
-            handler(message_of(&self.copy, lane, &frame));
+            let consumer = &mut self.lanes[lane];
+            handler(message_of(&self.copy, consumer.index(), &frame));
+            consumer.advance(&frame);
             total += 1;
         }
         Ok(total)
     }
 
-    /// What every call starts with: refuses in a forked child, and goes past the message handed out last.
+    /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
+    /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
     #[inline(always)]
     fn begin(&mut self) -> Result<(), ReceiveError> {
         if !self.core.page.is_ours() {
@@ -325,6 +334,10 @@ impl<T: ?Sized> Subscriber<T> {
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(NEW_LANES_EVERY) {
+            self.found_new_lanes()?;
         }
         Ok(())
     }
@@ -335,7 +348,11 @@ impl<T: ?Sized> Subscriber<T> {
         self.begin()?;
         loop {
             let found = if self.checked {
-                self.next_copied()?
+                let found = self.next_copied()?;
+                if let Some((lane, frame)) = &found {
+                    self.lanes[*lane].advance(frame);
+                }
+                found
             } else {
                 self.next_in_place()?
             };
@@ -367,7 +384,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(None)
     }
 
-    /// The next frame of any lane, copied out and checked, and gone past.
+    /// The next frame of any lane, copied out and checked. The caller goes past it.
     fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         for _ in 0..self.lanes.len() {
             if self.turn >= self.lanes.len() {
@@ -378,10 +395,7 @@ impl<T: ?Sized> Subscriber<T> {
             let consumer = &mut self.lanes[turn];
             match consumer.next_checked(&mut self.copy) {
                 Ok(None) => consumer.at_tail(),
-                Ok(Some(frame)) => {
-                    consumer.advance(&frame);
-                    return Ok(Some((turn, frame)));
-                }
+                Ok(Some(frame)) => return Ok(Some((turn, frame))),
                 Err(ReceiveError::Overrun { lost_bytes }) => {
                     return Err(self.core.overrun(lost_bytes));
                 }
@@ -419,7 +433,9 @@ impl<T: ?Sized> Subscriber<T> {
             self.look_around()?;
         }
         if let Some(watch) = &self.core.watch {
+            // The watch tells of what changes from here on: what has ended or was taken before is told now.
             watch.arm(&self.lanes);
+            self.look_around()?;
         }
         Ok(())
     }
@@ -547,8 +563,11 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor or thread left.
+    /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if !self.core.page.is_ours() {
+            return Err(io::Error::other(ReceiveError::Forked));
+        }
         if self.core.watch.is_none() {
             let Attached {
                 control, geometry, ..
@@ -586,8 +605,13 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     fn finish(&mut self, forget: bool) {
+        if !self.core.page.is_ours() {
+            // Its thread lives in the parent: there is nothing here to stop or to join.
+            let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
+            return;
+        }
         self.core.watch = None;
-        if self.core.closed || !self.core.page.is_ours() {
+        if self.core.closed {
             return;
         }
         self.core.closed = true;

@@ -177,14 +177,14 @@ impl Consumer {
         self.position != self.start
     }
 
-    /// What to look at for the next frame, and the lane's state word: for a thread that waits on our behalf.
+    /// What to look at for the next frame, and the lane's state word with its value now: for a thread that waits
+    /// on our behalf.
     #[cfg(not(loom))]
-    pub(crate) fn watch_point(&self) -> (Ring, u64, Word) {
-        (
-            self.ring.clone(),
-            self.position,
-            self.lane.resolve(lane::STATE),
-        )
+    pub(crate) fn watch_point(&self) -> (Ring, u64, Word, u64) {
+        let state = self.lane.resolve(lane::STATE);
+        // Acquire: a lane that is closed here is found closed by the look that follows.
+        let now = state.load(Ordering::Acquire);
+        (self.ring.clone(), self.position, state, now)
     }
 
     /// The payload of `frame`, in place.

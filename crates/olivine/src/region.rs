@@ -5,11 +5,11 @@
 //! memory, and (in a `loom` build) tables of model atomics and cells. Everything above this file is
 //! the same code in both, so what the model checks is what ships.
 //!
-//! # What the model does not see
+//! # What the model sees
 //!
-//! It gives a header word and a payload word at the same place *separate* memory, so it cannot show an
-//! old payload read as a header. The rule against that (the next header is zeroed before a frame is
-//! committed) is covered by the property tests over mirrored mappings and by the death tests.
+//! A model word of the ring is one atomic, header and payload alike, so an old payload read as a header is an
+//! old payload there too. Payloads also go through cells, which fail the model when a payload is written while
+//! somebody reads it. What it does not see is the mirrored mapping: there the property tests look.
 
 #[cfg(not(loom))]
 pub(crate) use mapped::{Memory, Ring, View, Word, Words};
@@ -309,7 +309,7 @@ mod mapped {
 #[cfg(loom)]
 mod modelled {
     use super::HEADER_BYTES;
-    use crate::sync::AtomicU64;
+    use crate::sync::{AtomicU64, Ordering};
     use core::ops::Deref;
     use loom::cell::UnsafeCell;
     use std::sync::Arc;
@@ -317,31 +317,45 @@ mod modelled {
     /// In a model a view is a copy, taken inside the cell's checked access.
     pub(crate) type View<'a> = Vec<u8>;
 
-    /// A run of model atomics.
+    /// A run of model atomics; only the words that a model names exist.
     #[derive(Clone, Debug)]
     pub(crate) struct Words {
-        words: Arc<Vec<AtomicU64>>,
+        words: Arc<Vec<(usize, AtomicU64)>>,
+        count: usize,
     }
 
     impl Words {
-        pub(crate) fn model(count: usize) -> Self {
+        /// `count` words, of which `used` can be reached, each with its first value. loom's fences walk every
+        /// atomic there is, so unused ones would only cost time.
+        pub(crate) fn model(count: usize, used: &[(usize, u64)]) -> Self {
+            assert!(used.iter().all(|(index, _)| *index < count));
             Self {
-                words: Arc::new((0..count).map(|_| AtomicU64::new(0)).collect()),
+                words: Arc::new(
+                    used.iter()
+                        .map(|(index, value)| (*index, AtomicU64::new(*value)))
+                        .collect(),
+                ),
+                count,
             }
         }
 
         pub(crate) fn count(&self) -> usize {
-            self.words.len()
+            self.count
+        }
+
+        fn place(&self, index: usize) -> usize {
+            let place = self.words.iter().position(|(at, _)| *at == index);
+            place.unwrap_or_else(|| panic!("the model does not name word {index}"))
         }
 
         pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
-            &self.words[index]
+            &self.words[self.place(index)].1
         }
 
         pub(crate) fn resolve(&self, index: usize) -> Word {
             Word {
                 words: Arc::clone(&self.words),
-                index,
+                place: self.place(index),
             }
         }
     }
@@ -349,22 +363,23 @@ mod modelled {
     /// One resolved word.
     #[derive(Clone, Debug)]
     pub(crate) struct Word {
-        words: Arc<Vec<AtomicU64>>,
-        index: usize,
+        words: Arc<Vec<(usize, AtomicU64)>>,
+        place: usize,
     }
 
     impl Deref for Word {
         type Target = AtomicU64;
 
         fn deref(&self) -> &AtomicU64 {
-            &self.words[self.index]
+            &self.words[self.place].1
         }
     }
 
-    /// Model ring: header atomics and payload cells, one of each per 8 bytes.
+    /// Model ring: per 8 bytes one atomic, which holds headers and payloads as the mapping does, and one
+    /// cell, which is written and read with payloads only and finds their races.
     #[derive(Clone, Debug)]
     pub(crate) struct Ring {
-        headers: Arc<Vec<AtomicU64>>,
+        words: Arc<Vec<AtomicU64>>,
         cells: Arc<Vec<UnsafeCell<u64>>>,
         capacity: u64,
     }
@@ -376,9 +391,10 @@ mod modelled {
 
     impl Ring {
         pub(crate) fn model(capacity: u64) -> Self {
+            assert!(capacity.is_power_of_two() && capacity >= 64);
             let words = (capacity / 8) as usize;
             Self {
-                headers: Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()),
+                words: Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()),
                 cells: Arc::new((0..words).map(|_| UnsafeCell::new(0)).collect()),
                 capacity,
             }
@@ -392,20 +408,29 @@ mod modelled {
             ((position & (self.capacity - 1)) / 8) as usize
         }
 
+        /// Places of the payload words of a frame at `position`.
+        fn payload(&self, position: u64, length: usize) -> impl Iterator<Item = usize> {
+            assert!(length as u64 <= self.capacity - HEADER_BYTES);
+            let (ring, words) = (self.clone(), length.div_ceil(8) as u64);
+            (0..words).map(move |n| ring.slot(position + HEADER_BYTES + n * 8))
+        }
+
         pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
-            &self.headers[self.slot(position)]
+            &self.words[self.slot(position)]
         }
 
         /// # Safety
         ///
         /// As in the mapped body.
         pub(crate) unsafe fn write(&self, position: u64, bytes: &[u8]) {
-            for (n, part) in bytes.chunks(8).enumerate() {
+            for (part, slot) in bytes.chunks(8).zip(self.payload(position, bytes.len())) {
                 let mut word = [0; 8];
                 word[..part.len()].copy_from_slice(part);
-                let cell = &self.cells[self.slot(position + HEADER_BYTES + n as u64 * 8)];
+                let word = u64::from_le_bytes(word);
                 // SAFETY: loom hands out the pointer only while it checks the access.
-                cell.with_mut(|at| unsafe { *at = u64::from_le_bytes(word) });
+                self.cells[slot].with_mut(|at| unsafe { *at = word });
+                // Relaxed: for `copy_out`, and for whoever takes it for a header.
+                self.words[slot].store(word, Ordering::Relaxed);
             }
         }
 
@@ -414,14 +439,24 @@ mod modelled {
         /// As in the mapped body.
         pub(crate) unsafe fn view(&self, position: u64, length: usize) -> View<'_> {
             let mut bytes = Vec::new();
-            for n in 0..length.div_ceil(8) {
-                let cell = &self.cells[self.slot(position + HEADER_BYTES + n as u64 * 8)];
+            for slot in self.payload(position, length) {
                 // SAFETY: loom hands out the pointer only while it checks the access.
-                let word = cell.with(|at| unsafe { *at });
-                let part = (length - n * 8).min(8);
-                bytes.extend_from_slice(&word.to_le_bytes()[..part]);
+                let word = self.cells[slot].with(|at| unsafe { *at });
+                let found = self.words[slot].load(Ordering::Relaxed);
+                assert_eq!(found, word, "a header was written over a payload in view");
+                bytes.extend_from_slice(&word.to_le_bytes());
             }
+            bytes.truncate(length);
             bytes
+        }
+
+        pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Vec<u8>) {
+            into.clear();
+            for slot in self.payload(position, length) {
+                // Relaxed: as in the mapped body.
+                into.extend_from_slice(&self.words[slot].load(Ordering::Relaxed).to_le_bytes());
+            }
+            into.truncate(length);
         }
     }
 }

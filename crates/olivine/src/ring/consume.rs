@@ -11,10 +11,10 @@
 use super::layout::{Geometry, frame_bytes, frame_tag, lane};
 use crate::error::ReceiveError;
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
-use crate::sync::{Ordering, light_barrier, mutant, unless};
+use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 
 /// A run of this many messages without a pause is a stream.
-const STREAM_RUN: u32 = 24;
+const STREAM_RUN: u32 = if cfg!(loom) { 1 } else { 24 };
 /// How long a streaming reader waits at the tail, in `pause` instructions.
 const STREAM_PAUSES: u32 = 100;
 
@@ -111,8 +111,11 @@ impl Consumer {
 
     /// The newest position known to be committed, read afresh.
     pub(crate) fn cursor(&self) -> u64 {
-        // CURSOR (acquire).
-        self.cursor.load(Ordering::Acquire).max(self.position)
+        // CURSOR (acquire): pairs with the release store in `Producer::advance`. Whoever goes on from here finds
+        // the frame that lies here, or the zero, and nothing older.
+        self.cursor
+            .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire))
+            .max(self.position)
     }
 
     /// The next committed frame, if there is one. Never sleeps; at the end of a stream it waits for about two
@@ -127,8 +130,7 @@ impl Consumer {
             self.back_off();
         }
         let header = self.ring.header(self.position);
-        // COMMIT (acquire): pairs with the release store in `Producer::commit`. Before `known` CURSOR has
-        // ordered the frame already and this costs nothing more.
+        // COMMIT (acquire): pairs with the release store in `Producer::show`.
         let word = header.load(unless(mutant("commit_load_relaxed"), Ordering::Acquire));
         if word == 0 {
             return Ok(None);
@@ -212,10 +214,8 @@ impl Consumer {
         for _ in 0..STREAM_PAUSES {
             core::hint::spin_loop();
         }
-        // CURSOR (acquire): pairs with the release store in `Producer::advance`.
-        let cursor = self
-            .cursor
-            .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire));
+        // Relaxed: says only how long not to ask again; every header is acquired by itself (COMMIT).
+        let cursor = self.cursor.load(Ordering::Relaxed);
         if cursor > self.position {
             self.known = cursor;
         } else {
@@ -246,7 +246,7 @@ impl Consumer {
         light_barrier(mutant("room_no_light_barrier"));
         if gate.fence {
             // SeqCst: ROOM without membarrier; the same order by a fence of our own.
-            crate::sync::fence(Ordering::SeqCst);
+            fence(Ordering::SeqCst);
         }
         // Relaxed: `wake` takes the word by read-modify-write (WAKE).
         if gate.park.load(Ordering::Relaxed) != 0 {
@@ -259,7 +259,6 @@ impl Consumer {
     /// # Errors
     ///
     /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
-    #[cfg(not(loom))]
     pub(crate) fn next_checked(
         &mut self,
         into: &mut Vec<u8>,
@@ -268,8 +267,10 @@ impl Consumer {
         if let Ok(Some(frame)) = &found {
             self.ring.copy_out(frame.position, frame.length, into);
         }
-        // OVERRUN: the loads above come before the limit is read again.
-        crate::sync::fence(Ordering::Acquire);
+        if !mutant("overrun_no_fence_reader") {
+            // OVERRUN: the loads above come before the limit is read again.
+            fence(Ordering::Acquire);
+        }
         if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed) {
             // Whatever was found may be torn: the publisher was free to write there. Skip to the cursor.
             let from = self.position;

@@ -1,1 +1,176 @@
-//! Models of the protocols, walked exhaustively by loom.
+//! Models of the protocols: loom walks the interleavings of the code that ships.
+//!
+//! | model | edges |
+//! |---|---|
+//! | [`frames`]: frames through a ring that wraps, batches, publishers that die at every step | COMMIT, REUSE |
+//! | [`join`]: joining while the publisher moves its limit | JOIN, CURSOR |
+//! | [`overrun`]: a subscriber that does not gate reads while it is overwritten | OVERRUN, CURSOR |
+//! | [`park`]: sleepers and wakers, both ways | SLEEP, WAKE, ROOM |
+//!
+//! Every thread does a bounded number of steps and never spins; what is left over is read at the end, when
+//! the threads have met. Whatever leads up to a scene is played before the threads start, which costs loom
+//! nothing.
+//!
+//! # What the models do not show
+//!
+//! * Schedules with more forced switches than a model's bound, rings other than of 64 bytes, more than two
+//!   subscribers, publishers or lanes at once, atomics with more than seven stores in one scene.
+//! * loom lets a SeqCst fence synchronise with every earlier one, which the language does not promise: a race
+//!   that two such fences only happen to hide is not found. A light and a heavy barrier are such fences here.
+//! * Stores that another thread sees before those that precede them in the same thread *because of a later
+//!   decision* (speculation across threads): loom runs each thread in program order and only delays loads.
+//! * The mirrored mapping, locks, the kernel's sleep and wake, the bound on every sleep, and process death
+//!   other than between two steps of the publisher.
+
+mod frames;
+mod join;
+mod overrun;
+mod park;
+
+use super::consume::{Consumer, Frame, GateWords};
+use super::gate::set_bit;
+use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry, slot};
+use super::publish::Producer;
+use crate::region::{Ring, Word, Words};
+use crate::sync::Ordering;
+
+const CAPACITY: u64 = 64;
+
+/// Walks `scene` with at most `switches` forced switches between threads.
+fn check(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(switches);
+    model.check(scene);
+}
+
+/// The words of a channel, and the rings of its lanes.
+#[derive(Clone)]
+struct Channel {
+    geometry: Geometry,
+    control: Words,
+    lanes: Vec<(Words, Ring)>,
+}
+
+impl Channel {
+    fn new(lanes: usize, slots: usize) -> Self {
+        let geometry = Geometry {
+            capacity: CAPACITY,
+            align: 8,
+            publishers_max: lanes as u64,
+            subscribers_max: slots as u64,
+            origin: 0,
+            evict_after_ns: 0,
+            type_hash: 0,
+            type_name: String::new(),
+        };
+        let mut used = vec![
+            (control::SLEEPERS, 0),
+            (control::GATING, 0),
+            (control::ATTACHED, 0),
+        ];
+        for lane in 0..lanes {
+            used.push((geometry.lane_entry(lane) + lane_entry::PARK, 0));
+        }
+        for slot in 0..slots {
+            used.push((geometry.slot(slot) + slot::PARK, 0));
+            used.extend((0..lanes).map(|lane| (geometry.position(slot, lane), NO_POSITION)));
+        }
+        let control = Words::model(geometry.control_words(), &used);
+        let words = [(lane::CURSOR, 0), (lane::LIMIT, CAPACITY), (lane::WAKES, 0)];
+        let lane = |_| (Words::model(lane::WORDS, &words), Ring::model(CAPACITY));
+        Self {
+            lanes: (0..lanes).map(lane).collect(),
+            geometry,
+            control,
+        }
+    }
+
+    fn producer(&self, lane: usize) -> Producer {
+        let (words, ring) = self.lanes[lane].clone();
+        let limit = Words::model(1, &[(0, 0)]).resolve(0);
+        Producer::take_over(ring, words, &self.control, &self.geometry, lane, limit)
+    }
+
+    /// A subscriber in `slot` that reads from `position`; what gates must be in place.
+    fn consumer(&self, lane: usize, slot: usize, position: u64, gates: bool) -> Consumer {
+        let (words, ring) = self.lanes[lane].clone();
+        let gate = gates.then(|| GateWords {
+            position: self.position(lane, slot),
+            park: self.lane_park(lane),
+            fence: false,
+        });
+        Consumer::new(ring, words, &self.geometry, lane, position, gate, false)
+    }
+
+    /// A subscriber in `slot` that was there from the first frame and holds the publisher back.
+    fn gating(&self, lane: usize, slot: usize) -> Consumer {
+        self.position(lane, slot).store(0, Ordering::Release);
+        set_bit(&self.control, control::GATING, slot, true);
+        self.consumer(lane, slot, 0, true)
+    }
+
+    fn position(&self, lane: usize, slot: usize) -> Word {
+        self.control.resolve(self.geometry.position(slot, lane))
+    }
+
+    fn lane_park(&self, lane: usize) -> Word {
+        let entry = self.geometry.lane_entry(lane);
+        self.control.resolve(entry + lane_entry::PARK)
+    }
+
+    /// The park word of a subscriber, which counts as attached from now on.
+    fn park(&self, slot: usize) -> Word {
+        set_bit(&self.control, control::ATTACHED, slot, true);
+        let base = self.geometry.slot(slot);
+        self.control.resolve(base + slot::PARK)
+    }
+
+    fn hint(&self) -> Word {
+        self.control.resolve(control::SLEEPERS)
+    }
+}
+
+/// The message numbered `tag`: one to three words, so that frames of one lap lie across those of the last.
+fn message(tag: u32) -> Vec<u8> {
+    let lengths = [12, 5, 20];
+    vec![u8::try_from(tag).expect("few messages"); lengths[tag as usize % lengths.len()]]
+}
+
+/// Claims room for message `tag` at `at` and writes its payload; its end, or `None` where there is no room.
+fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
+    let text = message(tag);
+    if producer.fits(at, text.len()).is_err() && !producer.make_room(producer.need(at, text.len()))
+    {
+        return None;
+    }
+    let end = producer.fits(at, text.len()).expect("room was made");
+    producer.write(at, &text);
+    Some(end)
+}
+
+/// Sends message `tag`; `false` where there is no room.
+fn send(producer: &mut Producer, tag: u32) -> bool {
+    let end = write(producer, producer.position(), tag);
+    end.is_some_and(|end| {
+        producer.commit(end, tag, message(tag).len());
+        true
+    })
+}
+
+/// Reads the next message and checks its bytes; its number, or `None` where there is none.
+fn receive(consumer: &mut Consumer) -> Option<u32> {
+    let frame: Frame = consumer.next().expect("a frame that a publisher wrote")?;
+    assert_eq!(consumer.view(&frame), message(frame.tag));
+    consumer.advance(&frame);
+    Some(frame.tag)
+}
+
+/// Reads what there is, which must be the messages after `last`; the number of the newest.
+fn drain(consumer: &mut Consumer, mut last: u32) -> u32 {
+    while let Some(tag) = receive(consumer) {
+        assert_eq!(tag, last + 1);
+        last = tag;
+    }
+    consumer.at_tail();
+    last
+}

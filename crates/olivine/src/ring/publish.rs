@@ -68,6 +68,17 @@ impl Producer {
         };
         // Relaxed: a private word.
         producer.limit.store(0, Ordering::Relaxed);
+        if !mutant("overrun_takeover_no_fence") {
+            // The publisher before us may have died between its store of the limit and its fence, and we may write
+            // below that limit without storing one of our own.
+            // JOIN: SeqCst fence between its limit and our first look at the positions.
+            // OVERRUN: its limit is visible before anything that we write.
+            fence(if mutant("join_takeover_release_fence") {
+                Ordering::Release
+            } else {
+                Ordering::SeqCst
+            });
+        }
         producer.recover();
         producer
     }
@@ -184,6 +195,13 @@ impl Producer {
     /// Makes the frame from the position to `end` visible.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        self.show(end, tag, length);
+        self.advance(end)
+    }
+
+    /// The commit itself: whoever dies after it has published everything up to `end`.
+    #[inline(always)]
+    pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
         if !mutant("commit_without_next_zero") {
             // Relaxed: released by COMMIT below.
             self.ring.header(end).store(0, Ordering::Relaxed);
@@ -194,7 +212,6 @@ impl Producer {
             header_word(tag, length),
             unless(mutant("commit_relaxed"), Ordering::Release),
         );
-        self.advance(end)
     }
 
     /// Writes the header of a later frame of a batch: invisible until the first is committed.
@@ -210,7 +227,7 @@ impl Producer {
     #[inline(always)]
     fn advance(&mut self, end: u64) -> u64 {
         self.position = end;
-        // CURSOR (release): pairs with the acquire load in `Consumer::look_at_cursor`.
+        // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
         self.cursor
             .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
         // SLEEP (light side): the commit above comes before the look at the hint.
@@ -243,14 +260,21 @@ impl Producer {
         };
         if wanted > self.published_limit {
             // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
-            self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
+            self.lane.word(lane::LIMIT).store(
+                wanted,
+                unless(mutant("join_limit_relaxed"), Ordering::Release),
+            );
             self.published_limit = wanted;
-            if !mutant("gate_no_fence") {
+            if !mutant("overrun_no_fence_writer") {
                 // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).
                 // OVERRUN: the limit is visible before anything is written into what it freed.
-                fence(Ordering::SeqCst);
+                fence(if mutant("join_gate_release_fence") {
+                    Ordering::Release
+                } else {
+                    Ordering::SeqCst
+                });
             }
-            let joined = if mutant("gate_no_rescan") {
+            let joined = if mutant("join_gate_no_rescan") {
                 None
             } else {
                 self.gate.slowest()

@@ -1,0 +1,138 @@
+//! Frames through a ring that wraps: COMMIT, REUSE, and what a dead publisher leaves behind.
+
+use super::*;
+use loom::thread;
+
+/// Sends and reads messages 1 to 3, which leaves old frames and old payloads wherever the next ones go.
+fn old_lap(producer: &mut Producer, consumer: &mut Consumer) {
+    for tag in 1..=3 {
+        assert!(send(producer, tag));
+        assert_eq!(receive(consumer), Some(tag));
+    }
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_through_a_ring_that_wraps() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        old_lap(&mut producer, &mut consumer);
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 4));
+            assert!(send(&mut producer, 5));
+        });
+        let mut last = 3;
+        for _ in 0..2 {
+            // The second look is the streaming gear's, by way of the cursor.
+            last = receive(&mut consumer)
+                .inspect(|tag| assert_eq!(*tag, last + 1))
+                .unwrap_or(last);
+        }
+        publisher.join().unwrap();
+        assert_eq!(drain(&mut consumer, last), 5);
+    });
+}
+
+#[test]
+fn room_is_reused_only_after_it_was_read() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        // Nothing is read yet: there is no room for a third frame.
+        assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
+        let publisher = thread::spawn(move || {
+            let sent = (3..=4).take_while(|tag| send(&mut producer, *tag)).count();
+            (producer, 2 + u32::try_from(sent).unwrap())
+        });
+        assert_eq!(receive(&mut consumer), Some(1));
+        assert_eq!(receive(&mut consumer), Some(2));
+        let (_producer, sent) = publisher.join().unwrap();
+        assert_eq!(drain(&mut consumer, 2), sent);
+    });
+}
+
+#[test]
+fn a_batch_arrives_as_a_whole() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        old_lap(&mut producer, &mut consumer);
+        let publisher = thread::spawn(move || {
+            let first = producer.position();
+            let second = write(&mut producer, first, 4).unwrap();
+            let end = write(&mut producer, second, 5).unwrap();
+            producer.prepare(second, 5, message(5).len());
+            producer.commit(end, 4, message(4).len());
+        });
+        let mut last = 3;
+        if receive(&mut consumer) == Some(4) {
+            last = drain(&mut consumer, 4);
+            assert_eq!(last, 5);
+        }
+        publisher.join().unwrap();
+        assert_eq!(drain(&mut consumer, last), 5);
+    });
+}
+
+/// How far a publisher gets with messages 4 and 5 before it dies.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    PayloadWritten,
+    BatchPrepared,
+    Shown,
+    BatchShown,
+}
+
+fn die(mut producer: Producer, death: Death) -> u32 {
+    let first = producer.position();
+    let second = write(&mut producer, first, 4).unwrap();
+    if matches!(death, Death::PayloadWritten) {
+        return 3;
+    }
+    if matches!(death, Death::Shown) {
+        producer.show(second, 4, message(4).len());
+        return 4;
+    }
+    let end = write(&mut producer, second, 5).unwrap();
+    producer.prepare(second, 5, message(5).len());
+    if matches!(death, Death::BatchPrepared) {
+        return 3;
+    }
+    producer.show(end, 4, message(4).len());
+    5
+}
+
+#[test]
+fn a_dead_publishers_lane_goes_on_unbroken() {
+    for death in [
+        Death::PayloadWritten,
+        Death::BatchPrepared,
+        Death::Shown,
+        Death::BatchShown,
+    ] {
+        check(2, move || {
+            let channel = Channel::new(1, 1);
+            let mut producer = channel.producer(0);
+            let mut consumer = channel.gating(0, 0);
+            old_lap(&mut producer, &mut consumer);
+            let publishers = thread::spawn(move || {
+                let shown = die(producer, death);
+                let mut heir = channel.producer(0);
+                let sent = send(&mut heir, shown + 1);
+                (heir, shown + u32::from(sent))
+            });
+            let mut last = 3;
+            for _ in 0..2 {
+                let next = receive(&mut consumer);
+                last = next
+                    .inspect(|tag| assert_eq!(*tag, last + 1))
+                    .unwrap_or(last);
+            }
+            let (_heir, sent) = publishers.join().unwrap();
+            assert_eq!(drain(&mut consumer, last), sent);
+        });
+    }
+}

@@ -1,0 +1,72 @@
+//! A subscriber that does not gate: OVERRUN, and CURSOR where it goes on.
+
+use super::*;
+use crate::error::ReceiveError;
+use loom::thread;
+
+/// Reads the next message, which must be whole and newer than `last`; the newest read.
+fn look(consumer: &mut Consumer, last: u32) -> u32 {
+    let mut bytes = Vec::new();
+    match consumer.next_checked(&mut bytes) {
+        Ok(None) | Err(ReceiveError::Overrun { .. }) => last,
+        Ok(Some(frame)) => {
+            assert!(frame.tag > last && frame.tag < 10, "{frame:?} after {last}");
+            assert_eq!(bytes, message(frame.tag));
+            consumer.advance(&frame);
+            frame.tag
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_copy_that_was_overwritten_is_found_out() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.consumer(0, 0, 0, false);
+        for tag in 1..=2 {
+            assert!(send(&mut producer, tag));
+        }
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 3));
+            assert!(send(&mut producer, 4));
+        });
+        let mut last = 0;
+        for _ in 0..2 {
+            last = look(&mut consumer, last);
+        }
+        publisher.join().unwrap();
+        // Once for an overrun, then for what is left.
+        for _ in 0..6 {
+            last = look(&mut consumer, last);
+        }
+        assert_eq!(consumer.position(), consumer.cursor());
+    });
+}
+
+/// The heir of a dead publisher writes below the limit that the dead one stored.
+#[test]
+fn a_copy_that_an_heir_overwrote_is_found_out() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.consumer(0, 0, 0, false);
+        for tag in 1..=2 {
+            assert!(send(&mut producer, tag));
+        }
+        let reader = thread::spawn(move || {
+            look(&mut consumer, 0);
+        });
+        // Room for message 3, in the place of message 1; then it dies.
+        let need = producer.need(producer.position(), message(3).len());
+        assert!(producer.make_room(need));
+        drop(producer);
+        let heir = thread::spawn(move || {
+            let mut heir = channel.producer(0);
+            assert!(send(&mut heir, 3));
+        });
+        reader.join().unwrap();
+        heir.join().unwrap();
+    });
+}

@@ -1,0 +1,123 @@
+//! Sleepers and wakers: SLEEP, WAKE, ROOM.
+
+use super::*;
+use crate::wait::{Prepared, prepare_sleep, wake_sleepers};
+use loom::thread;
+
+/// Whether somebody who prepared to sleep would sleep on: nobody took the park word.
+fn sleeps(prepared: Prepared, park: &Word) -> bool {
+    prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
+}
+
+#[test]
+fn a_sleeper_is_woken_by_the_message_it_missed() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        let (park, hint) = (channel.park(0), channel.hint());
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 1));
+            assert!(send(&mut producer, 2));
+        });
+        // The first message may be read while its publisher still looks for sleepers.
+        receive(&mut consumer);
+        let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+        publisher.join().unwrap();
+        assert!(
+            !(sleeps(prepared, &park) && consumer.has_next()),
+            "asleep on a message"
+        );
+    });
+}
+
+#[test]
+fn a_sleeper_on_two_lanes_is_woken_by_either() {
+    check(2, || {
+        let channel = Channel::new(2, 1);
+        let mut consumers = [channel.gating(0, 0), channel.gating(1, 0)];
+        let (park, hint) = (channel.park(0), channel.hint());
+        let publishers = [0, 1].map(|lane| {
+            let mut producer = channel.producer(lane);
+            thread::spawn(move || assert!(send(&mut producer, 1)))
+        });
+        receive(&mut consumers[0]);
+        let waiting = |consumers: &[Consumer; 2]| consumers.iter().any(Consumer::has_next);
+        let prepared = prepare_sleep(&park, Some(&hint), || waiting(&consumers));
+        for publisher in publishers {
+            publisher.join().unwrap();
+        }
+        assert!(
+            !(sleeps(prepared, &park) && waiting(&consumers)),
+            "asleep on a message"
+        );
+    });
+}
+
+#[test]
+fn both_of_two_sleepers_are_woken() {
+    check(2, || {
+        let channel = Channel::new(1, 2);
+        let mut producer = channel.producer(0);
+        let consumers = [channel.gating(0, 0), channel.gating(0, 1)];
+        let parks = [channel.park(0), channel.park(1)];
+        let mut sleepers = consumers.into_iter().zip(parks);
+        let [first, second] = [(); 2].map(|()| {
+            let ((consumer, park), hint) = (sleepers.next().unwrap(), channel.hint());
+            move || {
+                let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+                (prepared, park)
+            }
+        });
+        let publisher = thread::spawn(move || assert!(send(&mut producer, 1)));
+        let first = thread::spawn(first);
+        let second = second();
+        publisher.join().unwrap();
+        for (prepared, park) in [first.join().unwrap(), second] {
+            assert!(!sleeps(prepared, &park), "asleep on a message");
+        }
+    });
+}
+
+/// A waker that takes the hint takes every sleeper that raised it, so that nobody is left without one.
+#[test]
+fn whoever_takes_the_hint_sees_every_park_word_behind_it() {
+    check(3, || {
+        let channel = Channel::new(1, 2);
+        let parks = [channel.park(0), channel.park(1)];
+        let sleepers = parks.clone().map(|park| {
+            let hint = channel.hint();
+            thread::spawn(move || prepare_sleep(&park, Some(&hint), || false))
+        });
+        wake_sleepers(&channel.control, &channel.geometry);
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), Prepared::Sleep);
+        }
+        let asleep = parks.iter().any(|park| park.load(Ordering::Relaxed) == 1);
+        let hinted = channel.hint().load(Ordering::Relaxed) == 1;
+        assert!(
+            !asleep || hinted,
+            "asleep, and the next waker will not look"
+        );
+    });
+}
+
+#[test]
+fn a_publisher_that_waits_for_room_is_woken_by_the_release_it_missed() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
+        let park = channel.lane_park(0);
+        let subscriber = thread::spawn(move || {
+            assert_eq!(receive(&mut consumer), Some(1));
+            assert_eq!(receive(&mut consumer), Some(2));
+        });
+        let need = producer.need(producer.position(), message(3).len());
+        let prepared = prepare_sleep(&park, None, || producer.make_room(need));
+        subscriber.join().unwrap();
+        assert!(!sleeps(prepared, &park), "asleep with room to write");
+        assert!(producer.make_room(need));
+    });
+}

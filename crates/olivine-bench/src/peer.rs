@@ -269,6 +269,7 @@ impl Patience<'_> {
 
     /// Waits until a message of `length` bytes has room, after a refusal with `error`.
     #[cold]
+    #[inline(never)]
     pub(crate) fn wait_for_room(
         &mut self,
         publisher: &mut Publisher,

@@ -15,12 +15,12 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A folder of channels, removed at the end of the test.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
             memory.to_path_buf()
@@ -34,12 +34,12 @@ impl Place {
         Self { dir }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// The tool with these words, not started.
-    pub fn olivine(&self, words: &[&str]) -> Command {
+    pub(crate) fn olivine(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_olivine"));
         command
             .args(words)
@@ -53,12 +53,12 @@ impl Place {
     }
 
     /// Starts the tool.
-    pub fn start(&self, words: &[&str]) -> Running {
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
         Running::new(self.olivine(words).spawn().unwrap())
     }
 
     /// Starts the tool with `input` on its standard input.
-    pub fn start_with(&self, words: &[&str], input: Vec<u8>) -> Running {
+    pub(crate) fn start_with(&self, words: &[&str], input: Vec<u8>) -> Running {
         let mut child = self.olivine(words).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // A reader that ends early closes the pipe: that is for the test to judge.
@@ -67,12 +67,12 @@ impl Place {
     }
 
     /// Runs the tool to its end.
-    pub fn run(&self, words: &[&str]) -> Output {
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
         self.start(words).output()
     }
 
     /// The channel as it is now; `None` if there is none.
-    pub fn look(&self, channel: &str) -> Option<ChannelInfo> {
+    pub(crate) fn look(&self, channel: &str) -> Option<ChannelInfo> {
         let config = Config::parse(&format!("shm://{channel}"))
             .unwrap()
             .dir(self.path());
@@ -80,7 +80,7 @@ impl Place {
     }
 
     /// Waits until `count` live subscribers are attached to `channel`.
-    pub fn await_subscribers(&self, channel: &str, count: usize) {
+    pub(crate) fn await_subscribers(&self, channel: &str, count: usize) {
         until("subscribers", || {
             let info = self.look(channel);
             info.is_some_and(|info| info.subscribers.iter().filter(|s| s.alive).count() == count)
@@ -88,7 +88,7 @@ impl Place {
     }
 
     /// Waits until a live publisher of `channel` has published something.
-    pub fn await_publishing(&self, channel: &str) {
+    pub(crate) fn await_publishing(&self, channel: &str) {
         until("a publisher", || {
             let info = self.look(channel);
             info.is_some_and(|info| {
@@ -100,7 +100,7 @@ impl Place {
     }
 
     /// Names of what is left in the folder.
-    pub fn left(&self) -> Vec<String> {
+    pub(crate) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
@@ -109,7 +109,7 @@ impl Place {
 }
 
 /// Waits for a condition; a condition that never comes fails the test.
-pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !reached() {
         assert!(begun.elapsed() < WATCHDOG, "waited in vain for {what}");
@@ -120,8 +120,8 @@ pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
 
 /// A running tool. Killed if the test ends before it.
 #[derive(Debug)]
-pub struct Running {
-    pub child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
 }
@@ -136,7 +136,7 @@ impl Running {
     }
 
     /// Reads what it writes from now on; else it stops at a full pipe.
-    pub fn reading(mut self) -> Self {
+    pub(crate) fn reading(mut self) -> Self {
         fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -155,13 +155,13 @@ impl Running {
         self
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits for the end.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         until("the end of a process", || {
             self.child.try_wait().unwrap().is_some()
         });
@@ -169,7 +169,7 @@ impl Running {
     }
 
     /// Waits for the end; everything it wrote.
-    pub fn output(self) -> Output {
+    pub(crate) fn output(self) -> Output {
         let mut running = self.reading();
         let status = running.wait();
         let mut written = |pipe: fn(&mut Self) -> Option<JoinHandle<Vec<u8>>>| {
@@ -195,7 +195,7 @@ impl Drop for Running {
 }
 
 /// The only line of JSON that a run printed.
-pub fn json(output: &Output) -> serde_json::Value {
+pub(crate) fn json(output: &Output) -> serde_json::Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text
         .lines()
@@ -205,12 +205,12 @@ pub fn json(output: &Output) -> serde_json::Value {
 }
 
 /// What a run said on standard error.
-pub fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Bytes with every value, empty lines, long lines and no newline at the end.
-pub fn awkward_text(bytes: usize) -> Vec<u8> {
+pub(crate) fn awkward_text(bytes: usize) -> Vec<u8> {
     let mut text = b"\n\nfirst\n".to_vec();
     let mut state = 1_u64;
     while text.len() < bytes {
@@ -219,7 +219,7 @@ pub fn awkward_text(bytes: usize) -> Vec<u8> {
             .wrapping_add(1_442_695_040_888_963_407);
         let length =
             usize::try_from(state >> 33).unwrap() % 300 * usize::from(state >> 40 & 3 != 0);
-        text.extend((0..length).map(|at| (state >> (at % 56)) as u8));
+        text.extend((0..length).map(|at| (state >> (at % 56)).to_le_bytes()[0]));
         text.push(b'\n');
     }
     text.extend_from_slice(b"the last line has no newline");

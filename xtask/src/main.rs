@@ -1,3 +1,129 @@
-//! Automation of this repository.
+//! Automation of this repository: `cargo xtask help` lists what it does.
+//!
+//! Every command prints how many things it checked, fails when that number is zero, and ends with
+//! a line `N passed, N failed[, N skipped]`.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod cargo;
+mod child;
+mod death;
+mod deny;
+mod examples;
+mod fresh;
+mod miri;
+mod model;
+mod readme;
+mod report;
+mod source;
+mod test;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use report::Report;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Automation of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", disable_version_flag = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// All tests: tidy, unit, integration and doc tests, models, examples, the README's commands.
+    Test {
+        /// Also run every mutant against the models.
+        #[arg(long)]
+        mutants: bool,
+    },
+    /// What a change must pass: lock file, fmt, clippy, docs, deny, and `test --mutants`.
+    Ci {
+        /// Fail whatever is still running after this many minutes.
+        #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
+    },
+    /// `test --mutants`, Miri and many kills.
+    Deep {
+        /// How many participants to kill.
+        #[arg(long, default_value_t = test::deep_kills())]
+        kills: u64,
+        /// How many seeds Miri runs with.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+        seeds: u32,
+    },
+    /// Rules checked on the text of the repository.
+    Tidy,
+    /// The models under loom.
+    Model {
+        /// Also run every mutant: each must make a model fail.
+        #[arg(long)]
+        mutants: bool,
+    },
+    /// The core's unit tests under Miri.
+    Miri {
+        /// How many seeds to run with.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        seeds: u32,
+        /// Run only tests whose path contains this.
+        #[arg(long)]
+        filter: Option<String>,
+    },
+    /// The death suite.
+    Death {
+        /// How many participants to kill.
+        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
+        kills: u64,
+        /// What the choices are drawn from; printed when it is drawn itself.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// The examples.
+    Examples,
+    /// The commands and Rust blocks of the README.
+    Readme,
+    /// Licences, sources and advisories of the dependencies.
+    Deny,
+    /// A clone in an empty folder, and the README's two commands in it.
+    Fresh,
+}
+
+fn main() -> ExitCode {
+    let mut report = Report::default();
+    match Cli::parse().command {
+        Task::Test { mutants } => test::test(&mut report, mutants),
+        Task::Ci { limit } => {
+            if let Some(minutes) = limit {
+                cargo::set_deadline(Duration::from_secs(minutes * 60));
+            }
+            test::ci(&mut report);
+        }
+        Task::Deep { kills, seeds } => test::deep(&mut report, kills, seeds),
+        Task::Tidy => report.run("tidy", tidy::run),
+        Task::Model { mutants } => test::models(&mut report, mutants),
+        Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
+        Task::Death { kills, seed } => report.run("death", || death::run(kills, seed)),
+        Task::Examples => report.run("examples", examples::run),
+        Task::Readme => report.run("readme", readme::run),
+        Task::Deny => report.run("deny", deny::run),
+        Task::Fresh => fresh::run(&mut report),
+    }
+    if report.finish() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

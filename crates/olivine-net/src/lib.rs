@@ -1,1 +1,97 @@
-//! Thread-per-core network engine.
+//! Thread-per-core TCP engine with HTTP/1.1: one pinned event loop per physical core.
+//!
+//! It refuses to block, to queue without bound, to allocate per request once warm, and to ignore a
+//! setting. It knows nothing of messages or channels: it moves bytes between sockets and handlers.
+//! It does no UDP, no HTTP/2, no file serving, and makes no TLS connections of its own (the `rustls`
+//! feature serves TLS).
+//!
+//! ```
+//! use olivine_net::{ConnectionId, Engine, EngineConfig, Handler, Shard};
+//! use std::{io::{Read, Write}, net::TcpStream, time::Duration};
+//!
+//! struct Echo;
+//!
+//! impl Handler for Echo {
+//!     type Message = ();
+//!
+//!     fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+//!         // What does not fit stays unconsumed, and comes again when there is room.
+//!         shard.offer(id, data).map_or(0, |()| data.len())
+//!     }
+//! }
+//!
+//! let engine = Engine::start(EngineConfig::new("127.0.0.1:0".parse()?).threads(1), |_shard| Echo)?;
+//! let mut peer = TcpStream::connect(engine.local_address().unwrap())?;
+//! peer.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! peer.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"hello");
+//! assert_eq!(engine.stop(Duration::from_secs(1)).cut, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it is built
+//!
+//! An [`Engine`] is one thread per physical core ([`Topology`] leaves hyper-threads out and respects
+//! the affinity mask), each pinned, each with a listener of its own on the same port. A connection
+//! stays on the shard that accepted it, so all its state belongs to one thread and needs no lock. A
+//! [`Handler`] is a plain struct, one value per shard; shards exchange messages through bounded
+//! mailboxes.
+//!
+//! Each round of a [`Shard`]'s loop waits for the kernel, shows arrived bytes to the handler, fires
+//! timers from one timing wheel, reads the mailbox, and flushes. Everything a handler writes while it
+//! is shown one batch of bytes leaves in **one send**: that, and not the kernel interface, is what
+//! makes pipelined requests cheap.
+//!
+//! Buffers belong to the shard, not to the connection. A handler sees the receive buffer itself;
+//! only bytes it leaves unconsumed are copied. An idle connection holds about 250 bytes here and no
+//! buffer.
+//!
+//! Back-pressure: a write queue over its high-water mark refuses bytes and stops reading from that
+//! connection; at the low-water mark both resume. Nothing grows with the speed difference.
+//!
+//! Time-outs (idle, write, and one deadline per connection for the handler's use) share one wheel
+//! entry per connection, which is looked at lazily: activity only notes the time.
+//!
+//! Closing ends our direction first and then waits, for a bounded time, for the peer's end, because
+//! closing with unread bytes would reset the connection and destroy what we sent last.
+//!
+//! # Back ends
+//!
+//! One internal driver trait, shaped as completions over owned buffers, has two bodies: mio (epoll or
+//! kqueue; the default) and io_uring (multishot accept and receive, provided buffers, registered
+//! descriptors). Both run the same tests. io_uring is never required: container profiles often forbid
+//! it, and [`Backend::Auto`] probes for it.
+//!
+//! # Where to read
+//!
+//! `handler` (what a protocol supplies), `shard` and `shard/run` (the loop), `driver` (the contract
+//! with the kernel), `sys` (all `unsafe` code), [`http`].
+
+mod config;
+mod counters;
+mod driver;
+mod engine;
+mod error;
+mod handler;
+pub mod http;
+mod mailbox;
+mod shard;
+mod slots;
+mod sync;
+mod sys;
+#[cfg(feature = "rustls")]
+mod tls;
+mod topology;
+mod wheel;
+
+pub use crate::{
+    config::{AcceptMode, Backend, EngineConfig, WaitStrategy},
+    counters::Counters,
+    engine::{Engine, StopReport},
+    error::{CloseReason, ConfigError, ConnectError, NotPosted, NotSent, StartError},
+    handler::{ConnectionId, Handler, Origin},
+    shard::{Shard, TimerId},
+    slots::Slots,
+    topology::{Core, Topology, TopologyError, parse_cpu_list},
+};

@@ -1,0 +1,92 @@
+//! What the examples share: reading the common arguments, and running until a signal asks to stop.
+
+#![allow(dead_code, unreachable_pub, reason = "each example uses a part of it")]
+
+use std::{error::Error, net::SocketAddr, time::Duration};
+
+use clap::{Args, ValueEnum};
+use olivine_net::{Backend, Counters, Engine, EngineConfig, Handler, WaitStrategy, parse_cpu_list};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+/// Arguments every server here takes.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// Address and port to listen on; port 0 lets the system choose.
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Number of event loops; 0 means one per physical core.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// CPUs to pin the loops to, such as 0-3,8; left out, one of each physical core.
+    #[arg(long, default_value = "")]
+    pub cpus: String,
+    /// Kernel interface.
+    #[arg(long, value_enum, default_value_t = BackendName::Mio)]
+    pub backend: BackendName,
+    /// How an idle loop waits.
+    #[arg(long, value_enum, default_value_t = WaitName::Adaptive)]
+    pub wait: WaitName,
+    /// Seconds that open connections get to finish when a signal asks to stop.
+    #[arg(long, default_value_t = 5)]
+    pub grace: u64,
+}
+
+/// Names of the back ends.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum BackendName {
+    Mio,
+    IoUring,
+    Auto,
+}
+
+/// Names of the wait strategies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WaitName {
+    Spin,
+    Adaptive,
+    Block,
+}
+
+impl Common {
+    /// The engine settings these arguments ask for.
+    pub fn config(&self) -> Result<EngineConfig, Box<dyn Error>> {
+        let backend = match self.backend {
+            BackendName::Mio => Backend::Mio,
+            BackendName::IoUring => Backend::IoUring,
+            BackendName::Auto => Backend::Auto,
+        };
+        let wait = match self.wait {
+            WaitName::Spin => WaitStrategy::Spin,
+            WaitName::Adaptive => WaitStrategy::Adaptive(Duration::from_micros(50)),
+            WaitName::Block => WaitStrategy::Block,
+        };
+        Ok(EngineConfig::new(self.listen)
+            .threads(self.threads)
+            .cpus(parse_cpu_list(&self.cpus)?)
+            .backend(backend)
+            .wait(wait))
+    }
+
+    /// Runs until SIGINT or SIGTERM, stops gracefully and prints what was done.
+    pub fn run<H: Handler>(&self, engine: Engine<H>) -> Result<(), Box<dyn Error>> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        if let Some(address) = engine.local_address() {
+            println!(
+                "listening on {address}, {} on CPUs {:?}",
+                engine.backend(),
+                engine.cpus()
+            );
+        }
+        signals.forever().next();
+        let total = Counters::sum(&engine.counters());
+        let report = engine.stop(Duration::from_secs(self.grace));
+        println!(
+            "{} connections, {} receives, {} sends, {} cut",
+            total.accepted, total.receives, total.sends, report.cut
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! What an event loop needs from the kernel, shaped as completions over owned buffers.
+//!
+//! An operation takes ownership of its buffer and an [`Event`] gives it back, because that is the
+//! only shape in which io_uring can be safe; readiness (epoll, kqueue) fits underneath, the reverse
+//! does not. A back end supplies one [`Driver`] per shard, used by that shard's thread alone.
+//!
+//! | back end | file | kernel interface |
+//! |---|---|---|
+//! | `readiness` | `driver/readiness.rs` | mio: epoll, kqueue |
+//! | `uring` | `sys/uring.rs` | io_uring: multishot accept and receive, provided buffers |
+//!
+//! Contract, for every back end:
+//!
+//! * A slot is the shard's name for a connection. After `attach(slot)` the driver reports `Received`
+//!   events for it while reading is on (it is at first), in order, until one of length 0 or an error.
+//! * One send per slot is under way at a time. It completes whole, or with an error, or it is given
+//!   back by the `Released` that follows `detach`.
+//! * After `detach(slot)` no event but `Released` appears for the slot, and then never another until
+//!   it is attached again; only then has the kernel let go of every buffer.
+
+use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use crate::sys::socket;
+
+pub(crate) mod readiness;
+
+/// A connection as the driver knows it.
+pub(crate) type Slot = u32;
+
+/// Bytes on their way out, owned by the driver while it sends them.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// A buffer from the shard's pool, which goes back there.
+    Owned(Vec<u8>),
+    /// Bytes that many connections may send at once, never copied.
+    Shared(Arc<[u8]>),
+}
+
+impl Outgoing {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// What the kernel has done.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A connection arrived; its socket is non-blocking and has no options set.
+    Accepted(OwnedFd),
+    /// A connection arrived and was closed at once, because descriptors or memory ran out.
+    TurnedAway,
+    /// `buffer[..length]` arrived; `length` 0 is the end of the stream. The buffer goes back by
+    /// [`Driver::recycle`].
+    Received {
+        slot: Slot,
+        buffer: Box<[u8]>,
+        length: usize,
+    },
+    /// The connection broke while reading.
+    Broken { slot: Slot, error: io::Error },
+    /// A send ended, wholly (`Ok`) or not.
+    Sent {
+        slot: Slot,
+        buffer: Outgoing,
+        result: io::Result<()>,
+    },
+    /// A connection attempt ended.
+    Connected { slot: Slot, result: io::Result<()> },
+    /// The kernel holds nothing of this slot any more and its socket is closed.
+    Released { slot: Slot },
+}
+
+/// How a send went that could be tried at once.
+#[derive(Debug)]
+pub(crate) enum SendState {
+    /// It is over; no `Sent` event follows.
+    Done(Outgoing, io::Result<()>),
+    /// A `Sent` event will follow.
+    UnderWay,
+}
+
+/// One shard's door to the kernel.
+pub(crate) trait Driver {
+    /// The name users see: `mio` or `io_uring`.
+    fn name(&self) -> &'static str;
+
+    /// Starts accepting.
+    fn listen(&mut self, listener: OwnedFd) -> io::Result<()>;
+
+    /// Stops accepting: takes what the queue still holds (`Accepted` events follow), then closes.
+    fn stop_listening(&mut self);
+
+    /// Tries to accept again after descriptors ran out. Called about every 50 ms while
+    /// [`Driver::is_starved`].
+    fn retry_accept(&mut self);
+
+    /// Whether accepting is suspended because descriptors ran out and none was left to turn
+    /// connections away with.
+    fn is_starved(&self) -> bool;
+
+    /// Takes over a socket: a connected one (reading starts) or one that is `connecting`
+    /// (a `Connected` event follows, then reading starts).
+    fn attach(&mut self, slot: Slot, socket: OwnedFd, connecting: bool) -> io::Result<()>;
+
+    /// Stops or resumes reading. A few `Received` events may still follow a stop.
+    fn set_reading(&mut self, slot: Slot, reading: bool);
+
+    /// Sends all of `buffer`.
+    fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState;
+
+    /// Whether the send under way has moved since this was last asked.
+    fn take_progress(&mut self, slot: Slot) -> bool;
+
+    /// Sends what the kernel takes of `bytes` now. Only while no send is under way.
+    fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Ends our direction of the connection.
+    fn finish(&mut self, slot: Slot);
+
+    /// Gives the connection up: closes the socket (by a reset if `reset`), then `Released` follows.
+    fn detach(&mut self, slot: Slot, reset: bool);
+
+    /// Whether bytes wait in the kernel to be read.
+    fn has_unread(&self, slot: Slot) -> bool;
+
+    /// The peer's address.
+    fn peer_address(&self, slot: Slot) -> Option<SocketAddr>;
+
+    /// Gives back the buffer of a `Received` event.
+    fn recycle(&mut self, buffer: Box<[u8]>);
+
+    /// Waits for events: not at all for a zero time-out, for ever for `None`.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// The next event of those the last [`Driver::wait`] found, or that followed from calls since.
+    fn next(&mut self) -> Option<Event>;
+}
+
+/// Wakes a shard that waits in [`Driver::wait`], from any thread.
+#[derive(Debug)]
+pub(crate) enum Waker {
+    /// Of the readiness back end.
+    Mio(mio::Waker),
+    /// An eventfd that the io_uring back end reads.
+    #[cfg(target_os = "linux")]
+    Eventfd(OwnedFd),
+}
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        match self {
+            // Fails only if the shard's poll is gone, and then nobody is left to wake.
+            Self::Mio(waker) => drop(waker.wake()),
+            #[cfg(target_os = "linux")]
+            Self::Eventfd(fd) => drop(rustix::io::write(fd, &1_u64.to_ne_bytes())),
+        }
+    }
+}
+
+/// A listener that outlives descriptor exhaustion.
+///
+/// While `accept` fails for want of a descriptor, the connection stays in the queue and the listener
+/// stays readable: a loop that just tries again spins, one that waits for the next edge hangs for
+/// ever. So one descriptor is kept in reserve; giving it up for a moment lets the connection be
+/// accepted and closed, which its peer sees at once.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    pub(crate) listener: OwnedFd,
+    spare: Option<OwnedFd>,
+    /// Whether not even the reserve helped, so that accepting rests until it is tried again.
+    pub(crate) starved: bool,
+}
+
+impl Acceptor {
+    pub(crate) fn new(listener: OwnedFd) -> Self {
+        Self {
+            listener,
+            spare: socket::spare(),
+            starved: false,
+        }
+    }
+
+    /// Takes the next connection; `None` when the queue is empty or accepting is suspended.
+    pub(crate) fn accept(&mut self) -> Option<Event> {
+        use std::os::fd::AsFd;
+        loop {
+            match socket::accept(self.listener.as_fd()) {
+                Ok(socket) => {
+                    self.starved = false;
+                    return Some(Event::Accepted(socket));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if socket::is_exhaustion(&error) => return self.turn_away(),
+                // The connection died in the queue; the next one may be well.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(_) => {
+                    // Network errors of the dead connection surface here on Linux (accept(2)); none
+                    // is about the listener, but a loop must not trust that.
+                    self.starved = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn turn_away(&mut self) -> Option<Event> {
+        use std::os::fd::AsFd;
+        self.spare = None;
+        let refused = socket::accept(self.listener.as_fd());
+        let turned = refused.is_ok();
+        if let Ok(refused) = refused {
+            socket::reset_on_close(refused.as_fd());
+            drop(refused);
+        }
+        self.spare = socket::spare();
+        self.starved = !turned;
+        turned.then_some(Event::TurnedAway)
+    }
+}

@@ -1,0 +1,408 @@
+//! The portable back end: mio, which is epoll on Linux and kqueue on macOS.
+//!
+//! Every socket is registered once, edge-triggered, for reading and writing. What is ready is then
+//! kept here: pausing and resuming cost no system call. A connection that fills a whole receive
+//! buffer goes to the end of the ready queue, so that one fast sender cannot starve the rest.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use mio::{Events, Interest, Poll, Token, unix::SourceFd};
+
+use super::{Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+use crate::sys::socket;
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+/// Kernel events taken per wait; more of them stay with the kernel until the next one.
+const EVENTS_MAX: usize = 1024;
+
+/// While only one connection is heard from, a spinning shard reads it directly: one failing receive
+/// costs less than asking the poll and then receiving. This many such reads lie between two looks at
+/// the poll, so that the other connections wait only briefly.
+const HOT_ROUNDS: u32 = 16;
+
+/// The mio back end of one shard.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    poll: Poll,
+    events: Events,
+    acceptor: Option<Acceptor>,
+    /// Whether the listener's queue may hold connections.
+    acceptable: bool,
+    links: Vec<Option<Link>>,
+    /// Slots to be looked at by `next`, each once.
+    ready: VecDeque<Slot>,
+    /// Events that are already complete.
+    done: VecDeque<Event>,
+    buffers: Vec<Box<[u8]>>,
+    buffer_bytes: usize,
+    /// The connection last heard from.
+    hot: Slot,
+    hot_rounds: u32,
+    /// The last look at the poll found others ready than the hot connection.
+    crowded: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    socket: OwnedFd,
+    connecting: bool,
+    reading: bool,
+    /// Bytes, an end or an error may be waiting.
+    readable: bool,
+    /// The kernel has seen the end of the stream or an error: read on after a short read.
+    ending: bool,
+    /// The connection is gone in both directions, or reset.
+    broken: bool,
+    /// The end or an error was reported; there is nothing more to read.
+    ended: bool,
+    writable: bool,
+    queued: bool,
+    sending: Option<(Outgoing, usize)>,
+    /// The send under way has moved since the shard last asked.
+    progressed: bool,
+}
+
+impl Readiness {
+    /// Makes a back end whose receive buffers hold `buffer_bytes` each, and what wakes it.
+    pub(crate) fn new(buffer_bytes: usize) -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKER)?;
+        let driver = Self {
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            acceptor: None,
+            acceptable: false,
+            links: Vec::new(),
+            ready: VecDeque::with_capacity(EVENTS_MAX),
+            done: VecDeque::with_capacity(64),
+            buffers: Vec::new(),
+            buffer_bytes,
+            hot: 0,
+            hot_rounds: 0,
+            crowded: false,
+        };
+        Ok((driver, Waker::Mio(waker)))
+    }
+
+    fn link(&mut self, slot: Slot) -> Option<&mut Link> {
+        self.links.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn enqueue(&mut self, slot: Slot) {
+        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut)
+            && !link.queued
+        {
+            link.queued = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Whether a round may do without the poll, because the hot connection will be tried directly.
+    fn try_hot(&mut self) -> bool {
+        if self.crowded || self.hot_rounds >= HOT_ROUNDS {
+            self.hot_rounds = 0;
+            return false;
+        }
+        let slot = self.hot;
+        let Some(link) = self.link(slot) else {
+            return false;
+        };
+        if !link.reading || link.ended || link.connecting || link.sending.is_some() {
+            return false;
+        }
+        link.readable = true;
+        self.hot_rounds += 1;
+        self.enqueue(slot);
+        true
+    }
+
+    /// Does what one ready connection can do; at most one event comes of it.
+    fn serve(&mut self, slot: Slot) -> Option<Event> {
+        let link = self.links.get_mut(slot as usize)?.as_mut()?;
+        link.queued = false;
+        if link.connecting {
+            if !link.writable {
+                return None;
+            }
+            link.connecting = false;
+            let result = socket::outcome(link.socket.as_fd());
+            if result.is_ok() {
+                self.enqueue(slot);
+            }
+            return Some(Event::Connected { slot, result });
+        }
+        if link.writable
+            && let Some((buffer, start)) = link.sending.take()
+        {
+            match push(link, buffer, start) {
+                SendState::Done(buffer, result) => {
+                    self.enqueue(slot);
+                    return Some(Event::Sent {
+                        slot,
+                        buffer,
+                        result,
+                    });
+                }
+                SendState::UnderWay => {}
+            }
+        }
+        if link.broken && !link.reading && !link.ended {
+            // Nobody reads, so that nobody else would notice.
+            link.ended = true;
+            let error = socket::outcome(link.socket.as_fd()).err();
+            let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+            return Some(Event::Broken { slot, error });
+        }
+        if !link.readable || !link.reading || link.ended {
+            return None;
+        }
+        let mut buffer = self
+            .buffers
+            .pop()
+            .unwrap_or_else(|| vec![0; self.buffer_bytes].into_boxed_slice());
+        match socket::receive(link.socket.as_fd(), &mut buffer) {
+            Ok(length) => {
+                if length == 0 {
+                    link.ended = true;
+                } else if length == buffer.len() || link.ending {
+                    self.enqueue(slot);
+                } else {
+                    // A short read has emptied the socket; the next arrival makes a new edge.
+                    link.readable = false;
+                }
+                self.hot = slot;
+                Some(Event::Received {
+                    slot,
+                    buffer,
+                    length,
+                })
+            }
+            Err(error) => {
+                self.buffers.push(buffer);
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    link.readable = false;
+                    return None;
+                }
+                link.ended = true;
+                Some(Event::Broken { slot, error })
+            }
+        }
+    }
+}
+
+/// Sends from `start` on until all is gone or the kernel is full.
+fn push(link: &mut Link, buffer: Outgoing, mut start: usize) -> SendState {
+    loop {
+        let rest = &buffer.bytes()[start..];
+        if rest.is_empty() {
+            return SendState::Done(buffer, Ok(()));
+        }
+        match socket::send(link.socket.as_fd(), rest) {
+            Ok(length) => {
+                start += length;
+                link.progressed = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                link.writable = false;
+                link.sending = Some((buffer, start));
+                return SendState::UnderWay;
+            }
+            Err(error) => return SendState::Done(buffer, Err(error)),
+        }
+    }
+}
+
+impl Driver for Readiness {
+    fn name(&self) -> &'static str {
+        "mio"
+    }
+
+    fn listen(&mut self, listener: OwnedFd) -> io::Result<()> {
+        let source = listener.as_raw_fd();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&source), LISTENER, Interest::READABLE)?;
+        self.acceptor = Some(Acceptor::new(listener));
+        self.acceptable = true;
+        Ok(())
+    }
+
+    fn stop_listening(&mut self) {
+        if let Some(mut acceptor) = self.acceptor.take() {
+            while let Some(event) = acceptor.accept() {
+                self.done.push_back(event);
+            }
+        }
+        self.acceptable = false;
+    }
+
+    fn retry_accept(&mut self) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.starved = false;
+            self.acceptable = true;
+        }
+    }
+
+    fn is_starved(&self) -> bool {
+        self.acceptor
+            .as_ref()
+            .is_some_and(|acceptor| acceptor.starved)
+    }
+
+    fn attach(&mut self, slot: Slot, socket: OwnedFd, connecting: bool) -> io::Result<()> {
+        let source = socket.as_raw_fd();
+        self.poll.registry().register(
+            &mut SourceFd(&source),
+            Token(slot as usize),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        if self.links.len() <= slot as usize {
+            self.links.resize_with(slot as usize + 1, || None);
+        }
+        self.links[slot as usize] = Some(Link {
+            socket,
+            connecting,
+            reading: true,
+            readable: false,
+            ending: false,
+            broken: false,
+            ended: false,
+            // A fresh socket takes bytes; if not, the first send finds out.
+            writable: !connecting,
+            queued: false,
+            sending: None,
+            progressed: false,
+        });
+        Ok(())
+    }
+
+    fn set_reading(&mut self, slot: Slot, reading: bool) {
+        let Some(link) = self.link(slot) else { return };
+        link.reading = reading;
+        if (reading && link.readable) || link.broken {
+            self.enqueue(slot);
+        }
+    }
+
+    fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState {
+        match self.link(slot) {
+            Some(link) if link.writable => push(link, buffer, 0),
+            Some(link) => {
+                link.sending = Some((buffer, 0));
+                SendState::UnderWay
+            }
+            None => SendState::Done(buffer, Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    fn take_progress(&mut self, slot: Slot) -> bool {
+        self.link(slot)
+            .is_some_and(|link| std::mem::take(&mut link.progressed))
+    }
+
+    fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {
+        let link = self.link(slot).ok_or(io::ErrorKind::NotConnected)?;
+        let result = socket::send(link.socket.as_fd(), bytes);
+        if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            link.writable = false;
+        }
+        result
+    }
+
+    fn finish(&mut self, slot: Slot) {
+        if let Some(link) = self.link(slot) {
+            socket::finish(link.socket.as_fd());
+        }
+    }
+
+    fn detach(&mut self, slot: Slot, reset: bool) {
+        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) {
+            if reset {
+                socket::reset_on_close(link.socket.as_fd());
+            }
+            // Closing the only descriptor also takes it out of the poll. Events that were already
+            // taken name an empty slot, which `serve` passes over.
+            drop(link);
+            self.done.push_back(Event::Released { slot });
+        }
+    }
+
+    fn has_unread(&self, slot: Slot) -> bool {
+        let link = self.links.get(slot as usize).and_then(Option::as_ref);
+        link.is_some_and(|link| socket::unread(link.socket.as_fd()) > 0)
+    }
+
+    fn peer_address(&self, slot: Slot) -> Option<SocketAddr> {
+        socket::peer_address(self.links.get(slot as usize)?.as_ref()?.socket.as_fd())
+    }
+
+    fn recycle(&mut self, buffer: Box<[u8]>) {
+        self.buffers.push(buffer);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let busy = !self.ready.is_empty() || !self.done.is_empty() || self.acceptable;
+        if !busy && timeout == Some(Duration::ZERO) && self.try_hot() {
+            return Ok(());
+        }
+        let timeout = if busy { Some(Duration::ZERO) } else { timeout };
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.crowded = false;
+        for event in &self.events {
+            match event.token() {
+                WAKER => {}
+                LISTENER => self.acceptable = self.acceptor.is_some(),
+                Token(index) => {
+                    let Some(link) = self.links.get_mut(index).and_then(Option::as_mut) else {
+                        continue;
+                    };
+                    self.crowded |= index != self.hot as usize;
+                    let failed = event.is_error();
+                    link.readable |= event.is_readable() || event.is_read_closed() || failed;
+                    link.writable |= event.is_writable() || event.is_write_closed() || failed;
+                    link.ending |= event.is_read_closed() || failed;
+                    link.broken |= failed || (event.is_read_closed() && event.is_write_closed());
+                    let useful = link.connecting
+                        || link.broken
+                        || (link.readable && link.reading && !link.ended)
+                        || link.sending.is_some();
+                    if useful && !link.queued {
+                        link.queued = true;
+                        // Slots are u32 and tokens were made from them.
+                        self.ready.extend(Slot::try_from(index));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        if let Some(event) = self.done.pop_front() {
+            return Some(event);
+        }
+        if self.acceptable {
+            match self.acceptor.as_mut().and_then(Acceptor::accept) {
+                Some(event) => return Some(event),
+                None => self.acceptable = false,
+            }
+        }
+        while let Some(slot) = self.ready.pop_front() {
+            if let Some(event) = self.serve(slot) {
+                return Some(event);
+            }
+        }
+        None
+    }
+}

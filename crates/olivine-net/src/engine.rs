@@ -1,0 +1,348 @@
+//! Starting, addressing and stopping all shards of a process.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    config::{AcceptMode, Backend, EngineConfig},
+    counters::{Counters, ShardCounters},
+    driver::{Driver, Waker, readiness::Readiness},
+    error::{NotPosted, StartError},
+    handler::Handler,
+    mailbox::{Letter, Mailbox},
+    shard::{Common, Shard, run::Runner},
+    sync::Gauge,
+    sys::{
+        affinity,
+        socket::{self, ListenOptions},
+    },
+    topology::Topology,
+};
+
+/// All shards of a process: one pinned event loop per physical core.
+///
+/// Dropping an engine stops it without mercy: connections are reset. [`Engine::stop`] is the polite
+/// way.
+#[derive(Debug)]
+#[must_use = "dropping an engine stops it"]
+pub struct Engine<H: Handler> {
+    common: Arc<Common<H::Message>>,
+    threads: Vec<JoinHandle<io::Result<u64>>>,
+    address: Option<SocketAddr>,
+    cpus: Vec<Option<usize>>,
+    backend: &'static str,
+}
+
+/// How a stop went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Connections that were not idle when the deadline passed, and were reset.
+    pub cut: u64,
+    /// Shards that had ended before, by a panic of their handler or a failing kernel interface.
+    pub failed_shards: Vec<usize>,
+}
+
+/// What a shard's thread reports once it can run.
+type Ready = Result<&'static str, StartError>;
+
+impl<H: Handler> Engine<H> {
+    /// Starts the shards. `handler` is called once on each shard's own thread, with the shard's
+    /// index, and makes its handler.
+    ///
+    /// Returns when every shard listens; connections are served from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]: a setting out of range, CPUs that are not there, an address that cannot be
+    /// listened on, a back end that is forbidden. Nothing is left running.
+    pub fn start<F>(config: EngineConfig, handler: F) -> Result<Self, StartError>
+    where
+        F: Fn(usize) -> H + Send + Sync + 'static,
+    {
+        config.validate()?;
+        let cpus = choose_cpus(&config)?;
+        let hand_over = match config.accept {
+            AcceptMode::Auto => !socket::REUSE_PORT_SPREADS,
+            AcceptMode::PerShard => false,
+            AcceptMode::HandOver => true,
+        };
+        let (listeners, address) = listen(&config, cpus.len(), hand_over)?;
+        let common = Arc::new(Common {
+            mailboxes: cpus
+                .iter()
+                .map(|_| Mailbox::new(config.mailbox_max))
+                .collect(),
+            counters: cpus.iter().map(|_| ShardCounters::default()).collect(),
+            connections: Gauge::default(),
+            hand_over,
+            config,
+        });
+        let mut engine = Self {
+            common,
+            threads: Vec::new(),
+            address,
+            cpus,
+            backend: "mio",
+        };
+        let handler = Arc::new(handler);
+        let (report, reports) = mpsc::channel::<Ready>();
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let seat = Seat {
+                index,
+                cpu: engine.cpus[index],
+                listener,
+                report: report.clone(),
+            };
+            let (common, handler) = (Arc::clone(&engine.common), Arc::clone(&handler));
+            let thread = thread::Builder::new()
+                .name(format!("olivine-net-{index}"))
+                .spawn(move || seat.run(common, &*handler))
+                .map_err(|source| StartError::Thread {
+                    shard: index,
+                    source,
+                })?;
+            engine.threads.push(thread);
+        }
+        drop(report);
+        for shard in 0..engine.threads.len() {
+            // A thread that ends without a word has panicked before it could run.
+            engine.backend = reports.recv().unwrap_or_else(|_| {
+                let source = io::Error::other("the handler could not be made");
+                Err(StartError::Thread { shard, source })
+            })?;
+        }
+        Ok(engine)
+    }
+
+    /// The address listened on, with the real port; `None` for a client engine.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The CPU each shard is pinned to, by index; `None` where pinning is off.
+    #[must_use]
+    pub fn cpus(&self) -> &[Option<usize>] {
+        &self.cpus
+    }
+
+    /// The back end in use: `mio` or `io_uring`.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// Readings of the shards' counters, by index.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Counters> {
+        self.common
+            .counters
+            .iter()
+            .map(ShardCounters::read)
+            .collect()
+    }
+
+    /// Posts a message to shard `index`; its handler's `on_message` gets it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPosted`] gives the message back if the mailbox is full or there is no such shard.
+    pub fn post(&self, index: usize, message: H::Message) -> Result<(), NotPosted<H::Message>> {
+        match self.common.mailboxes.get(index) {
+            Some(mailbox) => mailbox.post(message),
+            None => Err(NotPosted::Closed(message)),
+        }
+    }
+
+    /// Stops: takes no more connections, closes each one as soon as it is idle, and after `deadline`
+    /// resets the rest. Returns when all shards have ended, which is as soon as nothing is left.
+    pub fn stop(mut self, deadline: Duration) -> StopReport {
+        self.halt(deadline)
+    }
+
+    fn halt(&mut self, deadline: Duration) -> StopReport {
+        let at = Instant::now() + deadline;
+        for mailbox in &self.common.mailboxes {
+            mailbox.command(Letter::Stop(at));
+        }
+        let mut report = StopReport::default();
+        for (index, thread) in self.threads.drain(..).enumerate() {
+            match thread.join() {
+                Ok(Ok(cut)) => report.cut += cut,
+                Ok(Err(_)) | Err(_) => report.failed_shards.push(index),
+            }
+        }
+        report
+    }
+}
+
+impl<H: Handler> Drop for Engine<H> {
+    fn drop(&mut self) {
+        self.halt(Duration::ZERO);
+    }
+}
+
+/// What one shard's thread starts with.
+#[derive(Debug)]
+struct Seat {
+    index: usize,
+    cpu: Option<usize>,
+    listener: Option<OwnedFd>,
+    report: mpsc::Sender<Ready>,
+}
+
+impl Seat {
+    fn run<H: Handler>(
+        self,
+        common: Arc<Common<H::Message>>,
+        handler: &impl Fn(usize) -> H,
+    ) -> io::Result<u64> {
+        let guard = CloseMailbox {
+            index: self.index,
+            common: Arc::clone(&common),
+        };
+        if let Some(cpu) = self.cpu
+            && let Err(source) = affinity::pin(cpu)
+        {
+            // The engine that waits for this report is the only one to hear it.
+            let _ = self.report.send(Err(StartError::Pin { cpu, source }));
+            return Ok(0);
+        }
+        let (mut driver, waker) = match open_driver(&common.config) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let _ = self.report.send(Err(error));
+                return Ok(0);
+            }
+        };
+        if let Some(listener) = self.listener
+            && let Err(source) = driver.listen(listener)
+        {
+            let backend = driver.name();
+            let _ = self
+                .report
+                .send(Err(StartError::Backend { backend, source }));
+            return Ok(0);
+        }
+        common.mailboxes[self.index].set_waker(waker);
+        let name = driver.name();
+        let runner = Runner::new(Shard::new(self.index, driver, common), handler(self.index));
+        let _ = self.report.send(Ok(name));
+        drop(self.report);
+        let result = runner.run();
+        drop(guard);
+        result
+    }
+}
+
+/// Closes the shard's mailbox however its thread ends, so that nobody posts into the void.
+struct CloseMailbox<M> {
+    index: usize,
+    common: Arc<Common<M>>,
+}
+
+impl<M> Drop for CloseMailbox<M> {
+    fn drop(&mut self) {
+        self.common.mailboxes[self.index].close();
+    }
+}
+
+/// A CPU for each shard, or `None` where pinning is off.
+fn choose_cpus(config: &EngineConfig) -> Result<Vec<Option<usize>>, StartError> {
+    let topology = Topology::detect()?;
+    if !config.cpus.is_empty() {
+        topology.check(&config.cpus)?;
+        return Ok(config.cpus.iter().copied().map(Some).collect());
+    }
+    if !config.pin {
+        let count = if config.threads == 0 {
+            topology.cores().len()
+        } else {
+            config.threads
+        };
+        return Ok(vec![None; count]);
+    }
+    Ok(topology
+        .choose(config.threads)?
+        .into_iter()
+        .map(Some)
+        .collect())
+}
+
+/// A listener for each shard that accepts, all on one port, and the address they share.
+fn listen(
+    config: &EngineConfig,
+    shards: usize,
+    hand_over: bool,
+) -> Result<(Vec<Option<OwnedFd>>, Option<SocketAddr>), StartError> {
+    let mut listeners: Vec<Option<OwnedFd>> = Vec::with_capacity(shards);
+    let Some(mut address) = config.address else {
+        listeners.resize_with(shards, || None);
+        return Ok((listeners, None));
+    };
+    let options = ListenOptions {
+        // At most 65,535 by `validate`.
+        backlog: i32::try_from(config.backlog).unwrap_or(i32::MAX),
+        reuse_port: !hand_over && shards > 1,
+        ipv6_only: config.ipv6_only,
+        receive_kernel_bytes: config.receive_kernel_bytes,
+    };
+    if options.reuse_port && address.port() != 0 {
+        // SO_REUSEPORT would let us share the port of another program of this user that also set it,
+        // and the kernel would give each of us some of the connections. A bind without it tells.
+        let alone = ListenOptions {
+            reuse_port: false,
+            ..options
+        };
+        drop(
+            socket::listen(address, alone)
+                .map_err(|source| StartError::Listen { address, source })?,
+        );
+    }
+    for shard in 0..shards {
+        if hand_over && shard > 0 {
+            listeners.push(None);
+            continue;
+        }
+        let failed = |source| StartError::Listen { address, source };
+        let listener = socket::listen(address, options).map_err(failed)?;
+        if shard == 0 {
+            address = socket::local_address(listener.as_fd()).map_err(failed)?;
+        }
+        listeners.push(Some(listener));
+    }
+    Ok((listeners, Some(address)))
+}
+
+fn open_driver(config: &EngineConfig) -> Result<(Box<dyn Driver>, Waker), StartError> {
+    let mio = || match Readiness::new(config.receive_buffer) {
+        Ok((driver, waker)) => Ok((Box::new(driver) as Box<dyn Driver>, waker)),
+        Err(source) => Err(StartError::Backend {
+            backend: "mio",
+            source,
+        }),
+    };
+    let uring = || -> Result<(Box<dyn Driver>, Waker), StartError> {
+        #[cfg(target_os = "linux")]
+        let opened = crate::sys::uring::Uring::new(config.receive_buffer)
+            .map(|(driver, waker)| (Box::new(driver) as Box<dyn Driver>, waker));
+        #[cfg(not(target_os = "linux"))]
+        let opened = Err(io::ErrorKind::Unsupported.into());
+        opened.map_err(|source| StartError::Backend {
+            backend: "io_uring",
+            source,
+        })
+    };
+    match config.backend {
+        Backend::Mio => mio(),
+        Backend::IoUring => uring(),
+        Backend::Auto => uring().or_else(|_| mio()),
+    }
+}

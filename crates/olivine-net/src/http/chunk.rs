@@ -1,0 +1,261 @@
+//! Chunked bodies: a decoder fed any pieces, byte by byte if need be.
+//!
+//! Strict where laxity has been used for smuggling: sizes are hexadecimal digits and nothing else
+//! before the extension or the line end, lines end in CR LF, sizes that overflow are refused.
+//! Extensions are bounded and passed over; trailer fields are checked for form, bounded and dropped.
+
+use super::{
+    head::{TOKEN, VALUE},
+    status::Reject,
+};
+
+/// Bytes of extensions and trailers allowed in one body: more is an attack, not a message.
+const EXTRA_MAX: u32 = 16 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first digit of a size.
+    SizeStart,
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// At the start of a line behind the last chunk.
+    Trailer,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    LastLf,
+    Done,
+}
+
+/// Where in a chunked body we are.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    state: State,
+    /// Of the chunk under way: bytes still to come.
+    left: u64,
+    extra: u32,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::SizeStart,
+            left: 0,
+            extra: 0,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Reads `data`, appends body bytes to `body` up to `max` in all, and returns how many bytes of
+    /// `data` belong to this body.
+    pub(crate) fn feed(
+        &mut self,
+        data: &[u8],
+        body: &mut Vec<u8>,
+        max: u64,
+    ) -> Result<usize, Reject> {
+        let mut at = 0;
+        while at < data.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+                let take = left.min(data.len() - at);
+                body.extend_from_slice(&data[at..at + take]);
+                at += take;
+                self.left -= take as u64;
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+                continue;
+            }
+            self.state = self.step(data[at], body.len() as u64, max)?;
+            at += 1;
+        }
+        Ok(at)
+    }
+
+    fn step(&mut self, byte: u8, have: u64, max: u64) -> Result<State, Reject> {
+        let next = match (self.state, byte) {
+            (State::SizeStart | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                let digit = char::from(byte).to_digit(16).unwrap_or(0);
+                let left = self.left.checked_mul(16).ok_or(Reject::Chunk)?;
+                self.left = left + u64::from(digit);
+                // Leading zeros would let a size line grow for ever.
+                self.spend()?;
+                if have.saturating_add(self.left) > max {
+                    return Err(Reject::BodyTooLong);
+                }
+                State::Size
+            }
+            (State::Size, b';') => State::Extension,
+            (State::Size | State::Extension, b'\r') => State::SizeLf,
+            (State::Extension, _) if VALUE[usize::from(byte)] => {
+                self.spend()?;
+                State::Extension
+            }
+            (State::SizeLf, b'\n') if self.left == 0 => State::Trailer,
+            (State::SizeLf, b'\n') => State::Data,
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::SizeStart,
+            (State::Trailer, b'\r') => State::LastLf,
+            (State::Trailer | State::TrailerName, _) if TOKEN[usize::from(byte)] => {
+                self.spend()?;
+                State::TrailerName
+            }
+            (State::TrailerName, b':') => State::TrailerValue,
+            (State::TrailerValue, b'\r') => State::TrailerLf,
+            (State::TrailerValue, _) if VALUE[usize::from(byte)] => {
+                self.spend()?;
+                State::TrailerValue
+            }
+            (State::TrailerLf, b'\n') => State::Trailer,
+            (State::LastLf, b'\n') => State::Done,
+            _ => return Err(Reject::Chunk),
+        };
+        Ok(next)
+    }
+
+    fn spend(&mut self) -> Result<(), Reject> {
+        self.extra += 1;
+        if self.extra > EXTRA_MAX {
+            Err(Reject::Chunk)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Appends `bytes` as one chunk; nothing for no bytes, because an empty chunk would end the body.
+pub(crate) fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let mut digits = [0; 16];
+    let mut at = digits.len();
+    let mut rest = bytes.len();
+    while rest > 0 {
+        at -= 1;
+        digits[at] = b"0123456789abcdef"[rest % 16];
+        rest /= 16;
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What ends a chunked body.
+pub(crate) const LAST: &[u8] = b"0\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(data: &[u8]) -> Result<(Vec<u8>, usize, bool), Reject> {
+        let (mut decoder, mut body) = (Decoder::new(), Vec::new());
+        let used = decoder.feed(data, &mut body, 1000)?;
+        Ok((body, used, decoder.is_done()))
+    }
+
+    #[test]
+    fn reads_chunks_extensions_and_trailers_and_leaves_the_rest() {
+        let data = b"5;a=\"b\"\r\nhello\r\n0A\r\n0123456789\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\nGET";
+        assert_eq!(
+            decode(data),
+            Ok((b"hello0123456789".to_vec(), data.len() - 3, true))
+        );
+    }
+
+    #[test]
+    fn refuses_what_has_been_used_for_smuggling() {
+        for bad in [
+            "g\r\n",
+            "\r\n",
+            ";x\r\n",
+            "5 \r\n",
+            " 5\r\n",
+            "+5\r\n",
+            "-1\r\n",
+            "0x5\r\n",
+            "5\n",
+            "5\rx",
+            "5;a\nb\r\n",
+            "5\r\nhello5",
+            "5\r\nhello\n",
+            "5\r\nhelloX\r\n",
+            "10000000000000000\r\n",
+            "fffffffffffffffff\r\n",
+            "0\r\nbad trailer\r\n",
+            "0\r\n folded: x\r\n",
+            "0\r\nx:\0\r\n",
+            "0\r\n\rx",
+            "0\r\n\n",
+            "5_0\r\n",
+        ] {
+            assert!(decode(bad.as_bytes()).is_err(), "{bad:?} must be refused");
+        }
+        assert_eq!(decode(b"3e9\r\n"), Err(Reject::BodyTooLong));
+        let long = format!("5;{}\r\n", "x".repeat(20_000));
+        assert_eq!(decode(long.as_bytes()), Err(Reject::Chunk));
+        assert_eq!(decode("0".repeat(20_000).as_bytes()), Err(Reject::Chunk));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        /// What is encoded, in any pieces, decodes to the same bytes when fed in any other pieces.
+        #[test]
+        fn decodes_what_was_encoded(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+            cuts in prop::collection::vec(1_usize..30, 1..40),
+        ) {
+            let mut wire = Vec::new();
+            for part in &parts {
+                encode(&mut wire, part);
+            }
+            wire.extend_from_slice(LAST);
+            wire.extend_from_slice(b"next");
+            let (mut decoder, mut body, mut used) = (Decoder::new(), Vec::new(), 0);
+            for cut in cuts.iter().cycle() {
+                let end = (used + cut).min(wire.len());
+                used += decoder.feed(&wire[used..end], &mut body, 1000).unwrap();
+                if decoder.is_done() {
+                    break;
+                }
+            }
+            prop_assert_eq!(body, parts.concat());
+            prop_assert_eq!(&wire[used..], b"next");
+        }
+
+        /// Feeding whole or byte by byte comes to the same verdict.
+        #[test]
+        fn the_verdict_does_not_depend_on_the_pieces(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "0", "5", "a", "F", "\r\n", "\r", "\n", ";", "x=y", "hello", " ", "0\r\n", "\r\n\r\n",
+                "1\r\nz\r\n", "N: v\r\n", "ffffffff",
+            ]), 0..12),
+        ) {
+            let data = pieces.concat().into_bytes();
+            let whole = decode(&data);
+            let (mut decoder, mut body, mut used) = (Decoder::new(), Vec::new(), 0);
+            let mut result = Ok(());
+            for byte in &data {
+                match decoder.feed(std::slice::from_ref(byte), &mut body, 1000) {
+                    Ok(count) => used += count,
+                    Err(reject) => {
+                        result = Err(reject);
+                        break;
+                    }
+                }
+            }
+            prop_assert_eq!(whole, result.map(|()| (body, used, decoder.is_done())));
+        }
+    }
+}

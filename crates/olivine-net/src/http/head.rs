@@ -1,0 +1,544 @@
+//! Request heads: a strict parser that never touches a socket.
+//!
+//! It reads each byte once, validates while it goes, and keeps offsets, so nothing is copied or
+//! allocated. It is stricter than RFC 9112 asks, because every laxity here is a smuggling door when
+//! another server stands in front: lines end in CR LF and nothing else, one space separates the
+//! parts of the request line, no line is folded, no space precedes a colon, the message length has
+//! exactly one source.
+
+use super::{limits::Limits, status::Reject};
+
+/// One header field, as offsets into the head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Field {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// A run of bytes in the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "heads are at most 1 MiB (Limits::validate)"
+    )]
+    fn new(start: usize, end: usize) -> Self {
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes
+            .get(self.start as usize..self.end as usize)
+            .unwrap_or(&[])
+    }
+}
+
+/// How the body's length is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By Content-Length; 0 if neither field is there.
+    Length(u64),
+    /// By Transfer-Encoding.
+    Chunked,
+}
+
+/// A complete head; the fields are in the parser's list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Bytes of the head, the empty line included.
+    pub(crate) length: usize,
+    pub(crate) method: Span,
+    pub(crate) target: Span,
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1 and later.
+    pub(crate) minor: u8,
+    pub(crate) framing: Framing,
+    /// The peer wants the connection kept after this exchange.
+    pub(crate) keep_alive: bool,
+    /// The peer waits for 100 before it sends the body.
+    pub(crate) expects_continue: bool,
+}
+
+/// Builds a table of the bytes that match a pattern, at compile time.
+macro_rules! bytes {
+    ($($pattern:pat_param)|+) => {{
+        let mut table = [false; 256];
+        let mut byte = 0_u8;
+        loop {
+            table[byte as usize] = matches!(byte, $($pattern)|+);
+            if byte == u8::MAX {
+                break;
+            }
+            byte += 1;
+        }
+        table
+    }};
+}
+
+/// RFC 9110 `tchar`.
+pub(crate) static TOKEN: [bool; 256] = bytes!(
+    b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~'
+    | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z'
+);
+
+/// Bytes of a field value: visible ones, space, tab, and those above ASCII.
+pub(crate) static VALUE: [bool; 256] = bytes!(b'\t' | 0x20..=0x7e | 0x80..=0xff);
+
+/// Bytes of a request target: visible ASCII but the fragment mark, which never goes over the wire.
+static TARGET: [bool; 256] = bytes!(0x21 | 0x22 | 0x24..=0x7e);
+
+/// Bytes of a Host value: host names, addresses in brackets, a port. No comma, no `@`, no slash.
+static HOST: [bool; 256] = bytes!(
+    b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']'
+    | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
+);
+
+/// Reads a head from the start of `data`; `Ok(None)` if it is not complete yet.
+///
+/// `fields` is cleared and filled. Bytes behind the head are not looked at. What can be refused
+/// before the head is complete is refused at once.
+pub(crate) fn parse(
+    data: &[u8],
+    limits: &Limits,
+    fields: &mut Vec<Field>,
+) -> Result<Option<Head>, Reject> {
+    fields.clear();
+    let mut at = 0;
+    // RFC 9112 2.2: an empty line before the request line may be passed over. Two are.
+    for _ in 0..2 {
+        match data.get(at..) {
+            Some([b'\r', b'\n', ..]) => at += 2,
+            Some([] | [b'\r']) | None => return Ok(None),
+            Some(_) => break,
+        }
+    }
+    let Some(line) = request_line(data, at, limits)? else {
+        return Ok(None);
+    };
+    let mut facts = Facts::default();
+    at = line.next;
+    loop {
+        match data.get(at..) {
+            Some([b'\r', b'\n', ..]) => break,
+            Some([] | [b'\r']) | None => return unfinished(data, limits),
+            Some(_) => {}
+        }
+        let Some((field, next)) = field_line(data, at, limits)? else {
+            return unfinished(data, limits);
+        };
+        if fields.len() >= limits.headers_max {
+            return Err(Reject::HeadersTooMany);
+        }
+        facts.note(field.name.of(data), field.value.of(data), line.minor)?;
+        fields.push(field);
+        at = next;
+    }
+    let length = at + 2;
+    if length > limits.head_bytes_max {
+        return Err(Reject::HeadTooLong);
+    }
+    facts.conclude(line.minor)?;
+    check_target(line.method.of(data), line.target.of(data))?;
+    Ok(Some(Head {
+        length,
+        method: line.method,
+        target: line.target,
+        minor: line.minor,
+        framing: if facts.chunked {
+            Framing::Chunked
+        } else {
+            Framing::Length(facts.length.unwrap_or(0))
+        },
+        keep_alive: !facts.close && (line.minor >= 1 || facts.keep_alive),
+        expects_continue: facts.expects_continue && line.minor >= 1,
+    }))
+}
+
+fn unfinished(data: &[u8], limits: &Limits) -> Result<Option<Head>, Reject> {
+    if data.len() >= limits.head_bytes_max {
+        Err(Reject::HeadTooLong)
+    } else {
+        Ok(None)
+    }
+}
+
+struct RequestLine {
+    method: Span,
+    target: Span,
+    minor: u8,
+    next: usize,
+}
+
+/// Reads the request line from `start`; `Ok(None)` if it is not complete yet.
+fn request_line(data: &[u8], start: usize, limits: &Limits) -> Result<Option<RequestLine>, Reject> {
+    let unfinished = || {
+        let long = data.len() - start > limits.line_bytes_max;
+        if long {
+            Err(Reject::TargetTooLong)
+        } else {
+            Ok(None)
+        }
+    };
+    let Some((method, space)) = run(data, start, &TOKEN) else {
+        return unfinished();
+    };
+    if space != b' ' || method.end == method.start {
+        return Err(Reject::RequestLine);
+    }
+    let Some((target, space)) = run(data, method.end as usize + 1, &TARGET) else {
+        return unfinished();
+    };
+    if space != b' ' || target.end == target.start {
+        return Err(Reject::RequestLine);
+    }
+    let version = target.end as usize + 1;
+    let next = version + 10;
+    if next - start > limits.line_bytes_max {
+        return Err(Reject::TargetTooLong);
+    }
+    let there = &data[version..data.len().min(next)];
+    let minor = match there {
+        [
+            b'H',
+            b'T',
+            b'T',
+            b'P',
+            b'/',
+            b'1',
+            b'.',
+            minor @ b'0'..=b'9',
+            b'\r',
+            b'\n',
+        ] => u8::from(*minor != b'0'),
+        [
+            b'H',
+            b'T',
+            b'T',
+            b'P',
+            b'/',
+            b'0'..=b'9',
+            b'.',
+            b'0'..=b'9',
+            b'\r',
+            b'\n',
+        ] => {
+            return Err(Reject::Version);
+        }
+        _ if there.len() < 10 && could_be_version(there) => return Ok(None),
+        _ => return Err(Reject::RequestLine),
+    };
+    Ok(Some(RequestLine {
+        method,
+        target,
+        minor,
+        next,
+    }))
+}
+
+/// Whether more bytes could make a version and a line end of these.
+fn could_be_version(there: &[u8]) -> bool {
+    there.iter().zip(b"HTTP/0.0\r\n").all(|(byte, like)| {
+        if *like == b'0' {
+            byte.is_ascii_digit()
+        } else {
+            byte == like
+        }
+    })
+}
+
+/// Reads one field line from `start`; `Ok(None)` if it is not complete yet.
+fn field_line(
+    data: &[u8],
+    start: usize,
+    limits: &Limits,
+) -> Result<Option<(Field, usize)>, Reject> {
+    let unfinished = || {
+        let long = data.len() - start > limits.line_bytes_max;
+        if long {
+            Err(Reject::HeadTooLong)
+        } else {
+            Ok(None)
+        }
+    };
+    let Some((name, colon)) = run(data, start, &TOKEN) else {
+        return unfinished();
+    };
+    // Refuses an empty name, a space before the colon and a folded line alike.
+    if colon != b':' || name.end == name.start {
+        return Err(Reject::Field);
+    }
+    let Some((value, end)) = run_value(data, name.end as usize + 1) else {
+        return unfinished();
+    };
+    let stop = value.end as usize;
+    match (end, data.get(stop + 1)) {
+        (b'\r', Some(b'\n')) => {}
+        (b'\r', None) => return unfinished(),
+        _ => return Err(Reject::Field),
+    }
+    if stop + 2 - start > limits.line_bytes_max {
+        return Err(Reject::HeadTooLong);
+    }
+    let raw = value.of(data);
+    let trimmed = raw.trim_ascii();
+    // `trim_ascii` trims form feeds too, but VALUE has let none in.
+    let lead = raw.len() - raw.trim_ascii_start().len();
+    let from = value.start as usize + lead;
+    let value = Span::new(from, from + trimmed.len());
+    Ok(Some((Field { name, value }, stop + 2)))
+}
+
+/// The run of bytes of `class` from `start`, and the byte that ends it; `None` if the data ends it.
+fn run(data: &[u8], start: usize, class: &[bool; 256]) -> Option<(Span, u8)> {
+    let rest = data.get(start..)?;
+    let length = rest.iter().position(|byte| !class[usize::from(*byte)])?;
+    Some((Span::new(start, start + length), rest[length]))
+}
+
+/// As [`run`] for the bytes of a field value, a vector of them at a time: values are long.
+fn run_value(data: &[u8], start: usize) -> Option<(Span, u8)> {
+    let rest = data.get(start..)?;
+    let end = memchr::memchr(b'\r', rest);
+    let line = &rest[..end.unwrap_or(rest.len())];
+    // Without a way out, so that the compiler can use vectors. The same bytes as in VALUE.
+    let fine = line.iter().fold(true, |fine, &byte| {
+        fine & ((byte >= 0x20) & (byte != 0x7f) | (byte == b'\t'))
+    });
+    match end {
+        Some(length) if fine => Some((Span::new(start, start + length), b'\r')),
+        None if fine => None,
+        _ => run(data, start, &VALUE),
+    }
+}
+
+/// The origin form for paths, the absolute form for proxies, `*` for OPTIONS.
+fn check_target(method: &[u8], target: &[u8]) -> Result<(), Reject> {
+    if method == b"CONNECT" {
+        return Err(Reject::NotImplemented);
+    }
+    let fine = match target {
+        [b'/', ..] => true,
+        b"*" => method == b"OPTIONS",
+        _ => match absolute(target) {
+            Some((authority, _)) => {
+                !authority.is_empty() && authority.iter().all(|byte| HOST[usize::from(*byte)])
+            }
+            None => false,
+        },
+    };
+    if fine {
+        Ok(())
+    } else {
+        Err(Reject::RequestLine)
+    }
+}
+
+/// Splits an absolute target into its authority and its path.
+pub(crate) fn absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let scheme = [&b"http://"[..], b"https://"].into_iter().find(|scheme| {
+        target
+            .get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })?;
+    let rest = &target[scheme.len()..];
+    let slash = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?'))
+        .unwrap_or(rest.len());
+    Some(rest.split_at(slash))
+}
+
+/// What the fields say about the message as a whole.
+#[derive(Default)]
+struct Facts {
+    hosts: u32,
+    length: Option<u64>,
+    chunked: bool,
+    unknown_coding: bool,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+}
+
+impl Facts {
+    fn note(&mut self, name: &[u8], value: &[u8], minor: u8) -> Result<(), Reject> {
+        // By length first: most fields are none of these.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                self.hosts += 1;
+                if self.hosts > 1 || !value.iter().all(|byte| HOST[usize::from(*byte)]) {
+                    return Err(Reject::Host);
+                }
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Reject::Expectation);
+                }
+                self.expects_continue = true;
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                // A second one is refused even if it agrees: a proxy might use the other.
+                if self.length.is_some() {
+                    return Err(Reject::Length);
+                }
+                self.length = Some(decimal(value).ok_or(Reject::Length)?);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if self.chunked || self.unknown_coding || minor == 0 {
+                    return Err(Reject::Length);
+                }
+                self.codings(value)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn codings(&mut self, value: &[u8]) -> Result<(), Reject> {
+        let mut codings = value
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+            .rev();
+        // Only a final `chunked` tells where the body ends.
+        if !codings
+            .next()
+            .is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"))
+        {
+            return Err(Reject::Length);
+        }
+        for other in codings {
+            if other.is_empty() || other.eq_ignore_ascii_case(b"chunked") {
+                return Err(Reject::Length);
+            }
+            self.unknown_coding = true;
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    fn conclude(&self, minor: u8) -> Result<(), Reject> {
+        if self.chunked && self.length.is_some() {
+            return Err(Reject::Length);
+        }
+        if minor >= 1 && self.hosts == 0 {
+            return Err(Reject::Host);
+        }
+        if self.unknown_coding {
+            return Err(Reject::NotImplemented);
+        }
+        Ok(())
+    }
+}
+
+/// One or more digits and nothing else, up to 2⁶⁴ − 1.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn outcome(data: &[u8]) -> Result<Option<(Head, usize)>, Reject> {
+        let mut fields = Vec::new();
+        let head = parse(data, &Limits::default(), &mut fields)?;
+        Ok(head.map(|head| (head, fields.len())))
+    }
+
+    /// Pieces of requests, good and bad, so that random texts reach deep into the parser.
+    fn request() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            6 => prop::sample::select(vec![
+                "GET ", "POST ", "/ ", "/a?b ", "* ", "http://h/x ", "HTTP/1.1\r\n", "HTTP/1.0\r\n",
+                "HTTP/2.0\r\n", "Host: a\r\n", "Host: b\r\n", "Content-Length: 5\r\n",
+                "Content-Length: +5\r\n", "Transfer-Encoding: chunked\r\n", "TE: x\r\n", "X : y\r\n",
+                "A:\t b \r\n", " folded\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n",
+                "\r\n", "\n", "\r", " ", ":", "\0",
+            ]).prop_map(|text| text.as_bytes().to_vec()),
+            1 => prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
+    }
+
+    #[test]
+    fn both_ways_of_reading_a_value_agree_on_every_byte() {
+        for byte in 0..=u8::MAX {
+            for at in [0, 5, 40] {
+                let mut line = [b'v'; 60];
+                line[at] = byte;
+                assert_eq!(
+                    run_value(&line, 0),
+                    run(&line, 0, &VALUE),
+                    "byte {byte} at {at}"
+                );
+                line[59] = b'\r';
+                assert_eq!(
+                    run_value(&line, 0),
+                    run(&line, 0, &VALUE),
+                    "byte {byte} at {at}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        /// Whatever we accept, an independent parser accepts with the same parts.
+        #[test]
+        fn accepts_nothing_that_httparse_reads_differently(data in request()) {
+            let mut fields = Vec::new();
+            if let Ok(Some(head)) = parse(&data, &Limits::default(), &mut fields) {
+                let mut room = [httparse::EMPTY_HEADER; 64];
+                let mut other = httparse::Request::new(&mut room);
+                let status = other.parse(&data);
+                prop_assert_eq!(status, Ok(httparse::Status::Complete(head.length)));
+                prop_assert_eq!(other.method.map(str::as_bytes), Some(head.method.of(&data)));
+                prop_assert_eq!(other.path.map(str::as_bytes), Some(head.target.of(&data)));
+                prop_assert_eq!(other.headers.len(), fields.len());
+                for (theirs, ours) in other.headers.iter().zip(&fields) {
+                    prop_assert_eq!(theirs.name.as_bytes(), ours.name.of(&data));
+                    prop_assert_eq!(theirs.value, ours.value.of(&data));
+                }
+            }
+        }
+
+        /// A head cut anywhere is either not complete yet or refused, and refused for good.
+        #[test]
+        fn a_verdict_never_changes_when_more_arrives(data in request()) {
+            let whole = outcome(&data).map(|head| head.map(|(head, count)| (head.length, count)));
+            for cut in 0..data.len() {
+                match outcome(&data[..cut]) {
+                    Ok(None) => {}
+                    Ok(Some((head, count))) => prop_assert_eq!(whole, Ok(Some((head.length, count)))),
+                    Err(_) => prop_assert!(whole.is_err()),
+                }
+            }
+        }
+
+        #[test]
+        fn never_panics(data in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = outcome(&data);
+        }
+    }
+}

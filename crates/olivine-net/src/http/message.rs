@@ -1,0 +1,307 @@
+//! A request as a service sees it, and answers that are rendered once.
+
+use super::{
+    date,
+    head::{Field, Head, absolute},
+    status::reason,
+};
+
+/// A complete request: its parts borrow the receive buffer, nothing is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) head: &'a Head,
+    pub(crate) fields: &'a [Field],
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// The method as it came: `GET`, `POST`, …; case matters.
+    #[must_use]
+    pub fn method(&self) -> &'a str {
+        text(self.head.method.of(self.bytes))
+    }
+
+    /// The request target as it came: `/path?query`, `http://host/path`, or `*`.
+    #[must_use]
+    pub fn target(&self) -> &'a str {
+        text(self.head.target.of(self.bytes))
+    }
+
+    /// The path, without query, percent-escapes untouched: what to `match` on for routing.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        let target = self.origin_form();
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        if path.is_empty() { "/" } else { text(path) }
+    }
+
+    /// The query behind the `?`, percent-escapes untouched; `None` if there is no `?`.
+    #[must_use]
+    pub fn query(&self) -> Option<&'a str> {
+        let target = self.origin_form();
+        let mark = target.iter().position(|byte| *byte == b'?')?;
+        Some(text(&target[mark + 1..]))
+    }
+
+    fn origin_form(&self) -> &'a [u8] {
+        let target = self.head.target.of(self.bytes);
+        if target.first() == Some(&b'/') {
+            return target;
+        }
+        absolute(target).map_or(target, |(_, path)| path)
+    }
+
+    /// The host asked for: from the target if it names one, otherwise from the Host field.
+    #[must_use]
+    pub fn host(&self) -> &'a str {
+        match absolute(self.head.target.of(self.bytes)) {
+            Some((authority, _)) => text(authority),
+            None => self.header("host").map_or("", text),
+        }
+    }
+
+    /// Whether the request is HTTP/1.0 rather than 1.1.
+    #[must_use]
+    pub fn is_http_10(&self) -> bool {
+        self.head.minor == 0
+    }
+
+    /// The value of the first header field called `name`, in any case, without surrounding spaces.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        let wanted = name.as_bytes();
+        self.headers()
+            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(wanted))
+            .map(|f| f.1)
+    }
+
+    /// All header fields, in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let (fields, bytes) = (self.fields, self.bytes);
+        fields
+            .iter()
+            .map(move |field| (text(field.name.of(bytes)), field.value.of(bytes)))
+    }
+
+    /// The body, whole, chunked coding already undone; empty if there is none.
+    #[must_use]
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+}
+
+/// Methods, targets and names were checked to be ASCII.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("")
+}
+
+/// An answer that cannot be sent. Nothing of it was; the peer gets 500 instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// A header name or value holds bytes that would break the message apart, or a name that the
+    /// server writes itself (Content-Length, Transfer-Encoding, Connection, Date).
+    #[error("header {name:?} cannot be sent: its name or value is not allowed")]
+    Header {
+        /// The name given.
+        name: String,
+    },
+    /// A status outside 200 to 599.
+    #[error("status {status} cannot be sent: it must be 200 to 599")]
+    Status {
+        /// The status given.
+        status: u16,
+    },
+}
+
+/// How long an answer's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Length(usize),
+    Chunked,
+    /// HTTP/1.0 knows no chunks: the end of the connection ends the body.
+    UntilClose,
+}
+
+/// What goes into the Connection field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Nothing need be said.
+    Silent,
+    /// An HTTP/1.0 peer asked to keep the connection.
+    Alive,
+    Close,
+}
+
+/// Checks a status and header fields against what may be sent.
+pub(crate) fn check(status: u16, headers: &[(&str, &str)]) -> Result<(), AnswerError> {
+    if !(200..=599).contains(&status) {
+        return Err(AnswerError::Status { status });
+    }
+    for (name, value) in headers {
+        let ours = ["content-length", "transfer-encoding", "connection", "date"];
+        let name_fine = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| super::head::TOKEN[usize::from(byte)])
+            && !ours
+                .iter()
+                .any(|reserved| name.eq_ignore_ascii_case(reserved));
+        let value_fine = value
+            .bytes()
+            .all(|byte| super::head::VALUE[usize::from(byte)]);
+        if !name_fine || !value_fine {
+            return Err(AnswerError::Header {
+                name: (*name).to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Appends a checked head.
+pub(crate) fn write_head(
+    out: &mut Vec<u8>,
+    status: u16,
+    headers: &[(&str, &str)],
+    extent: Extent,
+    keep: Keep,
+    date: &[u8; date::LENGTH],
+) {
+    write_status(out, status);
+    out.extend_from_slice(date);
+    for (name, value) in headers {
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+    }
+    match extent {
+        Extent::Length(_) if status == 204 => {}
+        Extent::Length(length) => {
+            out.extend_from_slice(b"\r\nContent-Length: ");
+            write_decimal(out, length);
+        }
+        Extent::Chunked => out.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
+        Extent::UntilClose => {}
+    }
+    write_end(out, keep);
+}
+
+/// Status line and the name of the Date field, which always comes first.
+fn write_status(out: &mut Vec<u8>, status: u16) {
+    if status == 200 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\nDate: ");
+        return;
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(out, usize::from(status));
+    out.push(b' ');
+    out.extend_from_slice(reason(status).as_bytes());
+    out.extend_from_slice(b"\r\nDate: ");
+}
+
+fn write_end(out: &mut Vec<u8>, keep: Keep) {
+    out.extend_from_slice(match keep {
+        Keep::Silent => b"\r\n\r\n",
+        Keep::Alive => b"\r\nConnection: keep-alive\r\n\r\n",
+        Keep::Close => b"\r\nConnection: close\r\n\r\n",
+    });
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a remainder of ten fits")]
+fn write_decimal(out: &mut Vec<u8>, mut value: usize) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// An answer rendered once and sent many times: sending it is one copy, its date patched once a
+/// second.
+///
+/// ```
+/// use olivine_net::http::StaticAnswer;
+///
+/// let hello = StaticAnswer::new(200, &[("Content-Type", "text/plain")], b"Hello, World!")?;
+/// assert!(StaticAnswer::new(200, &[("X", "a\r\nY: b")], b"").is_err());
+/// # Ok::<(), olivine_net::http::AnswerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct StaticAnswer {
+    /// The whole answer for a connection that is kept.
+    whole: Vec<u8>,
+    /// Where the date lies.
+    date_at: usize,
+    /// Where the empty line begins, that ends the head.
+    end_at: usize,
+    /// The rendering of the date in it.
+    version: u64,
+}
+
+impl StaticAnswer {
+    /// Renders an answer.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the status or a header cannot be sent.
+    pub fn new(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Result<Self, AnswerError> {
+        check(status, headers)?;
+        let mut whole = Vec::new();
+        write_status(&mut whole, status);
+        let date_at = whole.len();
+        whole.clear();
+        let body = if matches!(status, 204 | 304) {
+            &[]
+        } else {
+            body
+        };
+        let extent = Extent::Length(body.len());
+        write_head(
+            &mut whole,
+            status,
+            headers,
+            extent,
+            Keep::Silent,
+            &[b' '; date::LENGTH],
+        );
+        let end_at = whole.len() - 4;
+        whole.extend_from_slice(body);
+        Ok(Self {
+            whole,
+            date_at,
+            end_at,
+            version: 0,
+        })
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        keep: Keep,
+        without_body: bool,
+        (date, version): (&[u8; date::LENGTH], u64),
+    ) {
+        if self.version != version {
+            self.whole[self.date_at..self.date_at + date::LENGTH].copy_from_slice(date);
+            self.version = version;
+        }
+        if keep == Keep::Silent && !without_body {
+            out.extend_from_slice(&self.whole);
+            return;
+        }
+        out.extend_from_slice(&self.whole[..self.end_at]);
+        write_end(out, keep);
+        if !without_body {
+            out.extend_from_slice(&self.whole[self.end_at + 4..]);
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! The HTTP/1.1 server: a [`Handler`] that reads requests and asks a [`Service`].
+//!
+//! A request that lies whole in the receive buffer, the ordinary case, is parsed and answered in
+//! place. Only what is cut off is kept: an unfinished head by the engine, an unfinished body here,
+//! beside a copy of its head.
+
+use crate::{
+    config::EngineConfig,
+    engine::Engine,
+    error::{CloseReason, StartError},
+    handler::{ConnectionId, Handler, Origin},
+    shard::Shard,
+    slots::Slots,
+};
+
+use super::{
+    chunk::Decoder,
+    date::Date,
+    head::{self, Field, Framing, Head},
+    limits::Limits,
+    message::{Keep, Request},
+    service::{Exchange, Http, Pending, Responder, Service, StreamId, answer},
+    status::Reject,
+};
+
+/// Below this length an unfinished head is read again whenever a piece arrives, so that nonsense is
+/// refused early; above it only when it has grown by an eighth or its end is there, so that one-byte
+/// pieces cost no quadratic time.
+const REREAD_BYTES: usize = 4096;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A head is awaited.
+    Head,
+    /// The rest of a body is awaited.
+    Body,
+    /// The service owes an answer.
+    Responding,
+    /// Nothing more is read.
+    Closing,
+}
+
+/// A body under way.
+#[derive(Clone, Debug)]
+enum Incoming {
+    Length(u64),
+    Chunked(Decoder),
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) stage: Stage,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) serial: u32,
+    /// The peer has ended its direction.
+    pub(crate) ended: bool,
+    /// A time-out for the request under way is set.
+    armed: bool,
+    /// Bytes of the unfinished head that were read without reaching its end.
+    scanned: usize,
+    incoming: Incoming,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Link {
+    fn new() -> Self {
+        Self {
+            stage: Stage::Head,
+            pending: None,
+            serial: 0,
+            ended: false,
+            armed: true,
+            scanned: 0,
+            incoming: Incoming::Length(0),
+            head: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+}
+
+/// An HTTP/1.1 server over a [`Service`]; [`serve`] starts one per shard.
+#[derive(Debug)]
+pub struct Server<S> {
+    service: S,
+    limits: Limits,
+    links: Slots<Link>,
+    fields: Vec<Field>,
+    date: Date,
+    scratch: Vec<u8>,
+}
+
+/// What reading came to.
+enum Step {
+    /// So many bytes are done with.
+    Used(usize),
+    /// More must arrive first.
+    Wait,
+}
+
+/// Starts an engine that serves HTTP/1.1. `service` is called once on each shard's thread, with the
+/// shard's index.
+///
+/// # Errors
+///
+/// [`StartError`], as [`Engine::start`]; also for limits out of range.
+pub fn serve<S, F>(
+    config: EngineConfig,
+    limits: Limits,
+    service: F,
+) -> Result<Engine<Server<S>>, StartError>
+where
+    S: Service,
+    F: Fn(usize) -> S + Send + Sync + 'static,
+{
+    limits.validate()?;
+    let mut config = config;
+    // An unfinished head is kept by the engine and must fit.
+    config.unconsumed_max = config
+        .unconsumed_max
+        .max(limits.head_bytes_max + config.receive_buffer);
+    Engine::start(config, move |shard| Server {
+        service: service(shard),
+        limits: limits.clone(),
+        links: Slots::new(),
+        fields: Vec::new(),
+        date: Date::new(),
+        scratch: Vec::new(),
+    })
+}
+
+impl<S: Service> Server<S> {
+    fn http<'a>(
+        &'a mut self,
+        shard: &'a mut Shard<S::Message>,
+    ) -> (&'a mut S, Http<'a, S::Message>) {
+        let Self {
+            service,
+            links,
+            date,
+            scratch,
+            ..
+        } = self;
+        (
+            service,
+            Http {
+                shard,
+                links,
+                date,
+                scratch,
+            },
+        )
+    }
+
+    fn read_head(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
+        let Some(link) = self.links.get_mut(id) else {
+            return Step::Used(data.len());
+        };
+        let scanned = link.scanned;
+        let worth_reading = scanned == 0
+            || data.len() < REREAD_BYTES
+            || data.len() >= scanned + scanned / 8
+            || memchr::memmem::find(&data[scanned.saturating_sub(3)..], b"\r\n\r\n").is_some();
+        if !worth_reading {
+            return Step::Wait;
+        }
+        match head::parse(data, &self.limits, &mut self.fields) {
+            Ok(Some(head)) => {
+                link.scanned = 0;
+                if std::mem::take(&mut link.armed) {
+                    shard.set_deadline(id, None);
+                }
+                self.read_message(shard, id, &head, data)
+            }
+            Ok(None) => {
+                link.scanned = data.len();
+                if !link.armed {
+                    link.armed = true;
+                    shard.set_deadline(id, Some(self.limits.header_timeout));
+                }
+                Step::Wait
+            }
+            Err(reject) => self.refuse(shard, id, reject, data.len()),
+        }
+    }
+
+    /// Serves a request whose body is there too; otherwise prepares to wait for it.
+    fn read_message(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        head: &Head,
+        data: &[u8],
+    ) -> Step {
+        let max = self.limits.body_bytes_max;
+        let (bytes, behind) = data.split_at(head.length);
+        let (length, mut incoming) = match head.framing {
+            Framing::Length(length) if length > max => {
+                return self.refuse(shard, id, Reject::BodyTooLong, data.len());
+            }
+            Framing::Length(length) => (length, Incoming::Length(length)),
+            Framing::Chunked => (u64::MAX, Incoming::Chunked(Decoder::new())),
+        };
+        if let Some(body) = usize::try_from(length)
+            .ok()
+            .and_then(|length| behind.get(..length))
+        {
+            let used = head.length + body.len();
+            self.serve(shard, id, head, bytes, body, used < data.len());
+            return Step::Used(used);
+        }
+        let mut body = shard.take_buffer();
+        let taken = match take_body(&mut incoming, behind, &mut body, max) {
+            Ok(taken) => taken,
+            Err(reject) => return self.refuse(shard, id, reject, data.len()),
+        };
+        let used = head.length + taken;
+        if is_complete(&incoming) {
+            self.serve(shard, id, head, bytes, &body, used < data.len());
+            shard.give_back(body);
+            return Step::Used(used);
+        }
+        let Some(link) = self.links.get_mut(id) else {
+            return Step::Used(used);
+        };
+        link.head = shard.take_buffer();
+        link.head.extend_from_slice(bytes);
+        (link.incoming, link.body, link.stage) = (incoming, body, Stage::Body);
+        link.armed = true;
+        shard.set_deadline(id, Some(self.limits.body_timeout));
+        if head.expects_continue && taken == 0 {
+            shard.append(id, b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        Step::Used(used)
+    }
+
+    fn read_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
+        let max = self.limits.body_bytes_max;
+        let Some(link) = self.links.get_mut(id) else {
+            return Step::Used(data.len());
+        };
+        let taken = match take_body(&mut link.incoming, data, &mut link.body, max) {
+            Ok(taken) => taken,
+            Err(reject) => return self.refuse(shard, id, reject, data.len()),
+        };
+        if !is_complete(&link.incoming) {
+            return Step::Used(taken);
+        }
+        link.stage = Stage::Head;
+        link.armed = false;
+        shard.set_deadline(id, None);
+        let (bytes, body) = (
+            std::mem::take(&mut link.head),
+            std::mem::take(&mut link.body),
+        );
+        // The copy of a head that was accepted is accepted again.
+        match head::parse(&bytes, &self.limits, &mut self.fields) {
+            Ok(Some(head)) => self.serve(shard, id, &head, &bytes, &body, taken < data.len()),
+            Ok(None) | Err(_) => drop(self.refuse(shard, id, Reject::RequestLine, 0)),
+        }
+        shard.give_back(bytes);
+        shard.give_back(body);
+        Step::Used(taken)
+    }
+
+    /// Asks the service. `more` says whether bytes of a further request are at hand.
+    fn serve(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        head: &Head,
+        bytes: &[u8],
+        body: &[u8],
+        more: bool,
+    ) {
+        let Self {
+            service,
+            links,
+            fields,
+            date,
+            ..
+        } = self;
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
+        let request = Request {
+            bytes,
+            head,
+            fields,
+            body,
+        };
+        let http_10 = head.minor == 0;
+        // While stopping, the last request at hand is the last one answered, and told so.
+        let keep = match head.keep_alive && (more || !shard.is_stopping()) {
+            false => Keep::Close,
+            true if http_10 => Keep::Alive,
+            true => Keep::Silent,
+        };
+        let exchange = Exchange {
+            keep,
+            is_head: head.method.of(bytes) == b"HEAD",
+            http_10,
+        };
+        link.stage = Stage::Closing;
+        let serial = link.serial;
+        service.on_request(
+            &request,
+            Responder {
+                shard,
+                link,
+                date,
+                id,
+                exchange,
+            },
+        );
+        let Some(link) = links.get_mut(id) else {
+            return;
+        };
+        let unanswered = link.stage == Stage::Closing && link.serial == serial && shard.is_open(id);
+        if unanswered {
+            let exchange = Exchange {
+                keep: Keep::Close,
+                ..exchange
+            };
+            link.stage = answer(shard, date, id, exchange, 500, &[], b"");
+        }
+    }
+
+    /// Answers with an error and closes: what follows cannot be trusted to be a request.
+    fn refuse(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        reject: Reject,
+        used: usize,
+    ) -> Step {
+        let exchange = Exchange {
+            keep: Keep::Close,
+            is_head: false,
+            http_10: false,
+        };
+        let stage = answer(
+            shard,
+            &mut self.date,
+            id,
+            exchange,
+            reject.status(),
+            &[],
+            b"",
+        );
+        if let Some(link) = self.links.get_mut(id) {
+            link.stage = stage;
+        }
+        Step::Used(used)
+    }
+}
+
+/// Moves what belongs to the body from `data` into `body`; returns how many bytes that was.
+fn take_body(
+    incoming: &mut Incoming,
+    data: &[u8],
+    body: &mut Vec<u8>,
+    max: u64,
+) -> Result<usize, Reject> {
+    match incoming {
+        Incoming::Chunked(decoder) => decoder.feed(data, body, max),
+        Incoming::Length(left) => {
+            let take = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
+            body.extend_from_slice(&data[..take]);
+            *left -= take as u64;
+            Ok(take)
+        }
+    }
+}
+
+fn is_complete(incoming: &Incoming) -> bool {
+    match incoming {
+        Incoming::Length(left) => *left == 0,
+        Incoming::Chunked(decoder) => decoder.is_done(),
+    }
+}
+
+impl<S: Service> Handler for Server<S> {
+    type Message = S::Message;
+
+    fn on_start(&mut self, shard: &mut Shard<S::Message>) {
+        let (service, mut http) = self.http(shard);
+        service.on_start(&mut http);
+    }
+
+    fn on_open(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: Origin) {
+        self.links.insert(id, Link::new());
+        shard.set_deadline(id, Some(self.limits.header_timeout));
+    }
+
+    fn on_data(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> usize {
+        let mut at = 0;
+        while at < data.len() {
+            let Some(link) = self.links.get(id) else {
+                return data.len();
+            };
+            let rest = &data[at..];
+            let step = match link.stage {
+                Stage::Head => self.read_head(shard, id, rest),
+                Stage::Body => self.read_body(shard, id, rest),
+                Stage::Responding => break,
+                Stage::Closing => return data.len(),
+            };
+            match step {
+                Step::Used(used) => at += used,
+                Step::Wait => break,
+            }
+            // Answers to a long pipeline wait until the peer has read the earlier ones.
+            if shard.is_over(id) {
+                break;
+            }
+        }
+        at
+    }
+
+    fn on_writable(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        if let Some(Pending { serial, .. }) = self.links.get(id).and_then(|link| link.pending) {
+            let (service, mut http) = self.http(shard);
+            service.on_writable(
+                &mut http,
+                StreamId {
+                    connection: id,
+                    serial,
+                },
+            );
+        }
+    }
+
+    fn on_end(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.ended = true;
+        // A peer may end its direction and still wait for the answer.
+        if link.stage != Stage::Responding {
+            shard.close(id);
+        }
+    }
+
+    fn on_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: CloseReason) {
+        let Some(link) = self.links.remove(id) else {
+            return;
+        };
+        shard.give_back(link.head);
+        shard.give_back(link.body);
+        if let Some(Pending { serial, .. }) = link.pending {
+            let (service, mut http) = self.http(shard);
+            service.on_stream_closed(
+                &mut http,
+                StreamId {
+                    connection: id,
+                    serial,
+                },
+            );
+        }
+    }
+
+    fn on_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        match self.links.get(id) {
+            // A peer that never said anything is owed no answer.
+            Some(link) if link.stage == Stage::Head && link.scanned == 0 => shard.expire(id),
+            Some(link) if matches!(link.stage, Stage::Head | Stage::Body) => {
+                self.refuse(shard, id, Reject::Timeout, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_timer(&mut self, shard: &mut Shard<S::Message>, token: u64) {
+        let (service, mut http) = self.http(shard);
+        service.on_timer(&mut http, token);
+    }
+
+    fn on_message(&mut self, shard: &mut Shard<S::Message>, message: S::Message) {
+        let (service, mut http) = self.http(shard);
+        service.on_message(&mut http, message);
+    }
+
+    fn on_stop(&mut self, shard: &mut Shard<S::Message>) {
+        let (service, mut http) = self.http(shard);
+        service.on_stop(&mut http);
+    }
+
+    fn is_idle(&self, id: ConnectionId) -> bool {
+        self.links
+            .get(id)
+            .is_none_or(|link| matches!(link.stage, Stage::Head | Stage::Closing))
+    }
+}

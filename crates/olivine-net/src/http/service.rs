@@ -1,0 +1,430 @@
+//! What an HTTP application supplies, and what it answers through.
+
+use crate::{error::NotSent, handler::ConnectionId, shard::Shard, slots::Slots};
+
+use super::{
+    chunk,
+    date::Date,
+    message::{AnswerError, Extent, Keep, Request, StaticAnswer, check, write_head},
+    server::{Link, Stage},
+};
+
+/// An HTTP application: plain methods on a plain struct, one value per shard, used by that shard's
+/// thread alone. Routing is a `match` on method and path.
+pub trait Service: 'static {
+    /// What other shards and threads may post to this one; `()` where nothing is posted.
+    type Message: Send + 'static;
+
+    /// A complete request came. The [`Responder`] answers it, now or later; dropped unused, the peer
+    /// gets 500.
+    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Self::Message>);
+
+    /// The shard has started.
+    fn on_start(&mut self, http: &mut Http<'_, Self::Message>) {
+        let _ = http;
+    }
+
+    /// A streamed answer takes bytes again after it had refused them.
+    fn on_writable(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
+        let _ = (http, stream);
+    }
+
+    /// The peer left before a streamed or later answer was finished.
+    fn on_stream_closed(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
+        let _ = (http, stream);
+    }
+
+    /// A timer of [`Shard::set_timer`] fired.
+    fn on_timer(&mut self, http: &mut Http<'_, Self::Message>, token: u64) {
+        let _ = (http, token);
+    }
+
+    /// A message was posted to this shard.
+    fn on_message(&mut self, http: &mut Http<'_, Self::Message>, message: Self::Message) {
+        let _ = (http, message);
+    }
+
+    /// The engine is stopping; endless streams should be finished now, the others are waited for.
+    fn on_stop(&mut self, http: &mut Http<'_, Self::Message>) {
+        let _ = http;
+    }
+}
+
+/// Names an answer that is not finished yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId {
+    pub(crate) connection: ConnectionId,
+    pub(crate) serial: u32,
+}
+
+/// How this exchange is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) keep: Keep,
+    /// The request was HEAD: headers only.
+    pub(crate) is_head: bool,
+    pub(crate) http_10: bool,
+}
+
+/// An answer under way over several calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) serial: u32,
+    pub(crate) exchange: Exchange,
+    /// The head is out; `None` before.
+    pub(crate) extent: Option<Extent>,
+}
+
+/// Answers one request.
+///
+/// Each way of answering takes the responder, so a request cannot be answered twice.
+#[must_use = "dropping the responder answers 500"]
+pub struct Responder<'a, M> {
+    pub(crate) shard: &'a mut Shard<M>,
+    pub(crate) link: &'a mut Link,
+    pub(crate) date: &'a mut Date,
+    pub(crate) id: ConnectionId,
+    pub(crate) exchange: Exchange,
+}
+
+impl<M> std::fmt::Debug for Responder<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Responder")
+            .field("connection", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> Responder<'_, M> {
+    /// The shard, for messages, timers and addresses.
+    pub fn shard(&mut self) -> &mut Shard<M> {
+        self.shard
+    }
+
+    /// The connection the request came on.
+    #[must_use]
+    pub fn connection(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Sends an answer. For HEAD, and for 204 and 304, the body is left out.
+    ///
+    /// Content-Length, Connection and Date are written by the server.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the status or a header cannot be sent; the peer gets 500.
+    pub fn send(
+        self,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(), AnswerError> {
+        check(status, headers)?;
+        self.link.stage = answer(
+            self.shard,
+            self.date,
+            self.id,
+            self.exchange,
+            status,
+            headers,
+            body,
+        );
+        Ok(())
+    }
+
+    /// Sends an answer that was rendered before.
+    pub fn send_static(self, answer: &mut StaticAnswer) {
+        let tick = self.shard.tick;
+        let Exchange { keep, is_head, .. } = self.exchange;
+        if let Ok(out) = self.shard.writer(self.id) {
+            answer.write(out, keep, is_head, self.date.at(tick));
+        }
+        self.link.stage = after(self.shard, self.id, keep);
+    }
+
+    /// Puts the answer off; [`Http::respond`] or [`Http::begin`] gives it. Meanwhile nothing more of
+    /// this connection is read, so that answers keep their order.
+    pub fn later(self) -> StreamId {
+        self.link.serial = self.link.serial.wrapping_add(1);
+        let serial = self.link.serial;
+        self.link.pending = Some(Pending {
+            serial,
+            exchange: self.exchange,
+            extent: None,
+        });
+        self.link.stage = Stage::Responding;
+        self.shard.pause(self.id);
+        StreamId {
+            connection: self.id,
+            serial,
+        }
+    }
+
+    /// Begins an answer whose body follows by [`Http::write`] and ends by [`Http::finish`]: chunked,
+    /// or for HTTP/1.0 ended by closing the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the status or a header cannot be sent; the peer gets 500.
+    pub fn stream(self, status: u16, headers: &[(&str, &str)]) -> Result<StreamId, AnswerError> {
+        check(status, headers)?;
+        let (id, exchange) = (self.id, self.exchange);
+        let extent = if exchange.http_10 {
+            Extent::UntilClose
+        } else {
+            Extent::Chunked
+        };
+        let keep = if exchange.http_10 {
+            Keep::Close
+        } else {
+            exchange.keep
+        };
+        let tick = self.shard.tick;
+        if let Ok(out) = self.shard.writer(id) {
+            write_head(out, status, headers, extent, keep, self.date.at(tick).0);
+        }
+        self.link.serial = self.link.serial.wrapping_add(1);
+        let serial = self.link.serial;
+        let exchange = Exchange { keep, ..exchange };
+        self.link.pending = Some(Pending {
+            serial,
+            exchange,
+            extent: Some(extent),
+        });
+        self.link.stage = Stage::Responding;
+        self.shard.pause(id);
+        Ok(StreamId {
+            connection: id,
+            serial,
+        })
+    }
+
+    /// Begins a stream of server-sent events; [`Http::event`] sends them.
+    ///
+    /// # Errors
+    ///
+    /// None in practice; the type is that of [`Responder::stream`].
+    pub fn events(self) -> Result<StreamId, AnswerError> {
+        self.stream(
+            200,
+            &[
+                ("Content-Type", "text/event-stream"),
+                ("Cache-Control", "no-store"),
+            ],
+        )
+    }
+}
+
+/// The server of one shard, between requests: unfinished answers, and the shard.
+pub struct Http<'a, M> {
+    pub(crate) shard: &'a mut Shard<M>,
+    pub(crate) links: &'a mut Slots<Link>,
+    pub(crate) date: &'a mut Date,
+    pub(crate) scratch: &'a mut Vec<u8>,
+}
+
+impl<M> std::fmt::Debug for Http<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http")
+            .field("shard", &self.shard)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> Http<'_, M> {
+    /// The shard, for messages, timers and addresses.
+    pub fn shard(&mut self) -> &mut Shard<M> {
+        self.shard
+    }
+
+    /// Whether an unfinished answer is still wanted: its peer has not left.
+    #[must_use]
+    pub fn is_open(&self, stream: StreamId) -> bool {
+        self.pending(stream).is_some() && self.shard.is_open(stream.connection)
+    }
+
+    fn pending(&self, stream: StreamId) -> Option<Pending> {
+        let pending = self.links.get(stream.connection)?.pending?;
+        (pending.serial == stream.serial).then_some(pending)
+    }
+
+    /// Gives an answer that [`Responder::later`] put off.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still owed.
+    pub fn respond(
+        &mut self,
+        stream: StreamId,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(), AnswerError> {
+        check(status, headers)?;
+        let Some(Pending {
+            exchange,
+            extent: None,
+            ..
+        }) = self.pending(stream)
+        else {
+            return Ok(());
+        };
+        let id = stream.connection;
+        let stage = answer(self.shard, self.date, id, exchange, status, headers, body);
+        self.complete(id, stage);
+        Ok(())
+    }
+
+    /// Begins the body of an answer that [`Responder::later`] put off, as [`Responder::stream`].
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still owed.
+    pub fn begin(
+        &mut self,
+        stream: StreamId,
+        status: u16,
+        headers: &[(&str, &str)],
+    ) -> Result<(), AnswerError> {
+        check(status, headers)?;
+        let Some(Pending {
+            exchange,
+            extent: None,
+            serial,
+        }) = self.pending(stream)
+        else {
+            return Ok(());
+        };
+        let extent = if exchange.http_10 {
+            Extent::UntilClose
+        } else {
+            Extent::Chunked
+        };
+        let keep = if exchange.http_10 {
+            Keep::Close
+        } else {
+            exchange.keep
+        };
+        let tick = self.shard.tick;
+        if let Ok(out) = self.shard.writer(stream.connection) {
+            write_head(out, status, headers, extent, keep, self.date.at(tick).0);
+        }
+        if let Some(link) = self.links.get_mut(stream.connection) {
+            let exchange = Exchange { keep, ..exchange };
+            link.pending = Some(Pending {
+                serial,
+                exchange,
+                extent: Some(extent),
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a streamed body, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::BackPressured`] while too much is queued, and then `on_writable` follows;
+    /// [`NotSent::Closed`] if the answer is finished, not begun, or its peer has left.
+    pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Result<(), NotSent> {
+        let pending = self.pending(stream).ok_or(NotSent::Closed)?;
+        let extent = pending.extent.ok_or(NotSent::Closed)?;
+        let out = self.shard.writer(stream.connection)?;
+        match extent {
+            _ if pending.exchange.is_head => {}
+            Extent::Chunked => chunk::encode(out, bytes),
+            Extent::UntilClose | Extent::Length(_) => out.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    /// Sends a server-sent event: `name` unless empty, and `data`, whose lines may end in any way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Http::write`].
+    pub fn event(&mut self, stream: StreamId, name: &str, data: &str) -> Result<(), NotSent> {
+        let mut text = std::mem::take(self.scratch);
+        text.clear();
+        if !name.is_empty() {
+            text.extend_from_slice(b"event: ");
+            // A line end in the name would begin a field of its own.
+            text.extend(name.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+            text.push(b'\n');
+        }
+        for line in data.replace("\r\n", "\n").split(['\n', '\r']) {
+            text.extend_from_slice(b"data: ");
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+        let result = self.write(stream, &text);
+        *self.scratch = text;
+        result
+    }
+
+    /// Ends a streamed body. The next request of the connection is served after it.
+    pub fn finish(&mut self, stream: StreamId) {
+        let Some(Pending {
+            exchange,
+            extent: Some(extent),
+            ..
+        }) = self.pending(stream)
+        else {
+            return;
+        };
+        let id = stream.connection;
+        if extent == Extent::Chunked && !exchange.is_head {
+            self.shard.append(id, chunk::LAST);
+        }
+        let stage = after(self.shard, id, exchange.keep);
+        self.complete(id, stage);
+    }
+
+    fn complete(&mut self, id: ConnectionId, stage: Stage) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.pending = None;
+        link.stage = stage;
+        if link.ended {
+            self.shard.close(id);
+        } else {
+            self.shard.resume(id);
+        }
+    }
+}
+
+/// Writes a complete answer and says how the connection goes on.
+pub(crate) fn answer<M>(
+    shard: &mut Shard<M>,
+    date: &mut Date,
+    id: ConnectionId,
+    exchange: Exchange,
+    status: u16,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Stage {
+    let tick = shard.tick;
+    let bodiless = matches!(status, 204 | 304);
+    if let Ok(out) = shard.writer(id) {
+        let extent = Extent::Length(if bodiless { 0 } else { body.len() });
+        let keep = exchange.keep;
+        write_head(out, status, headers, extent, keep, date.at(tick).0);
+        if !exchange.is_head && !bodiless {
+            out.extend_from_slice(body);
+        }
+    }
+    after(shard, id, exchange.keep)
+}
+
+/// What follows a complete answer.
+fn after<M>(shard: &mut Shard<M>, id: ConnectionId, keep: Keep) -> Stage {
+    if keep == Keep::Close {
+        shard.close(id);
+        Stage::Closing
+    } else {
+        Stage::Head
+    }
+}

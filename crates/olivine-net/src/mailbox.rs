@@ -1,0 +1,150 @@
+//! Messages into a shard from any thread: a bounded queue, and waking the shard if it sleeps.
+//!
+//! The shard takes all waiting messages with one lock and swaps the buffers, so after warm-up
+//! nothing is allocated. Whether the shard sleeps is kept under the same lock as the queue: either
+//! the sender sees it asleep and wakes it, or the shard sees the message before it falls asleep.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use crate::{driver::Waker, error::NotPosted, sync::Flag};
+
+/// What a shard can be told.
+#[derive(Debug)]
+pub(crate) enum Letter<M> {
+    /// A message of the handler's.
+    Message(M),
+    /// A connection that another shard accepted.
+    Connection(OwnedFd),
+    /// Finish, by then at the latest.
+    Stop(Instant),
+}
+
+/// The box of one shard.
+#[derive(Debug)]
+pub(crate) struct Mailbox<M> {
+    inner: Mutex<Inner<M>>,
+    /// Whether the queue may hold something; saves the shard the lock on most rounds.
+    full: Flag,
+    max: usize,
+}
+
+#[derive(Debug)]
+struct Inner<M> {
+    letters: Vec<Letter<M>>,
+    asleep: bool,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+impl<M> Mailbox<M> {
+    pub(crate) fn new(max: usize) -> Self {
+        let inner = Inner {
+            letters: Vec::new(),
+            asleep: false,
+            closed: false,
+            waker: None,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            full: Flag::default(),
+            max,
+        }
+    }
+
+    /// Nothing in here panics while it holds the lock, so a poisoned one is still whole.
+    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        self.lock().waker = Some(waker);
+    }
+
+    /// Adds a message; refuses it if the box is full or the shard is gone.
+    pub(crate) fn post(&self, message: M) -> Result<(), NotPosted<M>> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(NotPosted::Closed(message));
+        }
+        if inner.letters.len() >= self.max {
+            return Err(NotPosted::BackPressured(message));
+        }
+        self.push(&mut inner, Letter::Message(message));
+        Ok(())
+    }
+
+    /// Adds a letter of the engine's own, which the limit does not bind; drops it if the shard is
+    /// gone.
+    pub(crate) fn command(&self, letter: Letter<M>) {
+        let mut inner = self.lock();
+        if !inner.closed {
+            self.push(&mut inner, letter);
+        }
+    }
+
+    fn push(&self, inner: &mut Inner<M>, letter: Letter<M>) {
+        inner.letters.push(letter);
+        self.full.set(true);
+        if std::mem::take(&mut inner.asleep)
+            && let Some(waker) = &inner.waker
+        {
+            waker.wake();
+        }
+    }
+
+    /// Takes everything into `into`, which must be empty.
+    pub(crate) fn take(&self, into: &mut Vec<Letter<M>>) {
+        if self.full.get() {
+            let mut inner = self.lock();
+            self.full.set(false);
+            std::mem::swap(&mut inner.letters, into);
+        }
+    }
+
+    /// Says that the shard is about to sleep; `false` if it must not, because something waits.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        let mut inner = self.lock();
+        inner.asleep = inner.letters.is_empty();
+        inner.asleep
+    }
+
+    /// Says that the shard is awake, so that nobody pays for waking it.
+    pub(crate) fn wake_up(&self) {
+        self.lock().asleep = false;
+    }
+
+    /// Takes no more letters and drops those that wait.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.letters.clear();
+        inner.waker = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_box_gives_the_message_back_and_a_closed_one_too() {
+        let mailbox = Mailbox::new(2);
+        mailbox.post('a').unwrap();
+        mailbox.post('b').unwrap();
+        assert!(matches!(
+            mailbox.post('c'),
+            Err(NotPosted::BackPressured('c'))
+        ));
+        assert!(!mailbox.fall_asleep());
+        let mut letters = Vec::new();
+        mailbox.take(&mut letters);
+        assert_eq!(letters.len(), 2);
+        assert!(mailbox.fall_asleep());
+        mailbox.close();
+        assert!(matches!(mailbox.post('d'), Err(NotPosted::Closed('d'))));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a shard knows about one connection: about 250 bytes, and no buffer while it is idle.
+
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+
+use crate::{driver::Outgoing, error::CloseReason, wheel::Key};
+
+/// No deadline.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The slot is free.
+    Free,
+    /// We are connecting.
+    Connecting,
+    /// Bytes flow both ways.
+    Open,
+    /// The handler has closed it; what is queued is still being sent.
+    Finishing,
+    /// Our end is sent; what the peer still says is discarded until it ends too.
+    Draining,
+    /// Given up; the kernel may still hold its buffers.
+    Gone,
+}
+
+/// Whether the peer has ended its direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    No,
+    /// It has, but the handler must first see the bytes that came before.
+    Unseen,
+    /// It has, and the handler knows.
+    Told,
+}
+
+/// A connection attempt of ours.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) address: SocketAddr,
+    pub(crate) timeout: Duration,
+    pub(crate) token: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    pub(crate) end: End,
+    /// What `on_close` will be told once the close under way is complete.
+    pub(crate) reason: CloseReason,
+    /// The handler has paused reading.
+    pub(crate) held: bool,
+    /// More than the high-water mark was queued and the queue has not fallen to the low one yet.
+    pub(crate) over: bool,
+    /// The handler wants `on_writable`.
+    pub(crate) notify: bool,
+    /// What the driver was last told about reading.
+    pub(crate) reading: bool,
+    /// On the shard's list of connections to look at.
+    pub(crate) dirty: bool,
+    /// Kept bytes are to be shown again.
+    pub(crate) resume: bool,
+    /// A send is under way.
+    pub(crate) sending: bool,
+    /// Bytes of that send.
+    pub(crate) sending_bytes: usize,
+    /// Bytes in `segments`.
+    pub(crate) segment_bytes: usize,
+    /// Full pieces that wait behind the send under way.
+    pub(crate) segments: VecDeque<Outgoing>,
+    /// Bytes written since the last send; follows the segments.
+    pub(crate) out: Vec<u8>,
+    /// Bytes the handler has seen and not consumed, or not seen yet.
+    pub(crate) rest: Vec<u8>,
+    pub(crate) timer: Option<Key>,
+    pub(crate) timer_at: u64,
+    /// Tick of the last byte in either direction.
+    pub(crate) activity: u64,
+    /// Tick since which the peer has accepted nothing; [`NEVER`] while no send is under way.
+    pub(crate) write_since: u64,
+    pub(crate) deadline: u64,
+    pub(crate) attempt: Option<Box<Attempt>>,
+    #[cfg(feature = "rustls")]
+    pub(crate) tls: Option<Box<crate::tls::Session>>,
+}
+
+impl Connection {
+    pub(crate) fn new(generation: u32) -> Self {
+        Self {
+            generation,
+            phase: Phase::Free,
+            end: End::No,
+            reason: CloseReason::Closed,
+            held: false,
+            over: false,
+            notify: false,
+            reading: true,
+            dirty: false,
+            resume: false,
+            sending: false,
+            sending_bytes: 0,
+            segment_bytes: 0,
+            segments: VecDeque::new(),
+            out: Vec::new(),
+            rest: Vec::new(),
+            timer: None,
+            timer_at: NEVER,
+            activity: 0,
+            write_since: NEVER,
+            deadline: NEVER,
+            attempt: None,
+            #[cfg(feature = "rustls")]
+            tls: None,
+        }
+    }
+
+    /// Bytes not yet accepted by the kernel.
+    pub(crate) fn queued(&self) -> usize {
+        self.sending_bytes + self.segment_bytes + self.out.len()
+    }
+
+    /// Whether arriving bytes must wait.
+    pub(crate) fn blocked(&self) -> bool {
+        self.held || self.over
+    }
+
+    /// Whether the driver should read.
+    pub(crate) fn wants_reading(&self) -> bool {
+        match self.phase {
+            Phase::Open => self.end == End::No && !self.blocked(),
+            Phase::Draining => true,
+            _ => false,
+        }
+    }
+}

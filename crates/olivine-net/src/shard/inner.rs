@@ -1,0 +1,263 @@
+//! What the loop and the protocols of this crate do to a shard, beyond what handlers may: finding,
+//! making and giving up connections, buffers, time-outs, and handing output to the driver.
+
+use std::time::Duration;
+
+use super::{
+    Alarm, BUFFER_BYTES, POOL_MAX, POOLED_BYTES_MAX, Shard,
+    connection::{Connection, NEVER, Phase},
+};
+use crate::{
+    counters::ShardCounters,
+    driver::{Outgoing, SendState, Slot},
+    error::{CloseReason, NotSent},
+    handler::ConnectionId,
+};
+
+impl<M> Shard<M> {
+    /// The connection's output, to be appended to; the bytes leave with the next flush.
+    pub(crate) fn writer(&mut self, id: ConnectionId) -> Result<&mut Vec<u8>, NotSent> {
+        let high_water = self.common.config.high_water;
+        let connection = self.find_open(id)?;
+        if connection.queued() >= high_water {
+            connection.notify = true;
+            // Also has the bytes shown again that a handler kept because of this.
+            connection.over = true;
+            self.mark(id.slot);
+            self.count_up().back_pressured.add(1);
+            return Err(NotSent::BackPressured);
+        }
+        self.mark(id.slot);
+        let connection = &mut self.connections[id.slot as usize];
+        if connection.out.capacity() == 0 {
+            let buffer = self.take_buffer();
+            self.connections[id.slot as usize].out = buffer;
+        }
+        Ok(&mut self.connections[id.slot as usize].out)
+    }
+
+    /// Whether the connection's queue is over the high-water mark; if so, what the handler leaves
+    /// unconsumed is shown again once it has fallen to the low one.
+    pub(crate) fn is_over(&mut self, id: ConnectionId) -> bool {
+        let high_water = self.common.config.high_water;
+        match self.find_open(id) {
+            Ok(connection) if connection.queued() >= high_water => {
+                connection.over = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Queues bytes that end something already begun, whatever the water mark.
+    pub(crate) fn append(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if let Ok(connection) = self.find_open(id) {
+            connection.out.extend_from_slice(bytes);
+            self.mark(id.slot);
+        }
+    }
+
+    pub(crate) fn count_up(&self) -> &ShardCounters {
+        &self.common.counters[self.index]
+    }
+
+    pub(crate) fn id(&self, slot: Slot) -> ConnectionId {
+        let generation = self.connections[slot as usize].generation;
+        // At most 1,024 shards.
+        ConnectionId {
+            shard: u16::try_from(self.index).unwrap_or(u16::MAX),
+            slot,
+            generation,
+        }
+    }
+
+    /// The connection, unless it has ended.
+    pub(super) fn find(&self, id: ConnectionId) -> Option<&Connection> {
+        let connection = self.connections.get(id.slot as usize)?;
+        let ours = usize::from(id.shard) == self.index && connection.generation == id.generation;
+        let alive = !matches!(connection.phase, Phase::Free | Phase::Gone);
+        (ours && alive).then_some(connection)
+    }
+
+    pub(super) fn find_open(&mut self, id: ConnectionId) -> Result<&mut Connection, NotSent> {
+        if !self.is_open(id) {
+            return Err(NotSent::Closed);
+        }
+        Ok(&mut self.connections[id.slot as usize])
+    }
+
+    pub(super) fn tick_after(&self, after: Duration) -> u64 {
+        let millis = u64::try_from(after.as_millis()).unwrap_or(NEVER / 2);
+        // The tick under way has partly passed, so one more keeps the promise not to be early.
+        self.tick.saturating_add(millis).saturating_add(1)
+    }
+
+    pub(crate) fn mark(&mut self, slot: Slot) {
+        let connection = &mut self.connections[slot as usize];
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    pub(crate) fn allocate(&mut self) -> Slot {
+        self.live += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(Connection::new(0));
+            // The descriptor table ends long before 2³² connections.
+            Slot::try_from(self.connections.len() - 1).unwrap_or(Slot::MAX)
+        });
+        self.connections[slot as usize].activity = self.tick;
+        slot
+    }
+
+    /// Makes a slot free again, once the kernel holds nothing of it.
+    pub(crate) fn unallocate(&mut self, slot: Slot) {
+        if let Some(connection) = self.connections.get_mut(slot as usize) {
+            let mut fresh = Connection::new(connection.generation.wrapping_add(1));
+            fresh.dirty = connection.dirty;
+            *connection = fresh;
+            self.free.push(slot);
+            self.live -= 1;
+            self.common.connections.give();
+        }
+    }
+
+    /// Gives a connection up; its handler is told later in this round.
+    pub(crate) fn detach(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
+        let id = self.id(slot);
+        let connection = &mut self.connections[slot as usize];
+        if matches!(connection.phase, Phase::Free | Phase::Gone) {
+            return;
+        }
+        let attempt = connection.attempt.take();
+        connection.phase = Phase::Gone;
+        let buffers = [
+            std::mem::take(&mut connection.out),
+            std::mem::take(&mut connection.rest),
+        ];
+        connection.segments.clear();
+        if let Some(timer) = connection.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        for buffer in buffers {
+            self.give_back(buffer);
+        }
+        self.driver.detach(slot, reset);
+        self.ended.push((id, reason, attempt));
+    }
+
+    /// An empty buffer, from the pool if it has one.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.pool
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+    }
+
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        let useful = (1..=POOLED_BYTES_MAX).contains(&buffer.capacity());
+        if useful && self.pool.len() < POOL_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+
+    /// Sees to it that the wheel looks at this connection no later than its next time-out.
+    pub(crate) fn arm(&mut self, slot: Slot) {
+        let config = &self.common.config;
+        let connection = &self.connections[slot as usize];
+        let after = |since: u64, timeout: Option<Duration>| match timeout {
+            Some(timeout) if since != NEVER => since
+                .saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(NEVER))
+                .max(1),
+            _ => NEVER,
+        };
+        let open = connection.phase == Phase::Open;
+        let idle = after(connection.activity, config.idle_timeout.filter(|_| open));
+        let write = after(connection.write_since, config.write_timeout);
+        let at = connection.deadline.min(idle).min(write);
+        if at == NEVER || (connection.timer.is_some() && connection.timer_at <= at) {
+            return;
+        }
+        let generation = connection.generation;
+        if let Some(timer) = connection.timer {
+            self.wheel.cancel(timer);
+        }
+        let timer = self
+            .wheel
+            .insert(at, Alarm::Connection { slot, generation });
+        let connection = &mut self.connections[slot as usize];
+        (connection.timer, connection.timer_at) = (Some(timer), at);
+    }
+
+    /// Hands what is queued to the driver, one send at a time, as long as each completes at once.
+    pub(crate) fn flush(&mut self, slot: Slot) {
+        loop {
+            let connection = &mut self.connections[slot as usize];
+            let sendable = matches!(connection.phase, Phase::Open | Phase::Finishing);
+            if connection.sending || !sendable {
+                return;
+            }
+            #[cfg(feature = "rustls")]
+            if connection.tls.is_some() && !self.seal(slot) {
+                return;
+            }
+            let connection = &mut self.connections[slot as usize];
+            let buffer = match connection.segments.pop_front() {
+                Some(buffer) => {
+                    connection.segment_bytes -= buffer.bytes().len();
+                    buffer
+                }
+                None if connection.out.is_empty() => {
+                    // An empty buffer goes back, so that an idle connection holds none.
+                    if connection.out.capacity() > 0 {
+                        let out = std::mem::take(&mut connection.out);
+                        self.give_back(out);
+                    }
+                    return;
+                }
+                None => Outgoing::Owned(std::mem::take(&mut connection.out)),
+            };
+            let length = buffer.bytes().len();
+            let counters = &self.common.counters[self.index];
+            counters.sends.add(1);
+            match self.driver.send(slot, buffer) {
+                SendState::Done(buffer, result) => self.sent(slot, buffer, length, result),
+                SendState::UnderWay => {
+                    let connection = &mut self.connections[slot as usize];
+                    connection.sending = true;
+                    connection.sending_bytes = length;
+                    connection.write_since = self.tick;
+                    if self.common.config.write_timeout.is_some() {
+                        self.arm(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes note of a completed send.
+    pub(crate) fn sent(
+        &mut self,
+        slot: Slot,
+        buffer: Outgoing,
+        length: usize,
+        result: std::io::Result<()>,
+    ) {
+        let connection = &mut self.connections[slot as usize];
+        connection.sending = false;
+        connection.sending_bytes = 0;
+        connection.write_since = NEVER;
+        connection.activity = self.tick;
+        if let Outgoing::Owned(buffer) = buffer {
+            self.give_back(buffer);
+        }
+        match result {
+            Ok(()) => self.count_up().sent_bytes.add(length as u64),
+            Err(error) => {
+                self.count_up().broken.add(1);
+                self.detach(slot, CloseReason::Broken(error.kind()), true);
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! TCP sockets: made non-blocking and close-on-exec, with every option the settings name.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    net::{self, RecvFlags, SendFlags, SocketType, sockopt},
+};
+
+/// Options of a listener; see the fields of the same names in `EngineConfig`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenOptions {
+    pub(crate) backlog: i32,
+    pub(crate) reuse_port: bool,
+    pub(crate) ipv6_only: bool,
+    /// Inherited by accepted sockets, and only so does the window scale fit a large value.
+    pub(crate) receive_kernel_bytes: Option<usize>,
+}
+
+/// Options of a connected socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamOptions {
+    pub(crate) nodelay: bool,
+    pub(crate) keep_alive: Option<Duration>,
+    pub(crate) send_kernel_bytes: Option<usize>,
+    pub(crate) receive_kernel_bytes: Option<usize>,
+}
+
+/// Whether several listeners on one port share incoming connections evenly on this system.
+///
+/// macOS lets many listeners bind and then gives every connection to the first.
+pub(crate) const REUSE_PORT_SPREADS: bool = cfg!(target_os = "linux");
+
+/// Binds and listens.
+pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<OwnedFd> {
+    let socket = stream_socket(address)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if options.reuse_port {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, options.ipv6_only)?;
+    }
+    if let Some(bytes) = options.receive_kernel_bytes {
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, options.backlog)?;
+    Ok(socket)
+}
+
+/// Starts connecting; the socket becomes writable when the outcome is known.
+pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = stream_socket(address)?;
+    match net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes one connection from a listener's queue.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    {
+        let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
+        Ok(net::accept_with(listener, flags)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let socket = net::accept(listener)?;
+        prepare(&socket)?;
+        Ok(socket)
+    }
+}
+
+/// Sets the options of a connected socket.
+pub(crate) fn configure(socket: BorrowedFd<'_>, options: StreamOptions) -> io::Result<()> {
+    if options.nodelay {
+        sockopt::set_tcp_nodelay(socket, true)?;
+    }
+    if let Some(idle) = options.keep_alive {
+        sockopt::set_socket_keepalive(socket, true)?;
+        #[cfg(target_os = "linux")]
+        sockopt::set_tcp_keepidle(socket, idle)?;
+        #[cfg(not(target_os = "linux"))]
+        let _ = idle;
+    }
+    if let Some(bytes) = options.send_kernel_bytes {
+        sockopt::set_socket_send_buffer_size(socket, bytes)?;
+    }
+    if let Some(bytes) = options.receive_kernel_bytes {
+        sockopt::set_socket_recv_buffer_size(socket, bytes)?;
+    }
+    Ok(())
+}
+
+/// Makes the coming close a reset, so that nothing lingers in the kernel.
+pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
+    // A socket that is already reset refuses the option; it needs none.
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Ends our direction; the peer sees the end of the stream after what was sent.
+pub(crate) fn finish(socket: BorrowedFd<'_>) {
+    // Fails only where the connection is already gone, which the next read reports.
+    let _ = net::shutdown(socket, net::Shutdown::Write);
+}
+
+/// Makes a listener stop listening at once, whoever else still refers to its socket: io_uring lets go
+/// of one only some time after the ring is gone, and the port would look taken until then.
+pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
+    // Refused by systems where it means nothing; closing does it there.
+    let _ = net::shutdown(listener, net::Shutdown::Both);
+}
+
+/// The outcome of a connection attempt, once the socket is writable.
+pub(crate) fn outcome(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::socket_error(socket)??)
+}
+
+/// Bytes that wait in the kernel to be read.
+pub(crate) fn unread(socket: BorrowedFd<'_>) -> u64 {
+    rustix::io::ioctl_fionread(socket).unwrap_or(0)
+}
+
+/// The local address of a socket.
+pub(crate) fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let any = net::getsockname(socket)?;
+    SocketAddr::try_from(any).map_err(|_| io::ErrorKind::Unsupported.into())
+}
+
+/// The peer's address; `None` once the connection is gone.
+pub(crate) fn peer_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    SocketAddr::try_from(net::getpeername(socket).ok()??).ok()
+}
+
+/// Receives what is there; `Ok(0)` is the end of the stream.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((length, _)) => return Ok(length),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends as much as the kernel takes, without waiting and without a signal.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(length) => return Ok(length),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A descriptor kept in reserve: closing it lets one more connection be accepted and turned away.
+pub(crate) fn spare() -> Option<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::event::{EventfdFlags, eventfd};
+        eventfd(0, EventfdFlags::CLOEXEC).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+    }
+}
+
+/// Whether accepting failed because descriptors or memory ran out, so that it may work later.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
+}
+
+fn stream_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        net::AddressFamily::INET
+    } else {
+        net::AddressFamily::INET6
+    };
+    #[cfg(target_os = "linux")]
+    {
+        let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
+        Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let socket = net::socket(family, SocketType::STREAM, None)?;
+        prepare(&socket)?;
+        Ok(socket)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn prepare(socket: &OwnedFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(socket, true)?;
+    Ok(rustix::io::fcntl_setfd(
+        socket,
+        rustix::io::FdFlags::CLOEXEC,
+    )?)
+}

@@ -1,0 +1,117 @@
+//! TLS for accepted connections, by rustls without its own I/O: bytes in, bytes out.
+//!
+//! It sits between the driver and the handler: arriving bytes are opened before the handler sees
+//! them, and what it wrote is sealed when it is flushed. Handlers need no change.
+
+use std::io::{Read, Write};
+
+use crate::{
+    driver::{Outgoing, Slot},
+    error::CloseReason,
+    shard::{
+        Shard,
+        connection::{End, Phase},
+    },
+};
+
+/// The TLS state of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    connection: rustls::ServerConnection,
+    /// The closing alert is queued.
+    closed: bool,
+}
+
+impl<M> Shard<M> {
+    /// Gives a new connection a TLS session, where the engine serves TLS.
+    pub(crate) fn start_tls(&mut self, slot: Slot) {
+        let Some(config) = &self.common.config.tls else {
+            return;
+        };
+        // Fails only for a configuration that no connection could use; such a one is refused by
+        // rustls when it is built.
+        if let Ok(mut connection) = rustls::ServerConnection::new(config.clone()) {
+            connection.set_buffer_limit(None);
+            let session = Session {
+                connection,
+                closed: false,
+            };
+            self.connections[slot as usize].tls = Some(Box::new(session));
+        }
+    }
+
+    /// Opens arrived bytes; returns the plain text, in a buffer of the pool.
+    pub(crate) fn unseal(&mut self, slot: Slot, mut bytes: &[u8]) -> Vec<u8> {
+        let mut plain = self.take_buffer();
+        let connection = &mut self.connections[slot as usize];
+        let Some(session) = &mut connection.tls else {
+            return plain;
+        };
+        let mut broken = false;
+        while !bytes.is_empty() && !broken {
+            // Reads from memory: an error means that the session takes no more.
+            broken = session.connection.read_tls(&mut bytes).is_err();
+            match session.connection.process_new_packets() {
+                Ok(state) => {
+                    let start = plain.len();
+                    plain.resize(start + state.plaintext_bytes_to_read(), 0);
+                    let read = session.connection.reader().read(&mut plain[start..]);
+                    plain.truncate(start + read.unwrap_or(0));
+                    if state.peer_has_closed() {
+                        connection.end = End::Unseen;
+                        break;
+                    }
+                }
+                Err(_) => broken = true,
+            }
+        }
+        if broken {
+            // The alert that says why is queued in the session and leaves with the flush.
+            let id = self.id(slot);
+            self.count_up().broken.add(1);
+            self.close_for(id, CloseReason::Tls);
+            plain.clear();
+        }
+        self.mark(slot);
+        plain
+    }
+
+    /// Seals what is queued. Returns whether there is anything to send.
+    pub(crate) fn seal(&mut self, slot: Slot) -> bool {
+        let mut sealed = self.take_buffer();
+        let connection = &mut self.connections[slot as usize];
+        let Some(session) = &mut connection.tls else {
+            return true;
+        };
+        let mut fine = true;
+        while let Some(segment) = connection.segments.pop_front() {
+            connection.segment_bytes -= segment.bytes().len();
+            // Sealed segments have no plain form; those that wait were written by the handler.
+            fine &= session
+                .connection
+                .writer()
+                .write_all(segment.bytes())
+                .is_ok();
+        }
+        fine &= session
+            .connection
+            .writer()
+            .write_all(&connection.out)
+            .is_ok();
+        connection.out.clear();
+        if connection.phase == Phase::Finishing && !session.closed {
+            session.closed = true;
+            session.connection.send_close_notify();
+        }
+        while fine && session.connection.wants_write() {
+            fine = session.connection.write_tls(&mut sealed).is_ok();
+        }
+        if sealed.is_empty() {
+            self.give_back(sealed);
+            return false;
+        }
+        connection.segment_bytes += sealed.len();
+        connection.segments.push_back(Outgoing::Owned(sealed));
+        true
+    }
+}

@@ -1,0 +1,210 @@
+//! Every case of the conformance list, whole, cut in two at every byte, and byte by byte, over real
+//! sockets and on each back end. Prints how many passed of how many.
+
+mod support;
+#[allow(missing_docs, unreachable_pub, reason = "a list of data")]
+mod vectors;
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
+
+use olivine_net::{
+    Backend, Engine, WaitStrategy,
+    http::{self, Limits, Request, Responder, Server, Service},
+};
+use support::{WATCHDOG, backends, client, config, read_to_end, wait_until};
+use vectors::{CASES, Case};
+
+/// Answers `METHOD target body`, so that a body read as a request would show.
+struct Mirror;
+
+impl Service for Mirror {
+    type Message = ();
+
+    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+        let mut body = format!("{} {} ", request.method(), request.target()).into_bytes();
+        body.extend_from_slice(request.body());
+        responder.send(200, &[], &body).unwrap();
+    }
+}
+
+fn server(backend: Backend) -> Engine<Server<Mirror>> {
+    let limits = Limits::default()
+        .line_bytes_max(128)
+        .headers_max(8)
+        .head_bytes_max(512)
+        .body_bytes_max(100)
+        .header_timeout(WATCHDOG);
+    let wait = WaitStrategy::Adaptive(Duration::from_millis(1));
+    http::serve(config(backend).wait(wait), limits, |_| Mirror).unwrap()
+}
+
+/// Sends the pieces, each only after the server has read the one before, and collects the answers.
+fn answers(engine: &Engine<Server<Mirror>>, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut peer = client(engine.local_address().unwrap());
+    let base = engine.counters()[0].received_bytes;
+    let mut sent = 0;
+    for piece in pieces {
+        if peer.write_all(piece).is_err() {
+            break;
+        }
+        sent += piece.len() as u64;
+        if pieces.len() > 1 && sent < pieces.iter().map(|piece| piece.len() as u64).sum() {
+            let mut refused = false;
+            wait_until("the server has read the piece", || {
+                refused = is_answered_with_an_error(&peer);
+                refused || engine.counters()[0].received_bytes >= base + sent
+            });
+        }
+    }
+    // A server that has refused may have closed already.
+    let _ = peer.shutdown(Shutdown::Write);
+    read_to_end(&mut peer)
+}
+
+/// Whether the server will read no more; looks without taking.
+fn is_answered_with_an_error(peer: &TcpStream) -> bool {
+    peer.set_nonblocking(true).unwrap();
+    let mut start = [0; 4096];
+    let seen = peer.peek(&mut start).unwrap_or(0);
+    peer.set_nonblocking(false).unwrap();
+    // After a refusal and after an answer that closes, further pieces are not counted.
+    let text = String::from_utf8_lossy(&start[..seen]).into_owned();
+    text.contains("Connection: close")
+}
+
+/// Splits a stream of answers and compares them with what is expected.
+fn check(wire: &[u8], expected: &[(u16, &[u8])]) -> Result<(), String> {
+    let mut rest = wire;
+    for (status, body) in expected {
+        let mut room = [httparse::EMPTY_HEADER; 16];
+        let mut answer = httparse::Response::new(&mut room);
+        let Ok(httparse::Status::Complete(head)) = answer.parse(rest) else {
+            return Err(format!(
+                "no answer {status} in {:?}",
+                rest.escape_ascii().to_string()
+            ));
+        };
+        if answer.code != Some(*status) {
+            return Err(format!("{:?} instead of {status}", answer.code));
+        }
+        let field = |name: &str| {
+            answer
+                .headers
+                .iter()
+                .find(|header| header.name == name)
+                .map(|header| header.value)
+        };
+        let length = field("Content-Length").ok_or("no length")?;
+        let length: usize = String::from_utf8_lossy(length)
+            .parse()
+            .map_err(|_| "bad length")?;
+        if field("Date").is_none_or(|date| date.len() != 29) {
+            return Err("no date".into());
+        }
+        let is_head = *body == b"HEAD";
+        let end = if is_head { head } else { head + length };
+        let shown = rest.get(head..end).ok_or("body cut off")?;
+        if !is_head && shown != *body {
+            return Err(format!("body {:?}", shown.escape_ascii().to_string()));
+        }
+        if *status >= 400 && field("Connection") != Some(b"close") {
+            return Err("refused without closing".into());
+        }
+        rest = &rest[end..];
+    }
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "more than expected: {:?}",
+            rest.escape_ascii().to_string()
+        ))
+    }
+}
+
+/// Runs one way of cutting over all cases; returns how many exchanges there were and what failed.
+fn run(
+    engine: &Engine<Server<Mirror>>,
+    cut: impl Fn(&'static [u8]) -> Vec<Vec<&'static [u8]>>,
+) -> (usize, Vec<String>) {
+    let mut count = 0;
+    let mut failures = Vec::new();
+    for (name, request, expected) in CASES as &[Case] {
+        for (n, pieces) in cut(request).into_iter().enumerate() {
+            count += 1;
+            if let Err(what) = check(&answers(engine, &pieces), expected) {
+                failures.push(format!("{name} (cut {n}): {what}"));
+            }
+        }
+    }
+    (count, failures)
+}
+
+fn report(what: &str, backend: Backend, (count, failures): (usize, Vec<String>)) {
+    println!(
+        "{backend:?}, {what}: {} of {count} passed",
+        count - failures.len()
+    );
+    assert!(
+        count > 0 && failures.is_empty(),
+        "{backend:?}, {what}:\n{}",
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn every_case_in_one_piece() {
+    for backend in backends() {
+        report(
+            "in one piece",
+            backend,
+            run(&server(backend), |request| vec![vec![request]]),
+        );
+    }
+}
+
+#[test]
+fn every_case_cut_at_every_byte() {
+    for backend in backends() {
+        let cut = |request: &'static [u8]| {
+            (1..request.len())
+                .map(|at| vec![&request[..at], &request[at..]])
+                .collect()
+        };
+        report(
+            "cut in two at every byte",
+            backend,
+            run(&server(backend), cut),
+        );
+    }
+}
+
+#[test]
+fn every_case_byte_by_byte() {
+    for backend in backends() {
+        let cut = |request: &'static [u8]| vec![request.chunks(1).collect()];
+        report("byte by byte", backend, run(&server(backend), cut));
+    }
+}
+
+/// A client that waits for permission gets it, and only then sends its body.
+#[test]
+fn expect_continue_is_answered_before_the_body() {
+    for backend in backends() {
+        let engine = server(backend);
+        let mut peer = client(engine.local_address().unwrap());
+        let head =
+            b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+        peer.write_all(head).unwrap();
+        let mut go = [0; 25];
+        peer.read_exact(&mut go).unwrap();
+        assert_eq!(&go, b"HTTP/1.1 100 Continue\r\n\r\n");
+        peer.write_all(b"ok").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        check(&read_to_end(&mut peer), &[(200, b"POST / ok")]).unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! What every test here needs: engines on loopback, clients with a watchdog, both back ends.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    time::{Duration, Instant},
+};
+
+use olivine_net::{Backend, Engine, EngineConfig, Handler, StartError, WaitStrategy};
+
+/// A test that waits longer than this hangs and fails.
+pub const WATCHDOG: Duration = Duration::from_secs(20);
+
+/// An engine of one unpinned shard on a free loopback port.
+pub fn config(backend: Backend) -> EngineConfig {
+    EngineConfig::new("127.0.0.1:0".parse().unwrap())
+        .threads(1)
+        .pin(false)
+        .wait(WaitStrategy::Block)
+        .backend(backend)
+}
+
+/// The back ends this machine allows; says so when one is left out.
+pub fn backends() -> Vec<Backend> {
+    struct Nothing;
+    impl Handler for Nothing {
+        type Message = ();
+        fn on_data(
+            &mut self,
+            _: &mut olivine_net::Shard<()>,
+            _: olivine_net::ConnectionId,
+            data: &[u8],
+        ) -> usize {
+            data.len()
+        }
+    }
+    let probe = Engine::start(config(Backend::IoUring), |_| Nothing);
+    match probe {
+        Ok(engine) => {
+            engine.stop(Duration::ZERO);
+            vec![Backend::Mio, Backend::IoUring]
+        }
+        Err(StartError::Backend { source, .. }) => {
+            println!("io_uring is left out: {source}");
+            vec![Backend::Mio]
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A blocking client whose reads and writes fail after the watchdog's time.
+pub fn client(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    stream.set_write_timeout(Some(WATCHDOG)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Sends all of `request` and reads exactly `length` bytes.
+pub fn exchange(stream: &mut TcpStream, request: &[u8], length: usize) -> Vec<u8> {
+    stream.write_all(request).unwrap();
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer).unwrap();
+    answer
+}
+
+/// Reads to the end of the stream; a reset ends it too.
+pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return bytes,
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            Err(error) => panic!("no end of the stream: {error}"),
+        }
+    }
+}
+
+/// The next message of a channel, within the watchdog's time.
+pub fn next<T>(receiver: &Receiver<T>) -> T {
+    match receiver.recv_timeout(WATCHDOG) {
+        Ok(value) => value,
+        Err(RecvTimeoutError::Timeout) => panic!("nothing came within {WATCHDOG:?}"),
+        Err(RecvTimeoutError::Disconnected) => panic!("the other side is gone"),
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < WATCHDOG,
+            "waited {WATCHDOG:?} in vain until {what}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// Makes the coming close of `stream` a reset.
+pub fn reset(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+}

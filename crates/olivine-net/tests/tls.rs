@@ -1,0 +1,131 @@
+//! TLS over real sockets: the same handlers, sealed.
+#![cfg(feature = "rustls")]
+
+mod support;
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
+
+use olivine_net::{
+    CloseReason, ConnectionId, Engine, Handler, Shard,
+    http::{self, Limits, Request, Responder, Service},
+};
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use support::{backends, client, config, read_to_end, wait_until};
+
+/// Sends back the path and the body.
+struct Mirror;
+
+impl Service for Mirror {
+    type Message = ();
+
+    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+        match request.path() {
+            "/big" => responder.send(200, &[], &vec![b'b'; 2_000_000]).unwrap(),
+            path => responder
+                .send(200, &[], &[path.as_bytes(), request.body()].concat())
+                .unwrap(),
+        }
+    }
+}
+
+/// A server's settings and those of a client that trusts it.
+fn identities() -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = pair.cert.der().clone();
+    let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
+    let server = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.into())
+        .unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let client = rustls::ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (Arc::new(server), Arc::new(client))
+}
+
+fn connect(
+    address: std::net::SocketAddr,
+    identity: &Arc<rustls::ClientConfig>,
+) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = rustls::ClientConnection::new(Arc::clone(identity), name).unwrap();
+    rustls::StreamOwned::new(session, client(address))
+}
+
+#[test]
+fn serves_http_over_tls_and_closes_with_an_alert() {
+    let (server, trusting) = identities();
+    for backend in backends() {
+        let settings = config(backend).tls(Some(Arc::clone(&server)));
+        let engine = http::serve(settings, Limits::default(), |_| Mirror).unwrap();
+        let mut peer = connect(engine.local_address().unwrap(), &trusting);
+        let requests = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz\
+            GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        peer.write_all(requests.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Fails if the stream ends without the closing alert.
+        peer.read_to_end(&mut answer).unwrap();
+        let text = String::from_utf8(answer).unwrap();
+        assert!(
+            text.contains("\r\n\r\n/axyzHTTP/1.1 200 OK\r\n"),
+            "{backend:?}"
+        );
+        assert!(text.ends_with(&"b".repeat(2_000_000)), "{backend:?}");
+    }
+}
+
+#[test]
+fn garbage_and_half_a_handshake_harm_nobody() {
+    struct Echo;
+    impl Handler for Echo {
+        type Message = ();
+        fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+            shard.offer(id, data).map_or(0, |()| data.len())
+        }
+        fn on_close(&mut self, _: &mut Shard<()>, _: ConnectionId, reason: CloseReason) {
+            assert!(matches!(
+                reason,
+                CloseReason::Tls | CloseReason::PeerClosed | CloseReason::Cut
+            ));
+        }
+    }
+    let (server, trusting) = identities();
+    for backend in backends() {
+        let settings = config(backend).tls(Some(Arc::clone(&server)));
+        let engine = Engine::start(settings, |_| Echo).unwrap();
+        let address = engine.local_address().unwrap();
+        let mut plain = client(address);
+        plain
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let alert = read_to_end(&mut plain);
+        assert_eq!(
+            alert.first(),
+            Some(&21),
+            "{backend:?}: an alert, not {alert:?}"
+        );
+        let mut half = client(address);
+        half.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+        drop(half);
+        let mut peer = connect(address, &trusting);
+        peer.write_all(b"sealed").unwrap();
+        let mut answer = [0; 6];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"sealed");
+        drop(peer);
+        drop(plain);
+        wait_until("all are gone", || engine.counters()[0].open == 0);
+        assert_eq!(
+            engine.stop(Duration::from_secs(1)).failed_shards,
+            [0; 0],
+            "{backend:?}"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Calling cargo, and understanding what test programs print.
+
+use crate::child::Line;
+use crate::report::Step;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The repository: the folder above this crate, or the current one where the tool was moved.
+pub(crate) fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let built_in = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .unwrap_or_else(|| Path::new("."));
+        if built_in.join("Cargo.toml").is_file() {
+            built_in
+        } else {
+            Path::new(".")
+        }
+        .to_owned()
+    })
+}
+
+/// Where builds go.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The cargo that runs this program, started in the repository.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    // Colours would have to be parsed away; a pipe gets none.
+    command.env("CARGO_TERM_COLOR", "never");
+    for (name, _) in env::vars_os() {
+        // What cargo set for this program is not for its children, or their builds would differ
+        // from the same command typed by hand and everything would be built twice.
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// The moment after which no step may run on; set once, by `ci --limit`.
+static DEADLINE: OnceLock<Instant> = OnceLock::new();
+
+/// From now on every child ends within `limit`.
+pub(crate) fn set_deadline(limit: Duration) {
+    let _ = DEADLINE.set(Instant::now() + limit);
+}
+
+/// `wanted`, or what is left until the deadline where that is less.
+pub(crate) fn at_most(wanted: Duration) -> Duration {
+    DEADLINE.get().map_or(wanted, |end| {
+        wanted.min(end.saturating_duration_since(Instant::now()))
+    })
+}
+
+/// Counts what libtest prints, and decides which lines a person wants to see.
+#[derive(Debug, Default)]
+pub(crate) struct TestOutput {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+    /// Test programs that reported.
+    pub(crate) programs: usize,
+    /// Names of failed tests, in order.
+    pub(crate) failures: Vec<String>,
+    /// The test that was announced and has not reported (only with one test thread).
+    pub(crate) unfinished: Option<String>,
+}
+
+impl TestOutput {
+    /// Takes in one line of output.
+    pub(crate) fn line(&mut self, line: &str) -> Line {
+        let text = line.trim();
+        if let Some(result) = text.strip_prefix("test result: ") {
+            self.programs += 1;
+            self.passed += number_before(result, " passed");
+            self.failed += number_before(result, " failed");
+            self.ignored += number_before(result, " ignored");
+            let ran = number_before(result, " passed") + number_before(result, " failed");
+            return if ran > 0 { Line::Show } else { Line::Hide };
+        }
+        if let Some(test) = text.strip_prefix("test ") {
+            return self.test_line(test);
+        }
+        if self.unfinished.is_some() && matches!(text, "ok" | "FAILED") {
+            let name = self.unfinished.take().unwrap_or_default();
+            return self.verdict(&name, text);
+        }
+        let chatter = [
+            "Compiling ",
+            "Checking ",
+            "Downloaded ",
+            "Downloading ",
+            "Fresh ",
+            "Locking ",
+        ]
+        .iter()
+        .any(|prefix| text.starts_with(prefix));
+        if chatter || text.is_empty() || text.starts_with("running 0 tests") {
+            Line::Hide
+        } else {
+            Line::Show
+        }
+    }
+
+    /// `NAME ... VERDICT`, or `NAME ... ` where the test's own output comes before the verdict.
+    fn test_line(&mut self, test: &str) -> Line {
+        let Some((name, verdict)) = test.split_once(" ...") else {
+            return Line::Show;
+        };
+        let name = name.trim_end_matches(" - should panic").to_owned();
+        match verdict.trim() {
+            "" => {
+                self.unfinished = Some(name);
+                Line::Hide
+            }
+            verdict if verdict.starts_with("ok") || verdict.starts_with("ignored") => Line::Hide,
+            verdict if verdict.starts_with("FAILED") => self.verdict(&name, "FAILED"),
+            _ => {
+                self.unfinished = Some(name);
+                Line::Show
+            }
+        }
+    }
+
+    fn verdict(&mut self, name: &str, verdict: &str) -> Line {
+        if verdict == "ok" {
+            return Line::Hide;
+        }
+        self.failures.push(name.to_owned());
+        Line::Show
+    }
+
+    /// The counts as a step. A run that failed without a failed test (it did not build, a test
+    /// program crashed) counts as one failure.
+    pub(crate) fn step(self, name: &str, success: bool, how: &str) -> Step {
+        let mut step = Step::new(name, "tests");
+        step.passed = self.passed;
+        step.skipped = self.ignored;
+        step.failed = self.failed.max(self.failures.len());
+        if !success && step.failed == 0 {
+            step.failed = 1;
+            step.note = how.to_owned();
+            if let Some(test) = self.unfinished {
+                step.note.push_str(&format!(" in {test}"));
+            }
+        } else if self.failures.is_empty() {
+            step.note = format!("{} test programs", self.programs);
+        } else {
+            step.note = self.failures.join(", ");
+        }
+        if success && step.passed == 0 {
+            step.failed = step.failed.max(1);
+            step.note = "ran no test".to_owned();
+        }
+        step
+    }
+}
+
+fn number_before(text: &str, word: &str) -> usize {
+    let Some((before, _)) = text.split_once(word) else {
+        return 0;
+    };
+    before
+        .rsplit(|c: char| !c.is_ascii_digit())
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn plural(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (TestOutput, Vec<String>) {
+        let mut output = TestOutput::default();
+        let shown = text
+            .lines()
+            .filter(|line| output.line(line) != Line::Hide)
+            .map(str::to_owned)
+            .collect();
+        (output, shown)
+    }
+
+    #[test]
+    fn counts_are_summed_over_test_programs() {
+        let (output, shown) = read(
+            "   Compiling olivine v0.1.0\nrunning 2 tests\ntest a::b ... ok\ntest c ... FAILED\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
+             running 0 tests\n\
+             test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+             test result: ok. 7 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(
+            (
+                output.passed,
+                output.failed,
+                output.ignored,
+                output.programs
+            ),
+            (8, 1, 2, 3)
+        );
+        assert_eq!(output.failures, ["c"]);
+        assert_eq!(shown.len(), 4, "{shown:?}");
+        let step = output.step("test", false, "exit status: 101");
+        assert_eq!((step.passed, step.failed, step.skipped), (8, 1, 2));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_one_failure() {
+        let (output, shown) = read("error[E0425]: cannot find value\n");
+        assert_eq!(shown.len(), 1);
+        let step = output.step("test", false, "exit status: 101");
+        assert_eq!((step.passed, step.failed), (0, 1));
+    }
+
+    #[test]
+    fn a_run_without_a_test_fails() {
+        let (output, _) =
+            read("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out\n");
+        assert_eq!(output.step("model", true, "").failed, 1);
+    }
+
+    #[test]
+    fn a_crash_names_the_test_it_happened_in() {
+        let (output, _) = read("test ring::model::commit ... \nthread panicked while panicking\n");
+        assert_eq!(output.unfinished.as_deref(), Some("ring::model::commit"));
+        let step = output.step("model", false, "signal: 6");
+        assert_eq!(step.note, "signal: 6 in ring::model::commit");
+    }
+
+    #[test]
+    fn a_verdict_after_the_tests_own_output_is_still_its_verdict() {
+        let (output, _) = read("test a ... printed by the test\nFAILED\n");
+        assert_eq!(output.failures, ["a"]);
+    }
+}

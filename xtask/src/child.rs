@@ -1,0 +1,280 @@
+//! Child processes: output streamed as it comes, thinned out by the caller, bounded in time.
+
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a quiet child is reported to be alive.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// What to do with a line of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Show,
+    Hide,
+    /// The caller has seen enough: end the child, show nothing more.
+    Stop,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exited(ExitStatus),
+    TimedOut,
+    Stopped,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) ended: Ended,
+    pub(crate) elapsed: Duration,
+}
+
+impl Outcome {
+    pub(crate) fn success(&self) -> bool {
+        matches!(self.ended, Ended::Exited(status) if status.success())
+    }
+
+    /// How it ended, in words: `exit status: 101`, `signal: 6 (SIGABRT)`, `no end within 120 s`.
+    pub(crate) fn words(&self) -> String {
+        match self.ended {
+            Ended::Exited(status) => status.to_string(),
+            Ended::TimedOut => format!("no end within {:.0} s", self.elapsed.as_secs_f64()),
+            Ended::Stopped => "stopped".to_owned(),
+        }
+    }
+}
+
+/// Runs `command` for at most `limit`, giving each line of stdout and stderr to `on_line`.
+///
+/// On time-out, or when told to stop, the child and everything it started are killed.
+pub(crate) fn stream(
+    command: &mut Command,
+    limit: Duration,
+    mut on_line: impl FnMut(&str) -> Line,
+) -> Result<Outcome> {
+    let start = Instant::now();
+    let (sender, lines) = mpsc::channel();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    read_lines(child.stdout.take(), sender.clone());
+    read_lines(child.stderr.take(), sender);
+
+    let mut spoke = start;
+    let ended = loop {
+        let left = limit.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            kill_tree(&mut child);
+            break Ended::TimedOut;
+        }
+        match lines.recv_timeout(left.min(HEARTBEAT)) {
+            Ok(line) => {
+                let verdict = on_line(&line);
+                if verdict == Line::Show {
+                    println!("{line}");
+                    spoke = Instant::now();
+                }
+                if verdict == Line::Stop {
+                    kill_tree(&mut child);
+                    break Ended::Stopped;
+                }
+            }
+            // A child may close its output long before it ends.
+            Err(RecvTimeoutError::Disconnected) => match child.try_wait()? {
+                Some(status) => break Ended::Exited(status),
+                None => pause(),
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if spoke.elapsed() >= HEARTBEAT {
+            println!("… {:.0} s", start.elapsed().as_secs_f64());
+            spoke = Instant::now();
+        }
+    };
+    child.wait()?;
+    if ended == Ended::TimedOut {
+        // What it said last, often half a line, is what the reader wants to know.
+        while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+            if on_line(&line) == Line::Show {
+                println!("{line}");
+            }
+        }
+    }
+    Ok(Outcome {
+        ended,
+        elapsed: start.elapsed(),
+    })
+}
+
+/// Runs `command` quietly and returns how it ended and everything it printed.
+pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<(Outcome, String)> {
+    let mut text = String::new();
+    let outcome = stream(command, limit, |line| {
+        text.push_str(line);
+        text.push('\n');
+        Line::Hide
+    })?;
+    Ok((outcome, text))
+}
+
+/// Runs `command` quietly; an error if it fails. Returns its standard output alone.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let name = format!("{command:?}");
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {name}"))?;
+    anyhow::ensure!(
+        output.status.success(),
+        "{name} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Gives the processor away while a child without output winds down.
+fn pause() {
+    thread::park_timeout(Duration::from_millis(20));
+}
+
+fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
+    let Some(from) = from else { return };
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n') {
+            let Ok(line) = line else { return };
+            let text = String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned();
+            if to.send(text).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Kills `child` and its descendants.
+pub(crate) fn kill_tree(child: &mut Child) {
+    let mut pids = vec![child.id()];
+    let mut next = 0;
+    let parents = parents();
+    while next < pids.len() {
+        let parent = pids[next];
+        pids.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| *of == parent)
+                .map(|(pid, _)| *pid),
+        );
+        next += 1;
+    }
+    // The child itself first, so that it starts nothing new; it is not reaped before `wait`, so
+    // its number cannot have been given to somebody else.
+    for pid in pids {
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // A descendant may have ended meanwhile; that is what was wanted.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Every process of the machine with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // `pid (name) state ppid …`; the name may hold anything, also parentheses.
+            let parent = stat
+                .rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(1)?
+                .parse()
+                .ok()?;
+            Some((pid, parent))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn both_streams_are_read_to_the_end() {
+        let (outcome, text) = capture(&mut shell("echo one; echo two >&2"), LONG).unwrap();
+        assert!(outcome.success());
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["one", "two"]);
+    }
+
+    #[test]
+    fn a_failing_child_is_not_a_success() {
+        let (outcome, _) = capture(&mut shell("exit 3"), LONG).unwrap();
+        assert!(!outcome.success());
+        assert_eq!(outcome.words(), "exit status: 3");
+    }
+
+    #[test]
+    fn a_hanging_child_and_its_children_are_killed() {
+        let script = "sh -c 'echo $$; exec tail -f /dev/null' & wait";
+        let mut pid = None;
+        let outcome = stream(&mut shell(script), LONG, |line| {
+            pid = line.parse().ok();
+            Line::Stop
+        })
+        .unwrap();
+        assert_eq!(outcome.ended, Ended::Stopped);
+        let pid: u32 = pid.expect("the grandchild printed its number");
+        // It is reaped by whoever inherits it: until then it is a zombie at most.
+        let is_dead = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim());
+            state.is_empty() || state.starts_with(['Z', 'X'])
+        };
+        let watchdog = Instant::now() + LONG;
+        while !is_dead() {
+            assert!(Instant::now() < watchdog, "process {pid} lives on");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_child_that_never_ends_runs_out_of_time() {
+        let (outcome, _) = capture(
+            &mut shell("exec tail -f /dev/null"),
+            Duration::from_millis(50),
+        )
+        .unwrap();
+        assert_eq!(outcome.ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_that_names_it() {
+        let error = capture(&mut Command::new("no-such-program"), LONG).unwrap_err();
+        assert!(error.to_string().contains("no-such-program"));
+    }
+}

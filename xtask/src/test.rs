@@ -1,0 +1,147 @@
+//! `test`: what the README's test command runs. `ci` and `deep`: the same and more.
+
+use crate::cargo::{TestOutput, at_most, cargo};
+use crate::child;
+use crate::report::{Report, Step};
+use crate::{death, deny, examples, miri, model, readme, tidy};
+use anyhow::Result;
+use std::time::Duration;
+
+const TESTS_LIMIT: Duration = Duration::from_secs(1500);
+const LINT_LIMIT: Duration = Duration::from_secs(900);
+/// How many kills `deep` asks for.
+const DEEP_KILLS: u64 = 10_000;
+
+/// Every check that needs only Rust, a C compiler and Python.
+pub(crate) fn test(report: &mut Report, mutants: bool) {
+    // The cheap ones first: they fail within a second.
+    report.run("tidy", tidy::run);
+    report.run("tests", workspace_tests);
+    models(report, mutants);
+    report.run("examples", examples::run);
+    report.run("readme", readme::run);
+}
+
+/// What a change must pass before it is merged.
+pub(crate) fn ci(report: &mut Report) {
+    report.run("lock", lock);
+    report.run("fmt", || {
+        cargo_check("fmt", &["fmt", "--all", "--check"], &[])
+    });
+    report.run("clippy", || {
+        let arguments = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
+        cargo_check("clippy", &arguments, &[])
+    });
+    report.run("docs", || {
+        // Libraries only: the tool has the library's name, and both would go to one folder.
+        let arguments = ["doc", "--workspace", "--no-deps", "--lib"];
+        cargo_check("docs", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
+    });
+    report.run("deny", deny::run);
+    test(report, true);
+}
+
+/// Everything that takes longer.
+pub(crate) fn deep(report: &mut Report, kills: u64, seeds: u32) {
+    test(report, true);
+    report.run("miri", || miri::run(seeds, None));
+    report.run("death", || death::run(kills, None));
+}
+
+/// The default of `deep --kills`.
+pub(crate) fn deep_kills() -> u64 {
+    DEEP_KILLS
+}
+
+/// The models, and their mutants where asked for.
+pub(crate) fn models(report: &mut Report, mutants: bool) {
+    println!("\n== model");
+    match model::run(mutants) {
+        Ok(steps) => steps.into_iter().for_each(|step| report.add(step)),
+        Err(error) => {
+            println!("error: {error:#}");
+            report.add(Step::single("model", false, error.to_string()));
+        }
+    }
+}
+
+fn workspace_tests() -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
+    Ok(output.step("tests", outcome.success(), &outcome.words()))
+}
+
+/// The lock file fits the manifests: nobody builds with other versions than these.
+fn lock() -> Result<Step> {
+    let mut step = Step::new("lock", "packages");
+    step.passed = packages(false)?;
+    Ok(step)
+}
+
+/// Number of packages in the workspace, or of those with a library. Fails where the lock file would
+/// have to change.
+fn packages(with_library: bool) -> Result<usize> {
+    let arguments = ["metadata", "--locked", "--format-version", "1", "--no-deps"];
+    let metadata: serde_json::Value =
+        serde_json::from_str(&child::output(cargo().args(arguments))?)?;
+    let packages = metadata["packages"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let has_library = |package: &&serde_json::Value| {
+        let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
+        let kinds = targets.iter().flat_map(|target| target["kind"].as_array());
+        kinds
+            .flatten()
+            .filter_map(|kind| kind.as_str())
+            .any(|kind| kind.contains("lib"))
+    };
+    Ok(packages
+        .iter()
+        .filter(|package| !with_library || has_library(package))
+        .count())
+}
+
+/// Runs a cargo command that judges the workspace; counts the packages it judged.
+fn cargo_check(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command.args(arguments).envs(environment.iter().copied());
+    let outcome = child::stream(&mut command, at_most(LINT_LIMIT), |line| output.line(line))?;
+    let mut step = Step::new(name, "packages");
+    if outcome.success() {
+        step.passed = packages(arguments.contains(&"--lib"))?;
+    } else {
+        step.failed = 1;
+        step.note = outcome.words();
+    }
+    Ok(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cargo_command_that_fails_fails_its_step() {
+        let step = cargo_check("fmt", &["no-such-command"], &[]).unwrap();
+        assert_eq!((step.passed, step.failed), (0, 1));
+    }
+
+    #[test]
+    fn packages_are_counted() {
+        let (all, libraries) = (packages(false).unwrap(), packages(true).unwrap());
+        assert!(
+            all >= 2 && libraries >= 1 && libraries < all,
+            "{libraries} of {all}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Rules that are checked on the text of the repository.
+//!
+//! Each rule says how many places it looked at and fails when there were none: a rule whose subject
+//! was renamed away would otherwise hold for ever.
+
+mod arrows;
+mod danger;
+mod edges;
+mod links;
+mod names;
+mod tests_rules;
+mod text;
+mod tree_size;
+
+use crate::cargo::root;
+use crate::report::Step;
+use crate::source::Tree;
+use anyhow::Result;
+
+pub(crate) use edges::mutants;
+pub(crate) use links::fenced_blocks;
+
+/// Source folder of the core library.
+pub(crate) const CORE: &str = "crates/olivine/src/";
+
+/// What one rule saw.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    name: &'static str,
+    /// What was looked at: `uses of crate::`, `links`.
+    places: &'static str,
+    looked: usize,
+    findings: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Rule {
+    fn new(name: &'static str, places: &'static str) -> Self {
+        Self {
+            name,
+            places,
+            looked: 0,
+            findings: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Looks at one place; `problem` is `Some` where it breaks the rule.
+    fn look(&mut self, problem: Option<String>) {
+        self.looked += 1;
+        self.findings.extend(problem);
+    }
+
+    fn holds(&self) -> bool {
+        self.looked > 0 && self.findings.is_empty()
+    }
+
+    fn print(&self) {
+        let verdict = if self.holds() { "ok" } else { "FAIL" };
+        println!(
+            "{verdict:<4}  {:<12} {:>6} {}",
+            self.name, self.looked, self.places
+        );
+        for warning in &self.warnings {
+            println!("      warning: {warning}");
+        }
+        for finding in &self.findings {
+            println!("      {finding}");
+        }
+        if self.looked == 0 {
+            println!("      looked at nothing: the rule has lost its subject");
+        }
+    }
+}
+
+/// Runs every rule on the repository.
+pub(crate) fn run() -> Result<Step> {
+    let tree = Tree::read(root())?;
+    let mut rules = rules(&tree);
+    rules.push(tree_size::core_dependencies()?);
+    let mut step = Step::new("tidy", "rules");
+    for rule in &rules {
+        rule.print();
+        step.count(rule.holds());
+    }
+    let looked: usize = rules.iter().map(|rule| rule.looked).sum();
+    step.note = format!("{looked} places in {} files", tree.files.len());
+    Ok(step)
+}
+
+fn rules(tree: &Tree) -> Vec<Rule> {
+    vec![
+        arrows::core_modules(tree),
+        arrows::engine_is_independent(tree),
+        danger::atomics(tree),
+        danger::allow_list(tree),
+        danger::safety_comments(tree),
+        danger::sequential_consistency(tree),
+        edges::labels(tree),
+        edges::have_mutants(tree),
+        names::public(tree),
+        text::length(tree),
+        text::unfinished(tree),
+        text::machine_paths(tree),
+        tests_rules::sleeps(tree),
+        tests_rules::ignored(tree),
+        links::relative(tree),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On an empty tree every rule has lost its subject, and must say so.
+    #[test]
+    fn every_rule_fails_when_it_looked_at_nothing() {
+        let rules = rules(&Tree::of(&[]));
+        assert!(rules.len() >= 15);
+        for rule in rules {
+            assert!(!rule.holds(), "{} holds on nothing", rule.name);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Links between documents, and the blocks of code inside them.
+
+use super::Rule;
+use crate::source::Tree;
+
+/// Relative links lead somewhere, also to the right heading.
+pub(super) fn relative(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("links", "relative links in documents");
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (number, target) in links(&file.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            rule.look(
+                broken(tree, &file.path, &target)
+                    .map(|why| format!("{}:{number}: {target}: {why}", file.path)),
+            );
+        }
+    }
+    rule
+}
+
+fn broken(tree: &Tree, from: &str, target: &str) -> Option<String> {
+    let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+    let path = if path.is_empty() {
+        from.to_owned()
+    } else {
+        let Some(path) = resolve(from, path) else {
+            return Some("leaves the repository".into());
+        };
+        path
+    };
+    if !path.is_empty() && !tree.has(&path) {
+        return Some("no such file".to_owned());
+    }
+    let document = tree
+        .files
+        .iter()
+        .find(|file| file.path == path && path.ends_with(".md"))?;
+    if heading.is_empty() || headings(&document.text).any(|slug| slug == heading) {
+        return None;
+    }
+    Some("no such heading".to_owned())
+}
+
+/// `target` as seen from the folder of `from`; `None` where it leaves the repository.
+fn resolve(from: &str, target: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop()?,
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Targets of `[text](target)` outside code, with line numbers.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        // Inline code is every second piece between backquotes.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("");
+        for part in prose.split("](").skip(1) {
+            let Some((target, _)) = part.split_once(')') else {
+                continue;
+            };
+            let target = target.split_whitespace().next().unwrap_or("");
+            found.push((index + 1, target.trim_matches(['<', '>']).to_owned()));
+        }
+    }
+    found
+}
+
+/// The anchors a document's headings get.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let mut in_code = false;
+    text.lines().filter_map(move |line| {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let title = line.trim_start_matches('#');
+        if in_code || title.len() == line.len() || !title.starts_with(' ') {
+            return None;
+        }
+        let slug: String = title
+            .trim()
+            .to_lowercase()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        Some(slug)
+    })
+}
+
+/// A fenced block of a document.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The words after the fence: `sh`, `rust,no_run`.
+    pub(crate) language: String,
+    /// Line of the opening fence, from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+/// The fenced blocks of a document, in order.
+pub(crate) fn fenced_blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open = false;
+    for (index, line) in text.lines().enumerate() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            open = !open;
+            if open {
+                let language = language.trim().to_owned();
+                blocks.push(Block {
+                    language,
+                    line: index + 1,
+                    text: String::new(),
+                });
+            }
+        } else if let Some(block) = blocks.last_mut().filter(|_| open) {
+            block.text.push_str(line);
+            block.text.push('\n');
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_links_are_found() {
+        for target in ["gone.md", "../../out.md", "#nowhere", "other.md#nowhere"] {
+            let text = format!("# Here\n[x]({target})\n");
+            let tree = Tree::of(&[("docs/a.md", &text), ("docs/other.md", "# There\n")]);
+            assert_eq!(relative(&tree).findings.len(), 1, "{target}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_somewhere_hold() {
+        let text = "# A b, `c`!\n[x](../src/a.rs) [f](../src/) [self](#a-b-c) [o](o.md#there)\n\
+                    `[no](link)`\n```text\n[no](link)\n```\n[web](https://example.org/gone)\n";
+        let tree = Tree::of(&[
+            ("docs/a.md", text),
+            ("docs/o.md", "## There\n"),
+            ("src/a.rs", ""),
+        ]);
+        let rule = relative(&tree);
+        assert!(rule.findings.is_empty(), "{:?}", rule.findings);
+        assert_eq!(rule.looked, 4);
+    }
+
+    #[test]
+    fn blocks_keep_their_language_and_place() {
+        let blocks = fenced_blocks("a\n```sh\none\ntwo\n```\n\n```rust\nfn f() {}\n```\n");
+        let seen: Vec<_> = blocks
+            .iter()
+            .map(|b| (b.language.as_str(), b.line))
+            .collect();
+        assert_eq!(seen, [("sh", 2), ("rust", 7)]);
+        assert_eq!(blocks[0].text, "one\ntwo\n");
+    }
+}

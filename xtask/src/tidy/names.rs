@@ -1,0 +1,160 @@
+//! One word per idea: the words public names do not use, and the word that is used instead.
+
+use super::Rule;
+use crate::source::{Tree, words};
+
+/// Where names are the product: they bind every language.
+const PUBLIC: &[&str] = &[
+    "crates/olivine/src/",
+    "crates/olivine-capi/src/",
+    "crates/olivine-python/src/",
+];
+
+/// Words no public name contains, and the word we use.
+const BANNED: &[(&[&str], &str)] = &[
+    (&["writer", "sender", "sink"], "publisher"),
+    (&["reader", "receiver"], "subscriber"),
+    (&["topic", "service", "stream", "bus"], "channel"),
+    (&["event", "sample", "packet", "record"], "message"),
+    (&["chunk"], "fragment"),
+    (&["entry"], "frame"),
+    (&["send", "push", "put"], "offer or publish"),
+    (&["loan", "reserve"], "claim"),
+    (&["drain"], "poll"),
+    (&["recv"], "receive"),
+    (&["busy"], "back-pressured"),
+    (&["head", "tail"], "cursor or position"),
+    (&["backlog", "depth"], "lag"),
+    (&["dropped"], "overrun or lost"),
+    (&["idle", "backoff"], "wait"),
+    (&["arena", "storage"], "segment"),
+    (&["reactor", "worker"], "shard"),
+    (&["runtime"], "engine"),
+    (&["gateway", "relay", "router"], "bridge"),
+    (&["stale", "zombie", "orphan"], "dead"),
+    (&["iteration"], "run"),
+    (
+        &["util", "utils", "common", "helper", "helpers", "misc"],
+        "what it is",
+    ),
+];
+
+/// Public names that hold a banned word all the same.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("event_fd", "the kernel's name for the thing: eventfd(2)"),
+    (
+        "push",
+        "adds to a batch and publishes nothing: the word of std's collections",
+    ),
+    ("push_tagged", "as `push`"),
+];
+
+/// What may follow `pub` and be followed by a name.
+const ITEMS: &[&str] = &[
+    "fn", "struct", "enum", "trait", "const", "static", "type", "mod", "union",
+];
+
+/// Public names use our words.
+pub(super) fn public(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("names", "public names in our own words");
+    for file in PUBLIC.iter().flat_map(|folder| tree.rust_under(folder)) {
+        for (number, line) in file.product_lines() {
+            let Some(name) = public_name(&line.code) else {
+                continue;
+            };
+            rule.look(judge(name).map(|why| format!("{}:{number}: {why}", file.path)));
+        }
+    }
+    rule
+}
+
+/// The name a line declares for everyone: `pub fn name`, also with `const`, `unsafe`, `async`.
+fn public_name(code: &str) -> Option<&str> {
+    let rest = code.trim_start().strip_prefix("pub ")?;
+    let mut words = words(rest).skip_while(|w| matches!(*w, "unsafe" | "async" | "extern" | "C"));
+    let first = words.next()?;
+    if !ITEMS.contains(&first) {
+        return None;
+    }
+    match words.next()? {
+        // `pub const fn name`, `pub const unsafe fn name`.
+        "fn" => words.next(),
+        "unsafe" => words.nth(1),
+        name => Some(name),
+    }
+}
+
+fn judge(name: &str) -> Option<String> {
+    if EXCEPTIONS.iter().any(|(exception, _)| *exception == name) {
+        return None;
+    }
+    let parts = split(name);
+    BANNED.iter().find_map(|(banned, ours)| {
+        let word = banned
+            .iter()
+            .find(|word| parts.iter().any(|part| part == *word))?;
+        Some(format!("`{name}` says `{word}`; our word is {ours}"))
+    })
+}
+
+/// `back_pressure`, `BackPressure` and `BACK_PRESSURE` all give `back`, `pressure`.
+fn split(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut previous = '_';
+    for c in name.chars() {
+        let starts = c == '_' || c.is_uppercase() && previous.is_lowercase();
+        if starts {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| c != '_') {
+            part.extend(c.to_lowercase());
+        }
+        previous = c;
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banned_words_are_found_in_every_kind_of_name() {
+        for text in [
+            "pub fn send(&self) {}\n",
+            "    pub const fn recv_timeout() {}\n",
+            "pub struct RingReader;\n",
+            "pub enum SlowSink {}\n",
+            "pub trait Topic {}\n",
+            "pub const TAIL_MAX: u32 = 1;\n",
+            "pub unsafe extern \"C\" fn olivine_chunk() {}\n",
+            "pub mod util;\n",
+        ] {
+            let rule = public(&Tree::of(&[("crates/olivine/src/a.rs", text)]));
+            assert_eq!(rule.findings.len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn our_words_private_names_and_exceptions_hold() {
+        let text = "pub fn offer() {}\npub(crate) fn send() {}\nfn recv() {}\npub fn event_fd() {}\n\
+                    pub fn details() {}\npub struct Publisher { pub cursor: u64 }\npub use a::Sender;\n";
+        let rule = public(&Tree::of(&[("crates/olivine/src/a.rs", text)]));
+        assert!(rule.findings.is_empty(), "{:?}", rule.findings);
+        assert_eq!(rule.looked, 4);
+    }
+
+    #[test]
+    fn every_exception_is_needed_and_has_a_reason() {
+        for (name, reason) in EXCEPTIONS {
+            assert!(!reason.is_empty());
+            let hit = BANNED.iter().any(|(banned, _)| {
+                split(name)
+                    .iter()
+                    .any(|part| banned.contains(&part.as_str()))
+            });
+            assert!(hit, "{name} needs no exception");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{NotSent, Publisher};
+use olivine::{Config, NotSent, Publisher, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
 use std::os::unix::ffi::OsStrExt;
@@ -50,7 +50,9 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         },
         due: None,
     };
+    let mut alone = false;
     if sender.wait_for_subscribers(settings::subscribers(&config), &settings::short(&config))? {
+        alone = !is_heard(&sender.publisher, &config);
         sender.stop = sender.stop.with_time_limit(args.duration);
         sender.meter.restart();
         if let Rate::PerSecond(per_s) = args.rate {
@@ -62,8 +64,21 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
             None => send_arguments(&mut sender, args)?,
         }
     }
+    if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
+        log::warn(&format!(
+            "nobody was subscribed to {}, so nobody got anything: --subscribers 1 waits for one",
+            settings::short(&config)
+        ));
+    }
     let quiet = !generated && args.report.stats.is_empty() && !common.json;
     sender.finish(linger, quiet)
+}
+
+/// Whether anybody is subscribed, be it without holding the publisher back.
+fn is_heard(publisher: &Publisher, config: &Config) -> bool {
+    publisher.subscribers() > 0
+        || admin::inspect(config)
+            .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }
 
 fn check_sizes(args: &PubArgs, generated: bool) -> Outcome {

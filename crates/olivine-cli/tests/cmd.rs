@@ -1,0 +1,25 @@
+//! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is a test.
+
+#[test]
+fn sessions_in_the_shell_read_as_recorded() {
+    let memory = std::path::Path::new("/dev/shm");
+    let place = if memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
+    };
+    let dir = tempfile::Builder::new()
+        .prefix("olivine-cmd-")
+        .tempdir_in(place)
+        .expect("a folder");
+    let path = dir.path().to_str().expect("a plain path");
+    let cases = trycmd::TestCases::new();
+    cases
+        .env("OLIVINE_DIR", path)
+        .env("COLUMNS", "80")
+        .env("NO_COLOR", "1");
+    cases
+        .insert_var("[DIR]", path.to_owned())
+        .expect("a valid name");
+    cases.case("tests/cmd/*.trycmd").run();
+}

@@ -512,7 +512,7 @@ impl<T: ?Sized> Subscriber<T> {
         Position(origin + read)
     }
 
-    /// Bytes of frames published but not read yet, over all lanes.
+    /// Bytes of frames published but not read yet, over all lanes that were there at the last call that received.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.lanes

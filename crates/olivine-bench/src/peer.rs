@@ -10,7 +10,7 @@
 //! | 1    | second     | floor: the ball on its way back                 |
 //! | 2    | second     | serial of the order it is ready to begin        |
 //!
-//! Every spin is bounded by a [`Patience`]; the second process ends when its standard input does, so neither
+//! Every spin is bounded by a `Patience`; the second process ends when its standard input does, so neither
 //! can outlive or wait for the other for ever.
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords

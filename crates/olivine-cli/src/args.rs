@@ -339,7 +339,7 @@ pub(crate) struct RingArgs {
     /// How both sides wait: spin, yield, park, adaptive
     #[arg(long, value_name = "STRATEGY", default_value = "spin")]
     pub(crate) wait: String,
-    /// Bytes to which messages are padded
+    /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
     #[arg(long, value_name = "BYTES")]
     pub(crate) align: Option<String>,
     /// Bytes of a ring [default: 1MiB]

@@ -12,6 +12,7 @@ use olivine::clock::TickClock;
 use olivine::{Config, NotSent, Publisher, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
+use olivine_bench::text;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -50,8 +51,9 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         },
         due: None,
     };
+    let uri = settings::short(&config);
     let mut alone = false;
-    if sender.wait_for_subscribers(settings::subscribers(&config), &settings::short(&config))? {
+    if sender.wait_for_subscribers(settings::subscribers(&config), &uri)? {
         alone = !is_heard(&sender.publisher, &config);
         sender.stop = sender.stop.with_time_limit(args.duration);
         sender.meter.restart();
@@ -65,9 +67,9 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         }
     }
     if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
-        log::warn(&format!(
-            "nobody was subscribed to {}, so nobody got anything: --subscribers 1 waits for one",
-            settings::short(&config)
+        log::info(&format!(
+            "nobody is subscribed to {uri} yet: up to {} of it stay for 'olivine sub {uri} --from oldest'",
+            text::bytes(sender.publisher.capacity()),
         ));
     }
     let quiet = !generated && args.report.stats.is_empty() && !common.json;

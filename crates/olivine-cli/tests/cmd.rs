@@ -1,7 +1,7 @@
 //! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is a test.
 
-#[test]
-fn sessions_in_the_shell_read_as_recorded() {
+/// Runs sessions in a folder of channels of their own.
+fn sessions(pattern: &str) {
     let memory = std::path::Path::new("/dev/shm");
     let place = if memory.is_dir() {
         memory.to_path_buf()
@@ -21,5 +21,16 @@ fn sessions_in_the_shell_read_as_recorded() {
     cases
         .insert_var("[DIR]", path.to_owned())
         .expect("a valid name");
-    cases.case("tests/cmd/*.trycmd").run();
+    cases.case(pattern).run();
+}
+
+#[test]
+fn sessions_that_make_no_channel_read_as_recorded() {
+    sessions("tests/cmd/*.trycmd");
+}
+
+/// Sessions of one folder run side by side: one that leaves a channel has a folder of its own.
+#[test]
+fn sessions_that_leave_a_channel_read_as_recorded() {
+    sessions("tests/cmd/alone/*.trycmd");
 }

@@ -120,19 +120,18 @@ pub fn copy_bytes_per_s(clock: &TickClock, size: usize, ring_bytes: usize) -> f6
     copied as f64 / elapsed * 1e9
 }
 
-/// The middle of some samples, in nanoseconds. Reorders them.
+/// Samples in ticks as a distribution.
 #[must_use]
-pub(crate) fn median_ns(clock: &TickClock, samples: &mut [u64]) -> f64 {
-    if samples.is_empty() {
-        return 0.0;
-    }
-    let middle = samples.len() / 2;
-    nanos(clock, *samples.select_nth_unstable(middle).1)
+pub(crate) fn distribution(samples: &[u64]) -> Latency {
+    let mut latency = Latency::new();
+    samples.iter().for_each(|&ticks| latency.record(ticks));
+    latency
 }
 
-/// Adds samples to a distribution.
-pub(crate) fn record_all(latency: &mut Latency, samples: &[u64]) {
-    samples.iter().for_each(|&ticks| latency.record(ticks));
+/// The middle of a distribution in nanoseconds.
+#[must_use]
+pub(crate) fn middle_ns(clock: &TickClock, latency: &Latency) -> f64 {
+    latency.middle_ticks() / clock.ticks_per_ns()
 }
 
 /// Ticks as nanoseconds with a fraction.
@@ -164,12 +163,9 @@ mod tests {
     #[test]
     fn the_middle_of_samples_is_in_nanoseconds() {
         let clock = TickClock::calibrate();
-        let mut samples: Vec<u64> = [9_u64, 1, 5]
-            .iter()
-            .map(|ns| clock.ticks_for(ns * 1000))
-            .collect();
-        let middle = median_ns(&clock, &mut samples);
-        assert!((middle - 5000.0).abs() < 2.0, "{middle}");
-        assert_eq!(median_ns(&clock, &mut []), 0.0);
+        let samples = [9_u64, 1, 5].map(|us| clock.ticks_for(us * 1000));
+        let middle = middle_ns(&clock, &distribution(&samples));
+        assert!((middle - 5000.0).abs() < 500.0, "{middle}");
+        assert_eq!(middle_ns(&clock, &distribution(&[])), 0.0);
     }
 }

@@ -23,6 +23,8 @@ pub struct Machine {
     pub clock: &'static str,
     /// Ticks of that clock in a nanosecond.
     pub clock_ticks_per_ns: f64,
+    /// Smallest gap between two different readings: single samples are no finer.
+    pub clock_step_ns: f64,
     /// Cost of one clock reading. Part of every figure, never subtracted.
     pub clock_cost_ns: f64,
     /// Version of this tool.
@@ -48,6 +50,7 @@ impl Machine {
                 .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
             clock: clock.source(),
             clock_ticks_per_ns: clock.ticks_per_ns(),
+            clock_step_ns: clock_step_ns(&clock),
             clock_cost_ns: clock_cost_ns(&clock),
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("OLIVINE_COMMIT"),
@@ -60,7 +63,8 @@ impl Machine {
     pub fn text(&self) -> String {
         format!(
             "machine: {}, {} CPUs{}\n         Linux {}, governor {}\n         \
-             clock {}, {:.1} ns a reading, in every figure; olivine {} ({})\n",
+             clock {}, {:.1} ns a reading (in every figure), steps of {:.1} ns\n         \
+             olivine {} ({})\n",
             self.cpu_model,
             self.cpus_allowed,
             if self.virtual_machine {
@@ -72,6 +76,7 @@ impl Machine {
             self.governor,
             self.clock,
             self.clock_cost_ns,
+            self.clock_step_ns,
             self.version,
             self.commit,
         )
@@ -88,6 +93,21 @@ pub fn clock_cost_ns(clock: &TickClock) -> f64 {
     }
     let ticks = TickClock::ticks().wrapping_sub(start) as f64;
     (ticks / clock.ticks_per_ns() / f64::from(CLOCK_READINGS) * 10.0).round() / 10.0
+}
+
+/// Smallest gap between two different readings in a row.
+#[allow(clippy::cast_precision_loss, reason = "a few ticks")]
+fn clock_step_ns(clock: &TickClock) -> f64 {
+    let mut step = u64::MAX;
+    let mut last = TickClock::ticks();
+    for _ in 0..CLOCK_READINGS {
+        let now = TickClock::ticks();
+        if now > last {
+            step = step.min(now - last);
+        }
+        last = now;
+    }
+    (step as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0
 }
 
 /// The command as it was typed, without the path to the program.

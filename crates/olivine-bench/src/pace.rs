@@ -81,6 +81,10 @@ impl Pacer {
     /// Waits until `due`; returns early, with false, when `stop` answers true.
     ///
     /// `stop` is asked before each sleep and about every millisecond of spinning.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "time itself is what is waited for"
+    )]
     pub fn wait(&self, due: u64, rest: Rest, mut stop: impl FnMut() -> bool) -> bool {
         let mut looks = 0_u32;
         loop {

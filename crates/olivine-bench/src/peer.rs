@@ -10,7 +10,7 @@
 //! | 1    | second     | floor: the ball on its way back                 |
 //! | 2    | second     | serial of the order it is ready to begin        |
 //!
-//! Every spin is bounded by a [`Patience`]; the second process ends when its standard input does, so neither
+//! Every spin is bounded by a `Patience`; the second process ends when its standard input does, so neither
 //! can outlive or wait for the other for ever.
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
@@ -269,6 +269,7 @@ impl Patience<'_> {
 
     /// Waits until a message of `length` bytes has room, after a refusal with `error`.
     #[cold]
+    #[inline(never)]
     pub(crate) fn wait_for_room(
         &mut self,
         publisher: &mut Publisher,
@@ -323,5 +324,33 @@ fn unfit(answer: &Answer) -> BenchError {
         other => BenchError::Protocol {
             found: format!("{other:?}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_process_that_dies_at_once_is_a_clear_error() {
+        let error = Peer::start(Path::new("/bin/false"), &[], 0)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(matches!(error, BenchError::PeerGone { .. }), "{error}");
+        let error = Peer::start(Path::new("/nonexistent/program"), &[], 0)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(matches!(error, BenchError::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_second_process_that_talks_nonsense_is_a_clear_error() {
+        let error = Peer::start(Path::new("/bin/echo"), &["good morning"], 0)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("it wrote 'good morning"),
+            "{error}"
+        );
     }
 }

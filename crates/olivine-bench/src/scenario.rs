@@ -10,7 +10,7 @@ pub mod pingpong;
 pub mod throughput;
 
 use crate::error::{BenchError, Result};
-use crate::floor::{self as probe_floor, Placement, median_ns, record_all};
+use crate::floor::{Placement, distribution, middle_ns, round_trips};
 use crate::latency::{Latency, Percentiles};
 use crate::peer::Peer;
 use crate::spread::Spread;
@@ -118,23 +118,25 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// One floor slice: its median in nanoseconds; the samples stay in `self.samples`.
-    fn floor(&mut self) -> Result<f64> {
-        probe_floor::round_trips(&mut self.peer, FLOOR_ROUNDS, &mut self.samples)?;
-        Ok(median_ns(&self.clock, &mut self.samples))
+    /// One floor slice.
+    fn floor(&mut self) -> Result<Latency> {
+        round_trips(&mut self.peer, FLOOR_ROUNDS, &mut self.samples)?;
+        Ok(distribution(&self.samples))
     }
 
     /// Measures `thing` between two floor slices.
     fn slice<T>(&mut self, thing: impl FnOnce(&mut Peer) -> Result<T>) -> Result<Slice<T>> {
-        let mut floor = Latency::new();
-        let before_ns = self.floor()?;
-        record_all(&mut floor, &self.samples);
+        let mut floor = self.floor()?;
         let value = thing(&mut self.peer)?;
-        let after_ns = self.floor()?;
-        record_all(&mut floor, &self.samples);
-        let (before, after) = (Placement::of(before_ns), Placement::of(after_ns));
-        let placement = if before == after {
-            before
+        let after = self.floor()?;
+        let (before_ns, after_ns) = (
+            middle_ns(&self.clock, &floor),
+            middle_ns(&self.clock, &after),
+        );
+        floor.merge(&after);
+        let placement = Placement::of(before_ns);
+        let placement = if placement == Placement::of(after_ns) {
+            placement
         } else {
             Placement::Changed
         };

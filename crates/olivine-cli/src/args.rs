@@ -101,16 +101,16 @@ pub(crate) struct PubArgs {
     pub(crate) stdin: Option<InputForm>,
     /// Bytes of a generated message, 16 or more, or of a raw chunk at most; a
     /// list takes turns [default: 32; raw: 64KiB]
-    #[arg(long, short, value_name = "BYTES", value_parser = values::size, value_delimiter = ',', conflicts_with = "message")]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', conflicts_with = "message")]
     pub(crate) size: Vec<u64>,
     /// Stop after this many messages; given MESSAGEs take turns
-    #[arg(long, short = 'c', value_name = "N", value_parser = count)]
+    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time
-    #[arg(long, short, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
     /// Messages a second, evenly spaced; 0 is full speed
-    #[arg(long, short, value_name = "RATE", value_parser = values::rate, default_value = "0", hide_default_value = true)]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::rate, default_value = "0", hide_default_value = true)]
     pub(crate) rate: Rate,
     /// Make this many generated messages visible at once: 1 to 1024
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with_all = ["stdin", "message"])]
@@ -140,10 +140,10 @@ pub(crate) struct SubArgs {
     /// Channel, such as shm://ticks
     pub(crate) uri: String,
     /// Stop after this many messages
-    #[arg(long, short = 'c', value_name = "N", value_parser = count)]
+    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time
-    #[arg(long, short, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
     /// What to write to standard output [default: lines; none with --verify
     /// or --stats]
@@ -170,7 +170,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
     /// Time between two rows of --stats interval and --csv
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration, default_value = "1s")]
     pub(crate) interval: Duration,
     /// Write a row per interval to this file
     #[arg(long, value_name = "FILE")]
@@ -279,19 +279,19 @@ Examples:
   olivine demo --json | jq '.paced.latency.p99_ns'")]
 pub(crate) struct DemoArgs {
     /// Time in all, four parts at full speed and three at the rate
-    #[arg(long, value_name = "S", value_parser = values::duration, default_value = "7")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "7")]
     pub(crate) seconds: Duration,
     /// Bytes of a message, 16 or more
-    #[arg(long, short, value_name = "BYTES", value_parser = values::size, default_value = "32")]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "32")]
     pub(crate) size: u64,
     /// Messages a second of the paced phase
-    #[arg(long, short, value_name = "RATE", value_parser = values::steady_rate, default_value = "100K")]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate, default_value = "100K")]
     pub(crate) rate: f64,
     /// CPUs of publisher and subscriber [default: the first two allowed]
-    #[arg(long, value_name = "A,B", value_parser = values::cpu_pair)]
+    #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
     pub(crate) cpus: Option<(u32, u32)>,
     /// Bytes of the ring
-    #[arg(long, value_name = "BYTES", value_parser = values::size, default_value = "1MiB")]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "1MiB")]
     pub(crate) capacity: u64,
 }
 
@@ -323,13 +323,13 @@ pub(crate) enum Scenario {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MethodArgs {
     /// CPUs of the two processes [default: the first two allowed]
-    #[arg(long, value_name = "A,B", value_parser = values::cpu_pair)]
+    #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
     pub(crate) cpus: Option<(u32, u32)>,
     /// Runs, which take turns; quote a figure from five or more
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Seconds for each variant, over all runs
-    #[arg(long, value_name = "S", value_parser = values::duration, default_value = "2")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "2")]
     pub(crate) seconds: Duration,
 }
 
@@ -339,7 +339,7 @@ pub(crate) struct RingArgs {
     /// How both sides wait: spin, yield, park, adaptive
     #[arg(long, value_name = "STRATEGY", default_value = "spin")]
     pub(crate) wait: String,
-    /// Bytes to which messages are padded
+    /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
     #[arg(long, value_name = "BYTES")]
     pub(crate) align: Option<String>,
     /// Bytes of a ring [default: 1MiB]
@@ -358,7 +358,7 @@ pub(crate) struct FloorArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PingpongArgs {
     /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(long, short, value_name = "BYTES", value_parser = values::size, value_delimiter = ',', default_value = "32")]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
     pub(crate) size: Vec<u64>,
     /// Room for this many subscribers (subscribers_max); a list is measured in
     /// turns
@@ -380,7 +380,7 @@ pub(crate) struct PingpongArgs {
 pub(crate) struct ThroughputArgs {
     /// Bytes of a message, 16 or more; a list is measured in turns [default:
     /// 32 one by one, 32 in batches of 16, 8KiB one by one]
-    #[arg(long, short, value_name = "BYTES", value_parser = values::size, value_delimiter = ',')]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',')]
     pub(crate) size: Vec<u64>,
     /// Messages made visible at once, 1 to 1024; a list is measured in turns
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -395,10 +395,10 @@ pub(crate) struct ThroughputArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArgs {
     /// Messages a second; a list is measured in turns
-    #[arg(long, short, value_name = "RATE", value_parser = values::steady_rate, value_delimiter = ',', default_value = "1K,100K,1M")]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate, value_delimiter = ',', default_value = "1K,100K,1M")]
     pub(crate) rate: Vec<f64>,
     /// Bytes of a message, 16 or more
-    #[arg(long, short, value_name = "BYTES", value_parser = values::size, default_value = "32")]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "32")]
     pub(crate) size: u64,
     #[command(flatten)]
     pub(crate) ring: RingArgs,

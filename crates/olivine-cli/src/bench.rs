@@ -33,11 +33,15 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let mut variants = Vec::new();
             for &size in &args.size {
                 for slots in &args.slots {
-                    let settings = settings(&args.ring, &format!("&subscribers_max={slots}"))?;
-                    variants.push(pingpong::Variant {
-                        size_bytes: message_size(size)?,
-                        settings,
-                    });
+                    for align in aligns(&args.ring) {
+                        let more = format!("{align}&subscribers_max={slots}");
+                        let settings = settings(&args.ring, &more)?;
+                        let size_bytes = message_size(size)?;
+                        variants.push(pingpong::Variant {
+                            size_bytes,
+                            settings,
+                        });
+                    }
                 }
             }
             let bench = Bench::new("pingpong", &args.method)?;
@@ -229,6 +233,15 @@ fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
     settings.push_str(more);
     let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
     Ok(settings)
+}
+
+/// Where no alignment is asked for, frames are measured packed and each on a cache line of its own.
+fn aligns(ring: &RingArgs) -> &'static [&'static str] {
+    if ring.align.is_some() {
+        &[""]
+    } else {
+        &["", "&align=64"]
+    }
 }
 
 /// Every size with every batch; without either, the three that say most.

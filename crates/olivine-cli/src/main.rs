@@ -74,16 +74,19 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The message of the argument parser without its usage and hints for reading more.
+/// The message of the argument parser in one line: without its usage, and of its tips only those that name
+/// something similar.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    let end = text
-        .find("\n\nUsage:")
-        .or_else(|| text.find("\n\nFor more information"));
-    let words: Vec<&str> = text[..end.unwrap_or(text.len())]
-        .split_whitespace()
-        .collect();
-    format!("{}; see --help", words.join(" "))
+    let mut parts = Vec::new();
+    for part in text.split("\n\n") {
+        let words = part.split_whitespace().collect::<Vec<_>>().join(" ");
+        if parts.is_empty() || words.contains("similar") {
+            parts.push(words);
+        }
+    }
+    parts.push("see --help".to_owned());
+    parts.join("; ")
 }
 
 #[cfg(test)]
@@ -96,8 +99,10 @@ mod tests {
                     Usage: olivine pub\n\nFor more information, try '--help'.\n";
         assert_eq!(
             one_line(text),
-            "unexpected argument '--speed' found tip: a similar argument exists: '--spin'; see --help"
+            "unexpected argument '--speed' found; tip: a similar argument exists: '--spin'; see --help"
         );
+        let text = "error: required:\n  <URI>\n\n  tip: to pass '-1', use '-- -1'\n\nUsage: x\n";
+        assert_eq!(one_line(text), "required: <URI>; see --help");
         assert_eq!(
             one_line("error: x\n\nFor more information, try '--help'.\n"),
             "x; see --help"

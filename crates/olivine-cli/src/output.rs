@@ -1,7 +1,7 @@
 //! Standard output: tables for people, plain columns in pipes, JSON on request.
 
 use crate::failure::{Failure, Outcome};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
@@ -37,7 +37,9 @@ pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) 
 fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: bool) -> String {
     let mut table = Table::new();
     if terminal {
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(
+            presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')),
+        );
         table
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(WIDTH);

@@ -9,9 +9,10 @@ use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{NotSent, Publisher};
+use olivine::{Config, NotSent, Publisher, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
+use olivine_bench::text;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,10 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         },
         due: None,
     };
-    if sender.wait_for_subscribers(settings::subscribers(&config), &settings::short(&config))? {
+    let uri = settings::short(&config);
+    let mut alone = false;
+    if sender.wait_for_subscribers(settings::subscribers(&config), &uri)? {
+        alone = !is_heard(&sender.publisher, &config);
         sender.stop = sender.stop.with_time_limit(args.duration);
         sender.meter.restart();
         if let Rate::PerSecond(per_s) = args.rate {
@@ -62,8 +66,21 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
             None => send_arguments(&mut sender, args)?,
         }
     }
+    if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
+        log::info(&format!(
+            "nobody is subscribed to {uri} yet: up to {} of it stay for 'olivine sub {uri} --from oldest'",
+            text::bytes(sender.publisher.capacity()),
+        ));
+    }
     let quiet = !generated && args.report.stats.is_empty() && !common.json;
     sender.finish(linger, quiet)
+}
+
+/// Whether anybody is subscribed, be it without holding the publisher back.
+fn is_heard(publisher: &Publisher, config: &Config) -> bool {
+    publisher.subscribers() > 0
+        || admin::inspect(config)
+            .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }
 
 fn check_sizes(args: &PubArgs, generated: bool) -> Outcome {

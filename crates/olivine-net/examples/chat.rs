@@ -1,3 +1,4 @@
+// xtask: arguments --listen 127.0.0.1:0 --duration 1
 //! Whatever one says, all others read, whichever core they are on: messages between shards.
 //!
 //! `cargo run --release --example chat`, then several times `nc 127.0.0.1 8000`.

@@ -1,3 +1,4 @@
+// xtask: arguments --listen 127.0.0.1:0 --duration 1
 //! Sends back what it gets: the smallest handler there is.
 //!
 //! `cargo run --release --example echo`, then `nc 127.0.0.1 8000`.

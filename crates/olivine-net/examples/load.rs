@@ -1,3 +1,5 @@
+// xtask: run with hello_http
+// xtask: arguments 127.0.0.1:18733 --connections 4 --duration 1 --cpu 0
 //! A client on the engine: keeps connections busy with pipelined requests from one core.
 //!
 //! Every answer must have the first one's length, and its first 12 and last 8 bytes: enough to see an
@@ -157,6 +159,11 @@ fn cpu_time(pid: u32) -> Option<u64> {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", arguments.path);
+    // A server that was started together with this may need a moment.
+    let give_up = Instant::now() + Duration::from_secs(5);
+    while std::net::TcpStream::connect(arguments.server).is_err() && Instant::now() < give_up {
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
     let (answers, counts) = mpsc::channel();
     let wait = if arguments.spin {
         WaitStrategy::Spin

@@ -4,8 +4,11 @@
 //! leaves; [`publisher`] and [`subscriber`] are the handles.
 
 pub(crate) mod attach;
+mod core;
+mod join;
 pub(crate) mod place;
 pub(crate) mod publisher;
+pub(crate) mod reserve;
 pub(crate) mod slots;
 pub(crate) mod subscriber;
 pub(crate) mod typed;

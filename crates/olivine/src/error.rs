@@ -1,4 +1,4 @@
-//! Why something could not be opened, sent or received. Depends on nothing else in the crate.
+//! Why something could not be opened, sent or received. Depends on `uri` alone.
 //!
 //! Each text says what, which value and what to do; `source()` is the cause and is not repeated. What the hot
 //! path answers is a small `Copy` enum: [`NotSent`].
@@ -121,7 +121,7 @@ pub enum OpenError {
     },
     /// A setting differs from the live channel's.
     #[error(
-        "channel '{channel}' exists with {key}={found}, but {asked} was asked for: leave '{key}' out, use the same value, or close the channel's other users first"
+        "channel '{channel}' exists with {key}={found}, but {asked} was asked for: leave '{key}' out, use the same value, or close the channel's other users first ('olivine rm' discards messages left unread)"
     )]
     Mismatch {
         /// The channel.

@@ -49,7 +49,9 @@ mod uri;
 mod wait;
 
 #[cfg(not(loom))]
-pub use channel::publisher::{Batch, Claim, Publisher, PublisherStats};
+pub use channel::publisher::{Publisher, PublisherStats};
+#[cfg(not(loom))]
+pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
 pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
 #[cfg(not(loom))]

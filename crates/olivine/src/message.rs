@@ -66,7 +66,7 @@ impl Deref for Message<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes
     }
 }
 

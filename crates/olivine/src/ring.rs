@@ -8,6 +8,8 @@ pub(crate) mod gate;
 pub(crate) mod layout;
 pub(crate) mod publish;
 
+#[cfg(all(test, not(loom)))]
+mod heap_tests;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(loom)))]

@@ -136,11 +136,6 @@ impl Idle {
         Self { strategy, looks: 0 }
     }
 
-    /// Looks since there was last something to do.
-    pub(crate) fn looks(&self) -> u32 {
-        self.looks
-    }
-
     /// One more look found nothing.
     #[inline]
     pub(crate) fn step(&mut self) -> Step {

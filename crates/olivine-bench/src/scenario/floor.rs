@@ -2,7 +2,7 @@
 
 use super::{Group, Groups, Progress, Session, Setup, Watch};
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, copy_bytes_per_s, record_all, system_call_ns};
+use crate::floor::{Placement, copy_bytes_per_s, middle_ns, system_call_ns};
 use crate::latency::Percentiles;
 use crate::machine;
 use crate::spread::Spread;
@@ -60,11 +60,12 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
         calls.push(system_call_ns(&session.clock));
         readings.push(machine::clock_cost_ns(&session.clock));
         for _ in 0..slices {
-            let p50_ns = session.floor()?;
+            let floor = session.floor()?;
+            let p50_ns = middle_ns(&session.clock, &floor);
             let group: &mut Group = groups.entry(Placement::of(p50_ns)).or_default();
             group.slices += 1;
             group.values.push((run, p50_ns));
-            record_all(&mut group.floor, &session.samples);
+            group.floor.merge(&floor);
             if session.step().is_break() {
                 break 'runs;
             }

@@ -6,7 +6,7 @@
 use super::{Groups, Session, Setup, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, nanos, record_all};
+use crate::floor::{Placement, distribution, middle_ns};
 use crate::latency::{Latency, Percentiles};
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
@@ -86,11 +86,11 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<
                 let clock = session.clock;
                 let slice = session.slice(|peer| line.send(peer, clock, count))?;
                 let group = groups.entry(slice.placement).or_default();
-                let p50_ns = nanos(&clock, slice.value.median_ticks());
+                let p50_ns = middle_ns(&clock, &slice.value);
                 group.slices += 1;
                 group.floor.merge(&slice.floor);
                 group.latency.merge(&slice.value);
-                record_all(&mut group.extra, &line.delays);
+                group.extra.merge(&distribution(&line.delays));
                 group.ratios.push((run, p50_ns / slice.floor_ns));
                 if session.step().is_break() {
                     break 'runs;

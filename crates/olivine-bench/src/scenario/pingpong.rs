@@ -7,7 +7,7 @@
 use super::{Groups, Session, Setup, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, median_ns, record_all};
+use crate::floor::{Placement, distribution, middle_ns};
 use crate::latency::Percentiles;
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer, receive, spins};
@@ -63,15 +63,16 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<
         for (variant, groups) in variants.iter().zip(&mut groups) {
             let mut table = Table::open(&mut session.peer, variant)?;
             table.rounds(&mut session.peer, WARM_UP_ROUNDS)?;
-            let each_ns = median_ns(&session.clock, &mut table.samples);
+            let each_ns = middle_ns(&session.clock, &distribution(&table.samples));
             let rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
             for _ in 0..slices {
                 let slice = session.slice(|peer| table.rounds(peer, rounds))?;
-                let p50_ns = median_ns(&session.clock, &mut table.samples);
+                let samples = distribution(&table.samples);
+                let p50_ns = middle_ns(&session.clock, &samples);
                 let group = groups.entry(slice.placement).or_default();
                 group.slices += 1;
                 group.floor.merge(&slice.floor);
-                record_all(&mut group.latency, &table.samples);
+                group.latency.merge(&samples);
                 group.ratios.push((run, p50_ns / slice.floor_ns));
                 if session.step().is_break() {
                     break 'runs;

@@ -176,7 +176,10 @@ impl Stream {
         let mut patience = peer.patience();
         let start = TickClock::ticks();
         match (self.batch, self.size) {
-            (1, _) => one_by_one(&mut self.publisher, &mut patience, self.size, first, count)?,
+            (1, 16) => offered::<16>(&mut self.publisher, &mut patience, first, count)?,
+            (1, 32) => offered::<32>(&mut self.publisher, &mut patience, first, count)?,
+            (1, 64) => offered::<64>(&mut self.publisher, &mut patience, first, count)?,
+            (1, size) => claimed(&mut self.publisher, &mut patience, size, first, count)?,
             // Where the size is known, a message is built in registers and copied from there.
             (batch, 16) => batched::<16>(&mut self.publisher, &mut patience, batch, first, count)?,
             (batch, 32) => batched::<32>(&mut self.publisher, &mut patience, batch, first, count)?,
@@ -201,7 +204,33 @@ impl Stream {
     }
 }
 
-fn one_by_one(
+/// A message of a size that the compiler knows, built in registers.
+#[inline(always)]
+fn build<const SIZE: usize>(sequence: u64) -> [u8; SIZE] {
+    let mut message = [0; SIZE];
+    payload::fill(&mut message, Stamp { sequence, ticks: 0 });
+    message
+}
+
+/// Sends messages of a size that the compiler knows, one by one.
+#[inline(never)]
+fn offered<const SIZE: usize>(
+    publisher: &mut Publisher,
+    patience: &mut Patience<'_>,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    for sequence in first..first + count {
+        while let Err(error) = publisher.offer(&build::<SIZE>(sequence)) {
+            patience.wait_for_room(publisher, SIZE, error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends messages of any size, one by one, written in place.
+#[inline(never)]
+fn claimed(
     publisher: &mut Publisher,
     patience: &mut Patience<'_>,
     size: usize,
@@ -224,6 +253,7 @@ fn one_by_one(
 }
 
 /// Sends batches of messages of a size that the compiler knows.
+#[inline(never)]
 fn batched<const SIZE: usize>(
     publisher: &mut Publisher,
     patience: &mut Patience<'_>,
@@ -231,16 +261,11 @@ fn batched<const SIZE: usize>(
     first: u64,
     count: u64,
 ) -> Result<()> {
-    let build = |sequence| {
-        let mut message = [0; SIZE];
-        payload::fill(&mut message, Stamp { sequence, ticks: 0 });
-        message
-    };
     let mut next = first;
     while next != first + count {
         let end = (first + count).min(next + batch as u64);
         next = push_batch(publisher, patience, SIZE, next..end, |batch, n| {
-            batch.push(&build(n))
+            batch.push(&build::<SIZE>(n))
         })?;
     }
     Ok(())
@@ -248,6 +273,7 @@ fn batched<const SIZE: usize>(
 
 /// Sends batches of messages of any size: a whole batch is written first and copied after, so that no load
 /// has to wait for the stores just before it.
+#[inline(never)]
 fn staged(
     publisher: &mut Publisher,
     patience: &mut Patience<'_>,

@@ -65,6 +65,10 @@ impl PhaseResult {
 
 impl Pair {
     /// Runs one phase: for `time`, at `rate` or at full speed.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "two processes are looked at now and then"
+    )]
     pub(super) fn run(
         &self,
         serial: u32,

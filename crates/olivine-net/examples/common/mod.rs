@@ -2,7 +2,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each example uses a part of it")]
 
-use std::{error::Error, net::SocketAddr, time::Duration};
+use std::{
+    error::Error,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
 use olivine_net::{Backend, Counters, Engine, EngineConfig, Handler, WaitStrategy, parse_cpu_list};
@@ -32,6 +36,9 @@ pub struct Common {
     /// Seconds that open connections get to finish when a signal asks to stop.
     #[arg(long, default_value_t = 5)]
     pub grace: u64,
+    /// Seconds after which to stop as if a signal had come; 0 means only then.
+    #[arg(long, default_value_t = 0)]
+    pub duration: u64,
 }
 
 /// Names of the back ends.
@@ -80,7 +87,15 @@ impl Common {
                 engine.cpus()
             );
         }
-        signals.forever().next();
+        if self.duration == 0 {
+            signals.forever().next();
+        } else {
+            let end = Instant::now() + Duration::from_secs(self.duration);
+            // The pause is what an example may do while its engine works on threads of its own.
+            while Instant::now() < end && signals.pending().next().is_none() {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+        }
         let total = Counters::sum(&engine.counters());
         let report = engine.stop(Duration::from_secs(self.grace));
         println!(

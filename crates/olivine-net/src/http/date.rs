@@ -28,6 +28,7 @@ impl Date {
     pub(crate) fn at(&mut self, tick: u64) -> (&[u8; LENGTH], u64) {
         if tick >= self.until || self.version == 0 {
             // A clock before 1970 is taken for 1970: a date is required and none would be right.
+            #[allow(clippy::disallowed_methods, reason = "the header shows wall time")]
             let since = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or(Duration::ZERO);

@@ -684,7 +684,7 @@ impl Drop for Uring {
         if !quiet {
             for link in self.links.iter_mut().flatten() {
                 // Leaked: the kernel may still read these bytes.
-                std::mem::forget(link.sending.take());
+                let _leaked = std::mem::ManuallyDrop::new(link.sending.take());
             }
         }
     }

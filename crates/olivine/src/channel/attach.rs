@@ -121,7 +121,7 @@ pub(crate) fn open<T>(
             continue;
         }
         if let Err(mismatch) = agree(config, &attached, &wanted) {
-            if !is_abandoned(&attached) {
+            if !is_abandoned(&attached) || holds_unseen(&attached) {
                 attached.locks.unlock(lock_byte::MEMBERSHIP);
                 return Err(mismatch);
             }

@@ -1,6 +1,7 @@
 //! The sending end: one lane of a channel.
 
 use super::attach::{self, Attached, TypeTag};
+use super::reserve::{Batch, Claim};
 use super::slots::{self, Verdict};
 use crate::clock::monotonic_ns;
 use crate::error::{NotSent, OpenError};
@@ -13,7 +14,6 @@ use crate::uri::Config;
 use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 /// How long a publisher is held back before it looks whether the slowest subscriber still lives.
@@ -244,7 +244,7 @@ impl<T: ?Sized> Publisher<T> {
 
     /// End of a frame of `length` bytes at `at`, once there is room for it.
     #[inline(always)]
-    fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
+    pub(super) fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
         match self.producer.fits(at, length) {
             Ok(end) => Ok(end),
             Err(NotSent::BackPressured) => self.ask_gate(at, length),
@@ -271,7 +271,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         let need = self.producer.need(at, length);
         if self.producer.make_room(need)
-            || (endpoint.hold(&self.producer) && self.producer.make_room(need))
+            || (endpoint.hold(&self.producer, need) && self.producer.make_room(need))
         {
             endpoint.let_go(&self.producer);
             return self.producer.fits(at, length);
@@ -323,7 +323,12 @@ impl<T: ?Sized> Publisher<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| producer.gate().count() >= count)
+        // Nobody is in the way of those who have not come yet.
+        self.wait_until(
+            timeout,
+            |producer| producer.gate().count() >= count,
+            |_, _| false,
+        )
     }
 
     /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
@@ -333,15 +338,18 @@ impl<T: ?Sized> Publisher<T> {
     ///
     /// [`NotSent::Closed`] or [`NotSent::Forked`].
     pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| {
-            producer.gate().drained(producer.position())
-        })
+        self.wait_until(
+            timeout,
+            |producer| producer.gate().drained(producer.position()),
+            |producer, position| position < producer.position(),
+        )
     }
 
     fn wait_until(
         &mut self,
         timeout: Option<Duration>,
         reached: impl Fn(&Producer) -> bool,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
     ) -> Result<bool, NotSent> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         loop {
@@ -356,7 +364,7 @@ impl<T: ?Sized> Publisher<T> {
                 return Ok(true);
             }
             // Whoever died meanwhile must not be waited for.
-            self.endpoint.hold_quietly(&self.producer);
+            self.endpoint.hold_quietly(&self.producer, &in_the_way);
             let Some(step) = waiting.step() else {
                 self.endpoint.blocked_since = 0;
                 return Ok(false);
@@ -553,7 +561,7 @@ fn take_lane(
 impl Endpoint {
     /// There is no room: keeps the time, and now and then judges those who hold us back. `true` if somebody no
     /// longer does.
-    fn hold(&mut self, producer: &Producer) -> bool {
+    fn hold(&mut self, producer: &Producer, need: u64) -> bool {
         let now = monotonic_ns();
         if self.blocked_since == 0 {
             self.blocked_since = now;
@@ -561,20 +569,34 @@ impl Endpoint {
             bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
             return false;
         }
-        self.judge(producer, now)
+        let capacity = self.attached.geometry.capacity;
+        self.judge(producer, now, |_, position| {
+            position.saturating_add(capacity) < need
+        })
     }
 
     /// As `hold`, for waits that are no back-pressure.
-    fn hold_quietly(&mut self, producer: &Producer) -> bool {
+    fn hold_quietly(
+        &mut self,
+        producer: &Producer,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
+    ) -> bool {
         let now = monotonic_ns();
         if self.blocked_since == 0 {
             self.blocked_since = now;
             self.judged_at = now;
         }
-        self.judge(producer, now)
+        self.judge(producer, now, in_the_way)
     }
 
-    fn judge(&mut self, producer: &Producer, now: u64) -> bool {
+    /// Reclaims the slowest subscribers as long as they are dead, and evicts them as long as their positions are
+    /// `in_the_way`.
+    fn judge(
+        &mut self,
+        producer: &Producer,
+        now: u64,
+        in_the_way: impl Fn(&Producer, u64) -> bool,
+    ) -> bool {
         if now - self.judged_at < JUDGE_EVERY_NS {
             return false;
         }
@@ -589,6 +611,11 @@ impl Endpoint {
         let mut freed = false;
         // One after the other: several may have died together.
         while let Some(slowest) = producer.gate().slowest() {
+            let held = if in_the_way(producer, slowest.position) {
+                held
+            } else {
+                0
+            };
             match slots::judge(control, geometry, locks, slowest.slot, held) {
                 Verdict::Wait => break,
                 Verdict::Reclaimed => self.reclaimed += 1,
@@ -648,126 +675,5 @@ impl Waiting {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(NAP_MAX, |left| left.min(NAP_MAX))
-    }
-}
-
-/// A reserved message: fill it, then [`Claim::commit`]. Dropped, it is given up and nobody sees anything.
-///
-/// While it is held this publisher can send nothing else, and its process should not linger over it: a claim
-/// holds no lock, but the lane is silent meanwhile.
-#[derive(Debug)]
-#[must_use = "a claim that is not committed sends nothing"]
-pub struct Claim<'a> {
-    producer: &'a mut Producer,
-    end: u64,
-    length: usize,
-    tag: u32,
-}
-
-impl Claim<'_> {
-    /// Sets the number that travels in the frame's header; 0 if never set.
-    pub fn set_tag(&mut self, tag: u32) {
-        self.tag = tag;
-    }
-
-    /// Makes the message visible; returns the position after it.
-    #[inline(always)]
-    pub fn commit(self) -> Position {
-        Position(self.producer.commit(self.end, self.tag, self.length))
-    }
-
-    /// Gives the message up, as dropping does.
-    pub fn abort(self) {}
-}
-
-impl Deref for Claim<'_> {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        self.producer.payload(self.length)
-    }
-}
-
-impl DerefMut for Claim<'_> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.producer.payload_mut(self.length)
-    }
-}
-
-/// Messages that become visible together. Dropped, it is given up and nobody sees anything.
-///
-/// ```
-/// # use olivine::{Publisher, Subscriber};
-/// # let mut subscriber = Subscriber::open("inproc://batches")?;
-/// # let mut publisher = Publisher::open("inproc://batches")?;
-/// let mut batch = publisher.batch();
-/// batch.push(b"bid 101")?;
-/// batch.push(b"ask 102")?;
-/// batch.commit();
-/// assert_eq!(subscriber.poll(|message| println!("{message:?}"), 10)?, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a batch that is not committed sends nothing"]
-pub struct Batch<'a> {
-    publisher: &'a mut Publisher,
-    end: u64,
-    first: (u32, usize),
-    count: usize,
-}
-
-impl Batch<'_> {
-    /// Adds a copy of `message`. Never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start another.
-    #[inline(always)]
-    pub fn push(&mut self, message: &[u8]) -> Result<(), NotSent> {
-        self.push_tagged(0, message)
-    }
-
-    /// As [`Batch::push`], with a number that travels in the frame's header.
-    ///
-    /// # Errors
-    ///
-    /// As [`Batch::push`].
-    #[inline(always)]
-    pub fn push_tagged(&mut self, tag: u32, message: &[u8]) -> Result<(), NotSent> {
-        let at = self.end;
-        let end = self.publisher.room(at, message.len())?;
-        self.publisher.producer.write(at, message);
-        if self.count == 0 {
-            self.first = (tag, message.len());
-        } else {
-            self.publisher.producer.prepare(at, tag, message.len());
-        }
-        self.end = end;
-        self.count += 1;
-        Ok(())
-    }
-
-    /// Messages in the batch.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether nothing was pushed yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Makes all of it visible at once; returns the position after it. An empty batch changes nothing.
-    #[inline(always)]
-    pub fn commit(self) -> Position {
-        let producer = &mut self.publisher.producer;
-        if self.count == 0 {
-            return Position(producer.position());
-        }
-        Position(producer.commit(self.end, self.first.0, self.first.1))
     }
 }

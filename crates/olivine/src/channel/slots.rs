@@ -189,7 +189,9 @@ pub(crate) fn judge(
 ) -> Verdict {
     let byte = lock_byte::SLOT + index as u64;
     if locks.held_by_others(byte, byte + 1) {
-        if geometry.evict_after_ns == 0 || held_ns < geometry.evict_after_ns {
+        // One that is still joining has held nobody back yet.
+        let joining = state(words, geometry, index) == slot::FREE;
+        if geometry.evict_after_ns == 0 || held_ns < geometry.evict_after_ns || joining {
             return Verdict::Wait;
         }
         // Its own words stay its own; only what gates is taken away.

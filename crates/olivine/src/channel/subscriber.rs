@@ -1,18 +1,18 @@
 //! The receiving end: every lane of a channel, polled in turn.
 
 use super::attach::{self, Attached, TypeTag, wake_publishers};
-use super::slots;
+use super::core::{Core, is_ready};
+use super::join::join;
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::liveness::Locks;
 use crate::message::{Message, OwnedMessage, Position};
-use crate::region::Word;
-use crate::ring::consume::{Consumer, Frame, GateWords};
-use crate::ring::gate::{clear_slot, join_lane, set_bit};
+use crate::ring::consume::{Consumer, Frame};
+use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
-use crate::uri::{Config, Delivery, Start};
+use crate::uri::{Config, Delivery};
 use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Messages taken from one lane before the next gets its turn.
 const LANE_BUDGET: usize = 256;
+
+/// Looks between two looks for new lanes while there is always something to read in the old ones.
+const NEW_LANES_EVERY: u32 = 64;
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
@@ -59,28 +62,10 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     copy: Vec<u8>,
     /// Looks in a row that found nothing.
     dry: u32,
+    /// Looks of any kind.
+    looks: u32,
     core: Box<Core>,
     typed: PhantomData<fn(&T)>,
-}
-
-/// What is touched only when nothing is there to read.
-#[derive(Debug)]
-struct Core {
-    attached: Attached,
-    config: Config,
-    slot: usize,
-    page: ForkPage,
-    sleeper: Sleeper,
-    /// Counts lanes.
-    epoch: Word,
-    lanes_epoch: u64,
-    /// State words of the lanes as they were when we joined.
-    joined_states: Vec<u64>,
-    /// Something was received, so that a closed lane is the end and not a start.
-    heard: bool,
-    lost_bytes: u64,
-    watch: Option<Watch>,
-    closed: bool,
 }
 
 /// Whether a lane's publisher is there.
@@ -269,6 +254,7 @@ impl<T: ?Sized> Subscriber<T> {
             checked,
             copy: Vec::new(),
             dry: 0,
+            looks: 0,
             core,
             typed: PhantomData,
         })
@@ -331,13 +317,16 @@ impl<T: ?Sized> Subscriber<T> {
             let Some((lane, frame)) = self.next_copied()? else {
                 break;
             };
-            handler(message_of(&self.copy, lane, &frame));
+            let consumer = &mut self.lanes[lane];
+            handler(message_of(&self.copy, consumer.index(), &frame));
+            consumer.advance(&frame);
             total += 1;
         }
         Ok(total)
     }
 
-    /// What every call starts with: refuses in a forked child, and goes past the message handed out last.
+    /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
+    /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
     #[inline(always)]
     fn begin(&mut self) -> Result<(), ReceiveError> {
         if !self.core.page.is_ours() {
@@ -345,6 +334,10 @@ impl<T: ?Sized> Subscriber<T> {
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(NEW_LANES_EVERY) {
+            self.found_new_lanes()?;
         }
         Ok(())
     }
@@ -355,7 +348,11 @@ impl<T: ?Sized> Subscriber<T> {
         self.begin()?;
         loop {
             let found = if self.checked {
-                self.next_copied()?
+                let found = self.next_copied()?;
+                if let Some((lane, frame)) = &found {
+                    self.lanes[*lane].advance(frame);
+                }
+                found
             } else {
                 self.next_in_place()?
             };
@@ -387,7 +384,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(None)
     }
 
-    /// The next frame of any lane, copied out and checked, and gone past.
+    /// The next frame of any lane, copied out and checked. The caller goes past it.
     fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         for _ in 0..self.lanes.len() {
             if self.turn >= self.lanes.len() {
@@ -398,10 +395,7 @@ impl<T: ?Sized> Subscriber<T> {
             let consumer = &mut self.lanes[turn];
             match consumer.next_checked(&mut self.copy) {
                 Ok(None) => consumer.at_tail(),
-                Ok(Some(frame)) => {
-                    consumer.advance(&frame);
-                    return Ok(Some((turn, frame)));
-                }
+                Ok(Some(frame)) => return Ok(Some((turn, frame))),
                 Err(ReceiveError::Overrun { lost_bytes }) => {
                     return Err(self.core.overrun(lost_bytes));
                 }
@@ -439,7 +433,9 @@ impl<T: ?Sized> Subscriber<T> {
             self.look_around()?;
         }
         if let Some(watch) = &self.core.watch {
+            // The watch tells of what changes from here on: what has ended or was taken before is told now.
             watch.arm(&self.lanes);
+            self.look_around()?;
         }
         Ok(())
     }
@@ -516,7 +512,7 @@ impl<T: ?Sized> Subscriber<T> {
         Position(origin + read)
     }
 
-    /// Bytes of frames published but not read yet, over all lanes.
+    /// Bytes of frames published but not read yet, over all lanes that were there at the last call that received.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.lanes
@@ -567,8 +563,11 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor or thread left.
+    /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if !self.core.page.is_ours() {
+            return Err(io::Error::other(ReceiveError::Forked));
+        }
         if self.core.watch.is_none() {
             let Attached {
                 control, geometry, ..
@@ -606,8 +605,13 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     fn finish(&mut self, forget: bool) {
+        if !self.core.page.is_ours() {
+            // Its thread lives in the parent: there is nothing here to stop or to join.
+            let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
+            return;
+        }
         self.core.watch = None;
-        if self.core.closed || !self.core.page.is_ours() {
+        if self.core.closed {
             return;
         }
         self.core.closed = true;
@@ -680,236 +684,4 @@ fn drain(
         count += 1;
     }
     Ok(count)
-}
-
-/// Whether a poll would find something: a message, a new lane, an eviction or the end of the stream.
-fn is_ready(core: &Core, lanes: &[Consumer]) -> bool {
-    lanes.iter().any(Consumer::has_next)
-        || core.epoch.load(Ordering::Acquire) != core.lanes_epoch
-        || core.is_evicted()
-        || core.is_at_end(lanes)
-}
-
-/// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
-fn join(attached: &mut Attached, config: &Config) -> Result<(usize, Vec<Consumer>), OpenError> {
-    let Attached {
-        channel,
-        place,
-        control,
-        geometry,
-        locks,
-    } = &*attached;
-    let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
-    let joined = join_lanes(attached, config, claimed);
-    if joined.is_err() && !claimed.resumed {
-        clear_slot(control, geometry, claimed.index);
-    }
-    let lanes = joined?;
-    slots::attach(control, geometry, claimed.index, config.name.is_some());
-    // Relaxed: under the membership lock.
-    control
-        .word(control::SUBSCRIBERS_EVER)
-        .fetch_add(1, Ordering::Relaxed);
-    Ok((claimed.index, lanes))
-}
-
-fn join_lanes(
-    attached: &Attached,
-    config: &Config,
-    claimed: slots::Claimed,
-) -> Result<Vec<Consumer>, OpenError> {
-    let Attached {
-        place,
-        control,
-        geometry,
-        ..
-    } = attached;
-    let gates = config.delivery == Delivery::Reliable;
-    let mut present = Vec::new();
-    for index in 0..geometry.lanes() {
-        if control
-            .word(geometry.lane_entry(index) + lane_entry::PRESENT)
-            .load(Ordering::Acquire)
-            == 0
-        {
-            continue;
-        }
-        let Some(mapped) = place.open_lane(geometry, index, false, config.hugepages)? else {
-            return Err(OpenError::NotAChannel {
-                path: place.path().join(crate::segment::lane_name(index)),
-                problem: "it is missing; remove the channel with 'olivine rm --force'".into(),
-            });
-        };
-        present.push((index, mapped));
-    }
-    let position_word = |lane: usize| control.word(geometry.position(claimed.index, lane));
-    if gates && !claimed.resumed {
-        for lane in 0..geometry.lanes() {
-            // A lane that does not exist yet will be ours from its very first frame. Release: with the bit below.
-            position_word(lane).store(geometry.origin, Ordering::Release);
-        }
-    }
-    let mut consumers = Vec::new();
-    let mut starts = Vec::new();
-    for (index, (words, _)) in &present {
-        let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
-        let start = || match config.from {
-            // CURSOR (acquire): frames before it are not ours, those after it are.
-            Start::Now => cursor.load(Ordering::Acquire),
-            Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
-        };
-        let store = |position: u64| {
-            position_word(*index).store(position, Ordering::Release);
-            set_bit(control, control::GATING, claimed.index, true);
-        };
-        starts.push(if claimed.resumed {
-            // Our own word, but anybody could have written it: never past what is published.
-            position_word(*index)
-                .load(Ordering::Acquire)
-                .min(cursor.load(Ordering::Acquire))
-        } else if gates {
-            // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
-            join_lane(geometry.capacity, &limit, start, store)
-        } else {
-            start()
-        });
-    }
-    if gates {
-        // Also where there is no lane yet.
-        set_bit(control, control::GATING, claimed.index, true);
-    }
-    for ((index, (words, ring)), start) in present.into_iter().zip(starts) {
-        consumers.push(consumer(
-            attached,
-            config,
-            claimed.index,
-            index,
-            words,
-            ring,
-            start,
-        ));
-    }
-    Ok(consumers)
-}
-
-fn consumer(
-    attached: &Attached,
-    config: &Config,
-    slot: usize,
-    index: usize,
-    words: crate::region::Words,
-    ring: crate::region::Ring,
-    start: u64,
-) -> Consumer {
-    let Attached {
-        control, geometry, ..
-    } = attached;
-    let gate = (config.delivery == Delivery::Reliable).then(|| GateWords {
-        position: control.resolve(geometry.position(slot, index)),
-        park: control.resolve(geometry.lane_entry(index) + lane_entry::PARK),
-        fence: !crate::sync::light_side_is_covered(),
-    });
-    Consumer::new(
-        ring,
-        words,
-        geometry,
-        index,
-        start,
-        gate,
-        config.name.is_some(),
-    )
-}
-
-impl Core {
-    /// Maps lanes that appeared since the last look; `true` if there are any. We have held them at their origin
-    /// since we joined.
-    #[inline(always)]
-    fn attach_new_lanes(&mut self, lanes: &mut Vec<Consumer>) -> Result<bool, ReceiveError> {
-        // Acquire: the lanes that the number counts are in place.
-        let epoch = self.epoch.load(Ordering::Acquire);
-        if epoch == self.lanes_epoch {
-            return Ok(false);
-        }
-        let before = lanes.len();
-        self.map_new_lanes(lanes)?;
-        self.lanes_epoch = epoch;
-        Ok(lanes.len() > before)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn map_new_lanes(&mut self, lanes: &mut Vec<Consumer>) -> Result<(), ReceiveError> {
-        let Attached {
-            place,
-            control,
-            geometry,
-            ..
-        } = &self.attached;
-        for index in 0..geometry.lanes() {
-            let present = control
-                .word(geometry.lane_entry(index) + lane_entry::PRESENT)
-                .load(Ordering::Acquire);
-            if present == 0 || lanes.iter().any(|lane| lane.index() == index) {
-                continue;
-            }
-            let mapped = place.open_lane(geometry, index, false, self.config.hugepages);
-            let mapped = mapped.map_err(|source| ReceiveError::Lane {
-                lane: index,
-                source: Box::new(source),
-            })?;
-            let Some((words, ring)) = mapped else {
-                continue;
-            };
-            lanes.push(consumer(
-                &self.attached,
-                &self.config,
-                self.slot,
-                index,
-                words,
-                ring,
-                geometry.origin,
-            ));
-            self.joined_states.push(0);
-            self.heard = true;
-        }
-        Ok(())
-    }
-
-    fn is_evicted(&self) -> bool {
-        let Attached {
-            control, geometry, ..
-        } = &self.attached;
-        slots::state(control, geometry, self.slot) == slot::EVICTED
-    }
-
-    /// An overrun was found: counts it, and says what it means.
-    fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
-        let Attached {
-            control, geometry, ..
-        } = &self.attached;
-        self.lost_bytes += lost_bytes;
-        // Relaxed: for display; only we write it.
-        control
-            .word(geometry.slot(self.slot) + slot::LOST_BYTES)
-            .store(self.lost_bytes, Ordering::Relaxed);
-        if self.is_evicted() {
-            ReceiveError::Evicted
-        } else {
-            ReceiveError::Overrun { lost_bytes }
-        }
-    }
-
-    /// Whether every publisher has closed and everything was read, given that there was something to end.
-    fn is_at_end(&self, lanes: &[Consumer]) -> bool {
-        let mut heard = self.heard;
-        for (consumer, joined) in lanes.iter().zip(&self.joined_states) {
-            // Acquire: closed comes after the last frame, so the look for a frame below is the last word.
-            let state = consumer.lane().word(lane::STATE).load(Ordering::Acquire);
-            if state & 1 == 1 || consumer.has_next() {
-                return false;
-            }
-            heard |= state != *joined || consumer.has_moved();
-        }
-        heard && !lanes.is_empty()
-    }
 }

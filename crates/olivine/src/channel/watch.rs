@@ -27,8 +27,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What to watch: the next header of each lane; empty while the subscriber is polling.
-    lanes: Vec<(Ring, u64, Word)>,
+    /// What to watch: the next header of each lane, and its state word with its value when we began.
+    lanes: Vec<(Ring, u64, Word, u64)>,
     epoch: u64,
     armed: bool,
     fired: bool,
@@ -118,10 +118,10 @@ fn run(shared: &Shared, sleeper: &Sleeper, epoch: &Word, slot_state: &Word) {
             // COMMIT (acquire): a message is there. A lane that closed, opened or appeared is news too.
             lanes
                 .iter()
-                .any(|(ring, position, _)| ring.header(*position).load(Ordering::Acquire) != 0)
+                .any(|(ring, position, ..)| ring.header(*position).load(Ordering::Acquire) != 0)
                 || lanes
                     .iter()
-                    .any(|(_, _, lane_state)| lane_state.load(Ordering::Acquire) & 1 == 0)
+                    .any(|(.., lane_state, before)| lane_state.load(Ordering::Acquire) != *before)
                 || epoch.load(Ordering::Acquire) != seen_epoch
                 || slot_state.load(Ordering::Acquire) == slot::EVICTED
                 || shared.lock().stop

@@ -380,7 +380,7 @@ const _: () = {
     assert!(control::LANES_EPOCH.is_multiple_of(16) && control::SLEEPERS.is_multiple_of(16));
     assert!(control::GATING.is_multiple_of(16) && control::ATTACHED.is_multiple_of(16));
     assert!(control::GEOMETRY + control::GEOMETRY_WORDS <= control::CREATOR_PID);
-    assert!(control::BITMAP_WORDS * 64 >= crate::uri::SUBSCRIBERS_LIMIT as usize);
+    assert!(control::BITMAP_WORDS as u64 * 64 >= crate::uri::SUBSCRIBERS_LIMIT);
     assert!(lane::CURSOR.is_multiple_of(16) && lane::LIMIT.is_multiple_of(16));
     assert!(slot::PARK.is_multiple_of(16) && slot::FIXED.is_multiple_of(16));
     assert!(lane_entry::PARK.is_multiple_of(16) && lane_entry::STRIDE.is_multiple_of(16));

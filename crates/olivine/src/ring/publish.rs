@@ -71,8 +71,8 @@ impl Producer {
         if !mutant("overrun_takeover_no_fence") {
             // The publisher before us may have died between its store of the limit and its fence, and we may write
             // below that limit without storing one of our own.
-            // JOIN: SeqCst fence between its limit and our first look at the positions.
             // OVERRUN: its limit is visible before anything that we write.
+            // JOIN: SeqCst fence between its limit and our first look at the positions.
             fence(if mutant("join_takeover_release_fence") {
                 Ordering::Release
             } else {

@@ -47,7 +47,7 @@ impl Sharing {
         let group = group.transpose()?;
         let mode = config
             .mode
-            .unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
+            .unwrap_or_else(|| if group.is_some() { 0o660 } else { 0o600 });
         Ok(Self {
             mode,
             group,
@@ -173,11 +173,6 @@ impl Folder {
                 sharing,
             })),
         }
-    }
-
-    /// The path, for messages.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Names in the folder that can be channels.

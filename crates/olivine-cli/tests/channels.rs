@@ -1,0 +1,102 @@
+//! `ls`, `inspect`, `rm`, `gc` among living and dead participants.
+
+mod common;
+
+use common::{Place, json, said};
+use rustix::process::Signal;
+
+#[test]
+fn a_live_channel_is_shown_and_refused_to_rm() {
+    let place = Place::new();
+    let subscriber = place.start(&["sub", "shm://live", "--name", "audit"]);
+    place.await_subscribers("live", 1);
+    let publisher = place.start(&["pub", "shm://live", "--rate", "1000"]);
+    place.await_publishing("live");
+    let listing = json(&place.run(&["ls", "--json"]));
+    assert_eq!(listing["channels"][0]["name"], "live");
+    assert_eq!(listing["channels"][0]["state"], "live");
+    let shown = json(&place.run(&["inspect", "shm://live", "--json"]));
+    assert_eq!(shown["subscribers"][0]["name"], "audit");
+    assert_eq!(
+        shown["publishers"][0]["process_id"],
+        u64::from(publisher.child.id())
+    );
+    let table = place.run(&["inspect", "shm://live"]);
+    let text = String::from_utf8_lossy(&table.stdout);
+    assert!(text.contains("audit") && text.contains("open"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let refused = place.run(&["rm", "shm://live"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains(&publisher.child.id().to_string()),
+        "{}",
+        said(&refused)
+    );
+    let forced = place.run(&["rm", "shm://live", "--force"]);
+    assert_eq!(
+        (forced.status.code(), said(&forced)),
+        (Some(0), String::new())
+    );
+    assert_eq!(place.left(), Vec::<String>::new());
+    // Those attached keep what they have mapped and still end in order.
+    publisher.signal(Signal::INT);
+    assert_eq!(publisher.output().status.code(), Some(0));
+    assert_eq!(subscriber.output().status.code(), Some(0));
+}
+
+#[test]
+fn gc_collects_what_the_dead_left_and_spares_the_living() {
+    let place = Place::new();
+    let dead = place.start(&["sub", "shm://dead"]);
+    let alive = place.start(&["sub", "shm://alive"]);
+    place.await_subscribers("dead", 1);
+    place.await_subscribers("alive", 1);
+    dead.signal(Signal::KILL);
+    drop(dead);
+    place.await_subscribers("dead", 0);
+    let listing = String::from_utf8_lossy(&place.run(&["ls"]).stdout).into_owned();
+    assert!(
+        listing
+            .lines()
+            .any(|l| l.starts_with("dead") && l.contains("unused")),
+        "{listing}"
+    );
+    let dry = place.run(&["gc", "--dry-run"]);
+    assert!(
+        String::from_utf8_lossy(&dry.stdout).starts_with("would remove dead ("),
+        "{dry:?}"
+    );
+    assert_eq!(place.left().len(), 2);
+    let collected = json(&place.run(&["gc", "--json"]));
+    assert_eq!(collected["collected"][0]["name"], "dead");
+    assert_eq!(place.left(), ["alive"]);
+    alive.signal(Signal::INT);
+    assert_eq!(alive.output().status.code(), Some(0));
+}
+
+#[test]
+fn completions_and_man_pages_name_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = place.run(&["completions", shell]);
+        assert!(output.status.success());
+        let script = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            script.contains("inspect") && script.contains("pingpong"),
+            "{shell}"
+        );
+    }
+    let page = place.run(&["man"]);
+    assert!(
+        String::from_utf8_lossy(&page.stdout).contains(".TH olivine"),
+        "{page:?}"
+    );
+    let page = place.run(&["man", "bench", "latency"]);
+    assert!(
+        String::from_utf8_lossy(&page.stdout).contains(".TH olivine-bench-latency"),
+        "{page:?}"
+    );
+}

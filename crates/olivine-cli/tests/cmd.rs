@@ -1,0 +1,36 @@
+//! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is a test.
+
+/// Runs sessions in a folder of channels of their own.
+fn sessions(pattern: &str) {
+    let memory = std::path::Path::new("/dev/shm");
+    let place = if memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
+    };
+    let dir = tempfile::Builder::new()
+        .prefix("olivine-cmd-")
+        .tempdir_in(place)
+        .expect("a folder");
+    let path = dir.path().to_str().expect("a plain path");
+    let cases = trycmd::TestCases::new();
+    cases
+        .env("OLIVINE_DIR", path)
+        .env("COLUMNS", "80")
+        .env("NO_COLOR", "1");
+    cases
+        .insert_var("[DIR]", path.to_owned())
+        .expect("a valid name");
+    cases.case(pattern).run();
+}
+
+#[test]
+fn sessions_that_make_no_channel_read_as_recorded() {
+    sessions("tests/cmd/*.trycmd");
+}
+
+/// Sessions of one folder run side by side: one that leaves a channel has a folder of its own.
+#[test]
+fn sessions_that_leave_a_channel_read_as_recorded() {
+    sessions("tests/cmd/alone/*.trycmd");
+}

@@ -1,0 +1,227 @@
+//! A folder of channels of its own and the tool in it, under a watchdog.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use olivine::admin::{self, ChannelInfo};
+use olivine::{Config, LaneState};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine; only a hang reaches it.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A folder of channels, removed at the end of the test.
+#[derive(Debug)]
+pub(crate) struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() {
+            memory.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
+        let dir = tempfile::Builder::new()
+            .prefix("olivine-test-")
+            .tempdir_in(parent)
+            .unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The tool with these words, not started.
+    pub(crate) fn olivine(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_olivine"));
+        command
+            .args(words)
+            .env("OLIVINE_DIR", self.path())
+            .env("NO_COLOR", "1");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts the tool.
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        Running::new(self.olivine(words).spawn().unwrap())
+    }
+
+    /// Starts the tool with `input` on its standard input.
+    pub(crate) fn start_with(&self, words: &[&str], input: Vec<u8>) -> Running {
+        let mut child = self.olivine(words).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A reader that ends early closes the pipe: that is for the test to judge.
+        std::thread::spawn(move || stdin.write_all(&input).ok());
+        Running::new(child)
+    }
+
+    /// Runs the tool to its end.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        self.start(words).output()
+    }
+
+    /// The channel as it is now; `None` if there is none.
+    pub(crate) fn look(&self, channel: &str) -> Option<ChannelInfo> {
+        let config = Config::parse(&format!("shm://{channel}"))
+            .unwrap()
+            .dir(self.path());
+        admin::inspect(&config).ok()
+    }
+
+    /// Waits until `count` live subscribers are attached to `channel`.
+    pub(crate) fn await_subscribers(&self, channel: &str, count: usize) {
+        until("subscribers", || {
+            let info = self.look(channel);
+            info.is_some_and(|info| info.subscribers.iter().filter(|s| s.alive).count() == count)
+        });
+    }
+
+    /// Waits until a live publisher of `channel` has published something.
+    pub(crate) fn await_publishing(&self, channel: &str) {
+        until("a publisher", || {
+            let info = self.look(channel);
+            info.is_some_and(|info| {
+                info.publishers
+                    .iter()
+                    .any(|p| p.state == LaneState::Open && p.cursor > 0)
+            })
+        });
+    }
+
+    /// Names of what is left in the folder.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// Waits for a condition; a condition that never comes fails the test.
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < WATCHDOG, "waited in vain for {what}");
+        // Between two looks, for the sake of those who are waited for.
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// A running tool. Killed if the test ends before it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Running {
+    fn new(child: Child) -> Self {
+        Self {
+            child,
+            stdout: None,
+            stderr: None,
+        }
+    }
+
+    /// Reads what it writes from now on; else it stops at a full pipe.
+    pub(crate) fn reading(mut self) -> Self {
+        fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.read_to_end(&mut bytes).unwrap();
+                bytes
+            })
+        }
+        self.stdout = self
+            .stdout
+            .take()
+            .or_else(|| self.child.stdout.take().map(read));
+        self.stderr = self
+            .stderr
+            .take()
+            .or_else(|| self.child.stderr.take().map(read));
+        self
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        until("the end of a process", || {
+            self.child.try_wait().unwrap().is_some()
+        });
+        self.child.wait().unwrap()
+    }
+
+    /// Waits for the end; everything it wrote.
+    pub(crate) fn output(self) -> Output {
+        let mut running = self.reading();
+        let status = running.wait();
+        let mut written = |pipe: fn(&mut Self) -> Option<JoinHandle<Vec<u8>>>| {
+            pipe(&mut running)
+                .map(|thread| thread.join().unwrap())
+                .unwrap_or_default()
+        };
+        let stdout = written(|running| running.stdout.take());
+        let stderr = written(|running| running.stderr.take());
+        Output {
+            status,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The only line of JSON that a run printed.
+pub(crate) fn json(output: &Output) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text
+        .lines()
+        .last()
+        .unwrap_or_else(|| panic!("no output; {}", said(output)));
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
+}
+
+/// What a run said on standard error.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Bytes with every value, empty lines, long lines and no newline at the end.
+pub(crate) fn awkward_text(bytes: usize) -> Vec<u8> {
+    let mut text = b"\n\nfirst\n".to_vec();
+    let mut state = 1_u64;
+    while text.len() < bytes {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let length =
+            usize::try_from(state >> 33).unwrap() % 300 * usize::from(state >> 40 & 3 != 0);
+        text.extend((0..length).map(|at| (state >> (at % 56)).to_le_bytes()[0]));
+        text.push(b'\n');
+    }
+    text.extend_from_slice(b"the last line has no newline");
+    text
+}

@@ -1,0 +1,254 @@
+//! `pub` and `sub` as a Unix pipe that fans out.
+
+mod common;
+
+use common::{Place, awkward_text, json, said};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Read};
+
+/// Subscribers first, a ring far smaller than the file, a publisher that exits as soon as it has written.
+#[test]
+fn lines_reach_three_subscribers_byte_for_byte() {
+    let place = Place::new();
+    let text = awkward_text(3 << 20);
+    let subscribers: Vec<_> = (0..3)
+        .map(|_| {
+            place
+                .start(&["sub", "shm://lines?capacity=16KiB"])
+                .reading()
+        })
+        .collect();
+    place.await_subscribers("lines", 3);
+    let publisher = place
+        .start_with(&["pub", "shm://lines", "--stdin", "lines"], text.clone())
+        .output();
+    assert!(publisher.status.success(), "{}", said(&publisher));
+    for subscriber in subscribers {
+        let output = subscriber.output();
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(
+            output.stdout == text,
+            "{} of {} bytes came",
+            output.stdout.len(),
+            text.len()
+        );
+    }
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
+    let place = Place::new();
+    let bytes = awkward_text(4 << 20);
+    let subscribers: Vec<_> = (0..2)
+        .map(|_| {
+            place
+                .start(&["sub", "shm://raw?capacity=64KiB", "--out", "raw"])
+                .reading()
+        })
+        .collect();
+    // Nobody reads what this one writes: it stops at a full pipe and holds everybody back.
+    let stuck = place.start(&["sub", "shm://raw?capacity=64KiB", "--out", "raw"]);
+    place.await_subscribers("raw", 3);
+    let words = ["pub", "shm://raw", "--stdin", "raw", "--size", "1000"];
+    let publisher = place.start_with(&words, bytes.clone());
+    common::until("back-pressure", || {
+        let info = place.look("raw");
+        info.is_some_and(|info| {
+            info.publishers
+                .iter()
+                .any(|p| p.back_pressure_count > 0 && p.cursor > 64_000)
+        })
+    });
+    stuck.signal(Signal::KILL);
+    assert!(publisher.output().status.success());
+    for subscriber in subscribers {
+        let output = subscriber.output();
+        assert!(
+            output.stdout == bytes,
+            "{} of {} bytes came",
+            output.stdout.len(),
+            bytes.len()
+        );
+    }
+}
+
+#[test]
+fn frames_keep_their_tags_and_lengths() {
+    let place = Place::new();
+    let mut frames = Vec::new();
+    for n in 0..2000_u32 {
+        let payload = vec![n.to_le_bytes()[0]; (n % 97) as usize];
+        frames.extend_from_slice(&(n % 97).to_le_bytes());
+        frames.extend_from_slice(&(n * 7).to_le_bytes());
+        frames.extend_from_slice(&payload);
+    }
+    let subscriber = place.start(&["sub", "shm://frames", "--out", "frames"]);
+    place.await_subscribers("frames", 1);
+    let publisher = place.start_with(
+        &["pub", "shm://frames", "--stdin", "frames"],
+        frames.clone(),
+    );
+    assert!(publisher.output().status.success());
+    assert!(subscriber.output().stdout == frames);
+}
+
+#[test]
+fn arguments_are_messages_and_take_turns() {
+    let place = Place::new();
+    let subscriber = place.start(&["sub", "shm://words"]);
+    place.await_subscribers("words", 1);
+    let publisher = place.run(&["pub", "shm://words", "--count", "5", "one", "two words", ""]);
+    assert_eq!(
+        (publisher.status.code(), said(&publisher)),
+        (Some(0), String::new())
+    );
+    assert_eq!(
+        subscriber.output().stdout,
+        b"one\ntwo words\n\none\ntwo words\n"
+    );
+}
+
+#[test]
+fn a_subscriber_that_comes_first_says_that_it_waits_and_one_for_a_count_ends_by_itself() {
+    let place = Place::new();
+    let mut subscriber = place.start(&["sub", "shm://first", "--count", "2"]);
+    let mut notice = String::new();
+    BufReader::new(subscriber.child.stderr.take().unwrap())
+        .read_line(&mut notice)
+        .unwrap();
+    assert_eq!(notice, "olivine: waiting for a publisher on shm://first\n");
+    assert!(
+        place
+            .run(&["pub", "shm://first", "a", "b", "c"])
+            .status
+            .success()
+    );
+    assert_eq!(subscriber.output().stdout, b"a\nb\n");
+}
+
+/// `| head -1`: a closed standard output ends the tool quietly.
+#[test]
+fn a_closed_standard_output_ends_quietly() {
+    let place = Place::new();
+    let mut subscriber = place.start(&["sub", "shm://head", "-l", "off"]);
+    place.await_subscribers("head", 1);
+    let publisher = place.start(&[
+        "pub",
+        "shm://head",
+        "--rate",
+        "100K",
+        "hello",
+        "--count",
+        "1G",
+    ]);
+    let mut line = String::new();
+    let mut stdout = BufReader::new(subscriber.child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "hello\n");
+    drop(stdout);
+    assert_eq!(subscriber.wait().code(), Some(0));
+    let mut complaint = String::new();
+    subscriber
+        .child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut complaint)
+        .unwrap();
+    assert_eq!(complaint, "");
+    // The publisher goes on without it, and a Ctrl-C ends it with its summary.
+    publisher.signal(Signal::INT);
+    let output = publisher.output();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("(interrupted)"),
+        "{output:?}"
+    );
+    // Short output into a closed pipe.
+    let mut listing = place.olivine(&["man"]);
+    let mut child = listing.spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_does_not_fit_is_one_clear_line() {
+    let place = Place::new();
+    let mut long = vec![b'x'; 5000];
+    long.push(b'\n');
+    let output = place
+        .start_with(
+            &["pub", "shm://small?capacity=4KiB", "--stdin", "lines"],
+            long,
+        )
+        .output();
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = said(&output);
+    assert!(
+        complaint.starts_with("olivine: line 1 of 5000 bytes"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("up to 4080 bytes; use a larger --capacity"),
+        "{complaint}"
+    );
+    assert_eq!(complaint.lines().count(), 1);
+    let torn = place
+        .start_with(
+            &["pub", "shm://small", "--stdin", "frames"],
+            vec![9, 0, 0, 0, 0],
+        )
+        .output();
+    assert_eq!(torn.status.code(), Some(1));
+    assert!(
+        said(&torn).contains("ends within frame 1: 3 bytes are missing"),
+        "{}",
+        said(&torn)
+    );
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
+    let place = Place::new();
+    let subscriber = place.start(&["sub", "shm://calm", "--json", "--verify"]);
+    place.await_subscribers("calm", 1);
+    let idle = place.start_with(
+        &[
+            "pub",
+            "shm://other",
+            "--subscribers",
+            "1",
+            "--stdin",
+            "lines",
+        ],
+        Vec::new(),
+    );
+    common::until("a channel", || place.look("other").is_some());
+    let publisher = place.start(&["pub", "shm://calm", "--json", "--size", "100"]);
+    place.await_publishing("calm");
+    idle.signal(Signal::TERM);
+    assert_eq!(idle.output().status.code(), Some(0));
+    publisher.signal(Signal::INT);
+    let (sent, received) = (publisher.output(), subscriber.output());
+    assert_eq!(
+        (sent.status.code(), received.status.code()),
+        (Some(0), Some(0))
+    );
+    let (sent, received) = (json(&sent), json(&received));
+    assert_eq!(sent["interrupted"], true);
+    assert_eq!(sent["messages_count"], received["messages_count"]);
+    assert_eq!(received["verified"]["lost_count"], 0);
+    // A subscriber that only waits.
+    let lonely = place.start(&["sub", "shm://lonely"]);
+    place.await_subscribers("lonely", 1);
+    lonely.signal(Signal::INT);
+    let output = lonely.output();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        said(&output).contains("received 0 messages"),
+        "{}",
+        said(&output)
+    );
+}

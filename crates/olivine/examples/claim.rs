@@ -1,0 +1,31 @@
+//! Fills messages in place: no buffer of our own, no copy.
+
+use olivine::{Publisher, Subscriber};
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut subscriber = Subscriber::open("inproc://claims")?;
+    let mut publisher = Publisher::open("inproc://claims")?;
+
+    let mut claim = publisher.claim(16)?;
+    // What the bytes hold at first is unspecified: write all of them.
+    claim[..8].copy_from_slice(&7_u64.to_le_bytes());
+    claim[8..].copy_from_slice(&9_u64.to_le_bytes());
+    claim.set_tag(42);
+    claim.commit();
+
+    // A claim that is dropped is given up: nobody sees anything of it.
+    let mut given_up = publisher.claim(1_000)?;
+    given_up.fill(0xff);
+    drop(given_up);
+
+    publisher.publish(b"after")?;
+
+    let message = subscriber.receive()?;
+    assert_eq!((message.tag(), message.len()), (42, 16));
+    assert_eq!((message[0], message[8]), (7, 9));
+    assert_eq!(&*subscriber.receive()?, b"after");
+    assert!(subscriber.try_receive()?.is_none());
+    println!("one claim was committed, one given up");
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Three publishers, one subscriber: order is kept for each publisher, not between them.
+
+use olivine::{NotSent, Publisher, Subscriber};
+use std::error::Error;
+use std::thread;
+
+const PUBLISHERS: u32 = 3;
+const MESSAGES: u64 = 5_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut subscriber = Subscriber::open("inproc://fan-in?capacity=16KiB")?;
+    // All are open before one of them sends: the stream ends when every publisher has closed, and one that is
+    // late would come after the end.
+    let publishers: Vec<_> = (0..PUBLISHERS)
+        .map(|_| Publisher::open("inproc://fan-in"))
+        .collect::<Result<_, _>>()?;
+    let threads: Vec<_> = publishers
+        .into_iter()
+        .zip(0_u32..)
+        .map(|(mut publisher, number)| {
+            thread::spawn(move || -> Result<(), NotSent> {
+                for n in 0..MESSAGES {
+                    // The tag travels in the frame's header and costs no payload.
+                    publisher.publish_tagged(number, &n.to_le_bytes())?;
+                }
+                publisher.close().map(|_| ())
+            })
+        })
+        .collect();
+
+    let mut next = [0_u64; PUBLISHERS as usize];
+    for message in subscriber.iter() {
+        let message = message?;
+        let next = &mut next[message.tag as usize];
+        assert_eq!(message.bytes, next.to_le_bytes());
+        *next += 1;
+    }
+    for thread in threads {
+        thread.join().map_err(|_| "a publisher panicked")??;
+    }
+    assert_eq!(next, [MESSAGES; PUBLISHERS as usize]);
+    println!("{PUBLISHERS} publishers, {MESSAGES} messages of each, in order");
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Sends a thousand numbered messages to the example `subscribe`, another process.
+//!
+//! Start both, in any order: `cargo run -p olivine --example subscribe` and `--example publish`.
+
+use olivine::Publisher;
+use std::error::Error;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // The settings stand in the URI: a closed publisher waits up to ten seconds until everything is read.
+    let mut publisher = Publisher::open("shm://example-numbers?capacity=64KiB&linger=10s")?;
+    // Without somebody to read them the messages would be history, not lost: the ring keeps most of its last lap.
+    let found = publisher.wait_for_subscribers(1, Some(Duration::from_secs(30)))?;
+    assert!(found, "nobody subscribed: run the example 'subscribe' too");
+    for n in 0..1_000_u64 {
+        publisher.publish(&n.to_le_bytes())?;
+    }
+    let end = publisher.close()?;
+    println!("published 1000 messages, up to position {end}; all of them were read");
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Messages of one plain-data type, sent and read as their own bytes.
+
+use olivine::{OpenError, Plain, Publisher, Subscriber};
+use std::error::Error;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+#[derive(Debug, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Quote {
+    bid: i64,
+    ask: i64,
+    sequence: u64,
+}
+
+impl Plain for Quote {
+    // Goes into the channel. Change it whenever a field changes.
+    const TYPE_NAME: &'static str = "quote v1";
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut subscriber = Subscriber::<Quote>::typed("inproc://quotes")?;
+    let mut publisher = Publisher::<Quote>::typed("inproc://quotes")?;
+    let quote = Quote {
+        bid: 10_150,
+        ask: 10_153,
+        sequence: 1,
+    };
+    publisher.publish(&quote)?;
+    let received = subscriber.receive()?;
+    assert_eq!(*received, quote);
+    println!("received {:?}", *received);
+
+    // Whoever opens the channel with another type, or without one, is refused.
+    match Subscriber::open("inproc://quotes") {
+        Err(error @ OpenError::Type { .. }) => println!("refused: {error}"),
+        other => return Err(format!("not refused: {other:?}").into()),
+    }
+    Ok(())
+}

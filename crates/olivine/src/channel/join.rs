@@ -1,0 +1,143 @@
+//! Joining: a subscriber takes a slot and a place in every lane, so that from then on it misses nothing.
+
+use super::attach::Attached;
+use super::slots;
+use crate::error::OpenError;
+use crate::ring::consume::{Consumer, GateWords};
+use crate::ring::gate::{clear_slot, join_lane, set_bit};
+use crate::ring::layout::{control, lane, lane_entry};
+use crate::sync::Ordering;
+use crate::uri::{Config, Delivery, Start};
+
+/// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
+pub(super) fn join(
+    attached: &mut Attached,
+    config: &Config,
+) -> Result<(usize, Vec<Consumer>), OpenError> {
+    let Attached {
+        channel,
+        place,
+        control,
+        geometry,
+        locks,
+    } = &*attached;
+    let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
+    let joined = join_lanes(attached, config, claimed);
+    if joined.is_err() && !claimed.resumed {
+        clear_slot(control, geometry, claimed.index);
+    }
+    let lanes = joined?;
+    slots::attach(control, geometry, claimed.index, config.name.is_some());
+    // Relaxed: under the membership lock.
+    control
+        .word(control::SUBSCRIBERS_EVER)
+        .fetch_add(1, Ordering::Relaxed);
+    Ok((claimed.index, lanes))
+}
+
+fn join_lanes(
+    attached: &Attached,
+    config: &Config,
+    claimed: slots::Claimed,
+) -> Result<Vec<Consumer>, OpenError> {
+    let Attached {
+        place,
+        control,
+        geometry,
+        ..
+    } = attached;
+    let gates = config.delivery == Delivery::Reliable;
+    let mut present = Vec::new();
+    for index in 0..geometry.lanes() {
+        if control
+            .word(geometry.lane_entry(index) + lane_entry::PRESENT)
+            .load(Ordering::Acquire)
+            == 0
+        {
+            continue;
+        }
+        let Some(mapped) = place.open_lane(geometry, index, false, config.hugepages)? else {
+            return Err(OpenError::NotAChannel {
+                path: place.path().join(crate::segment::lane_name(index)),
+                problem: "it is missing; remove the channel with 'olivine rm --force'".into(),
+            });
+        };
+        present.push((index, mapped));
+    }
+    let position_word = |lane: usize| control.word(geometry.position(claimed.index, lane));
+    if gates && !claimed.resumed {
+        for lane in 0..geometry.lanes() {
+            // A lane that does not exist yet will be ours from its very first frame. Release: with the bit below.
+            position_word(lane).store(geometry.origin, Ordering::Release);
+        }
+    }
+    let mut consumers = Vec::new();
+    let mut starts = Vec::new();
+    for (index, (words, _)) in &present {
+        let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
+        let start = || match config.from {
+            // CURSOR (acquire): frames before it are not ours, those after it are.
+            Start::Now => cursor.load(Ordering::Acquire),
+            Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
+        };
+        let store = |position: u64| {
+            position_word(*index).store(position, Ordering::Release);
+            set_bit(control, control::GATING, claimed.index, true);
+        };
+        starts.push(if claimed.resumed {
+            // Our own word, but anybody could have written it: never past what is published.
+            position_word(*index)
+                .load(Ordering::Acquire)
+                .min(cursor.load(Ordering::Acquire))
+        } else if gates {
+            // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
+            join_lane(geometry.capacity, &limit, start, store)
+        } else {
+            start()
+        });
+    }
+    if gates {
+        // Also where there is no lane yet.
+        set_bit(control, control::GATING, claimed.index, true);
+    }
+    for ((index, (words, ring)), start) in present.into_iter().zip(starts) {
+        consumers.push(consumer(
+            attached,
+            config,
+            claimed.index,
+            index,
+            words,
+            ring,
+            start,
+        ));
+    }
+    Ok(consumers)
+}
+
+pub(super) fn consumer(
+    attached: &Attached,
+    config: &Config,
+    slot: usize,
+    index: usize,
+    words: crate::region::Words,
+    ring: crate::region::Ring,
+    start: u64,
+) -> Consumer {
+    let Attached {
+        control, geometry, ..
+    } = attached;
+    let gate = (config.delivery == Delivery::Reliable).then(|| GateWords {
+        position: control.resolve(geometry.position(slot, index)),
+        park: control.resolve(geometry.lane_entry(index) + lane_entry::PARK),
+        fence: !crate::sync::light_side_is_covered(),
+    });
+    Consumer::new(
+        ring,
+        words,
+        geometry,
+        index,
+        start,
+        gate,
+        config.name.is_some(),
+    )
+}

@@ -1,0 +1,128 @@
+//! Messages that are not visible yet: one being filled in place, or several that will appear together.
+
+use super::publisher::Publisher;
+use crate::error::NotSent;
+use crate::message::Position;
+use crate::ring::publish::Producer;
+use core::ops::{Deref, DerefMut};
+
+/// A reserved message: fill it, then [`Claim::commit`]. Dropped, it is given up and nobody sees anything.
+///
+/// While it is held this publisher can send nothing else, and its process should not linger over it: a claim
+/// holds no lock, but the lane is silent meanwhile.
+#[derive(Debug)]
+#[must_use = "a claim that is not committed sends nothing"]
+pub struct Claim<'a> {
+    pub(super) producer: &'a mut Producer,
+    pub(super) end: u64,
+    pub(super) length: usize,
+    pub(super) tag: u32,
+}
+
+impl Claim<'_> {
+    /// Sets the number that travels in the frame's header; 0 if never set.
+    pub fn set_tag(&mut self, tag: u32) {
+        self.tag = tag;
+    }
+
+    /// Makes the message visible; returns the position after it.
+    #[inline(always)]
+    pub fn commit(self) -> Position {
+        Position(self.producer.commit(self.end, self.tag, self.length))
+    }
+
+    /// Gives the message up, as dropping does.
+    pub fn abort(self) {}
+}
+
+impl Deref for Claim<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.producer.payload(self.length)
+    }
+}
+
+impl DerefMut for Claim<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.producer.payload_mut(self.length)
+    }
+}
+
+/// Messages that become visible together. Dropped, it is given up and nobody sees anything.
+///
+/// ```
+/// # use olivine::{Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://batches")?;
+/// # let mut publisher = Publisher::open("inproc://batches")?;
+/// let mut batch = publisher.batch();
+/// batch.push(b"bid 101")?;
+/// batch.push(b"ask 102")?;
+/// batch.commit();
+/// assert_eq!(subscriber.poll(|message| println!("{message:?}"), 10)?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch that is not committed sends nothing"]
+pub struct Batch<'a> {
+    pub(super) publisher: &'a mut Publisher,
+    pub(super) end: u64,
+    pub(super) first: (u32, usize),
+    pub(super) count: usize,
+}
+
+impl Batch<'_> {
+    /// Adds a copy of `message`. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start another.
+    #[inline(always)]
+    pub fn push(&mut self, message: &[u8]) -> Result<(), NotSent> {
+        self.push_tagged(0, message)
+    }
+
+    /// As [`Batch::push`], with a number that travels in the frame's header.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batch::push`].
+    #[inline(always)]
+    pub fn push_tagged(&mut self, tag: u32, message: &[u8]) -> Result<(), NotSent> {
+        let at = self.end;
+        let end = self.publisher.room(at, message.len())?;
+        self.publisher.producer.write(at, message);
+        if self.count == 0 {
+            self.first = (tag, message.len());
+        } else {
+            self.publisher.producer.prepare(at, tag, message.len());
+        }
+        self.end = end;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Messages in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing was pushed yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes all of it visible at once; returns the position after it. An empty batch changes nothing.
+    #[inline(always)]
+    pub fn commit(self) -> Position {
+        let producer = &mut self.publisher.producer;
+        if self.count == 0 {
+            return Position(producer.position());
+        }
+        Position(producer.commit(self.end, self.first.0, self.first.1))
+    }
+}

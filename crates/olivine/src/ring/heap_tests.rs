@@ -1,0 +1,237 @@
+//! The ring over heap memory: what Miri can walk. Mirrors and processes are left to the other tests.
+
+use super::consume::{Consumer, GateWords};
+use super::gate::set_bit;
+use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry};
+use super::publish::Producer;
+use crate::region::{Memory, Ring, Words};
+use crate::sync::Ordering;
+
+struct Channel {
+    geometry: Geometry,
+    control: Words,
+    lane: Words,
+    ring: Ring,
+    private: Words,
+}
+
+fn channel(align: u64, origin: u64) -> Channel {
+    let geometry = Geometry {
+        capacity: 4096,
+        align,
+        publishers_max: 1,
+        subscribers_max: 2,
+        origin,
+        evict_after_ns: 0,
+        type_hash: 0,
+        type_name: String::new(),
+    };
+    let words = |count: usize| Words::new(&Memory::heap(count * 8), 0, count);
+    let control = words(geometry.control_words());
+    control.word(control::ALWAYS).store(1, Ordering::Relaxed);
+    for slot in 0..2 {
+        control
+            .word(geometry.position(slot, 0))
+            .store(NO_POSITION, Ordering::Relaxed);
+    }
+    let lane = words(lane::WORDS);
+    lane.word(lane::CURSOR).store(origin, Ordering::Relaxed);
+    lane.word(lane::LIMIT)
+        .store(origin + 4096, Ordering::Relaxed);
+    let ring = Ring::new(&Memory::heap(8192), 4096);
+    Channel {
+        geometry,
+        control,
+        lane,
+        ring,
+        private: words(1),
+    }
+}
+
+impl Channel {
+    fn producer(&self) -> Producer {
+        Producer::take_over(
+            self.ring.clone(),
+            self.lane.clone(),
+            &self.control,
+            &self.geometry,
+            0,
+            self.private.resolve(0),
+        )
+    }
+
+    fn consumer(&self, slot: usize) -> Consumer {
+        let position = self.lane.word(lane::CURSOR).load(Ordering::Acquire);
+        self.control
+            .word(self.geometry.position(slot, 0))
+            .store(position, Ordering::Release);
+        set_bit(&self.control, control::GATING, slot, true);
+        let gate = GateWords {
+            position: self.control.resolve(self.geometry.position(slot, 0)),
+            park: self
+                .control
+                .resolve(self.geometry.lane_entry(0) + lane_entry::PARK),
+            fence: true,
+        };
+        Consumer::new(
+            self.ring.clone(),
+            self.lane.clone(),
+            &self.geometry,
+            0,
+            position,
+            Some(gate),
+            false,
+        )
+    }
+}
+
+/// Sends one message if there is room.
+fn send(producer: &mut Producer, tag: u32, message: &[u8]) -> bool {
+    let at = producer.position();
+    if producer.fits(at, message.len()).is_err()
+        && !producer.make_room(producer.need(at, message.len()))
+    {
+        return false;
+    }
+    let end = producer.fits(at, message.len()).unwrap();
+    producer.write(at, message);
+    producer.commit(end, tag, message.len());
+    true
+}
+
+/// The message numbered `n`: every length up to 99 bytes, filled with its number.
+fn message(n: u32) -> Vec<u8> {
+    vec![n.to_le_bytes()[0]; (n * 7 % 100) as usize]
+}
+
+fn receive(consumer: &mut Consumer, expected: u32) -> bool {
+    let Some(frame) = consumer.next().unwrap() else {
+        consumer.at_tail();
+        return false;
+    };
+    assert_eq!(frame.tag, expected);
+    assert_eq!(consumer.view(&frame), message(expected));
+    consumer.advance(&frame);
+    true
+}
+
+#[test]
+fn two_threads_pass_messages_of_every_length_for_several_laps() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    let count = if cfg!(miri) { 300 } else { 100_000 };
+    let publishing = std::thread::spawn(move || {
+        for n in 0..count {
+            while !send(&mut producer, n, &message(n)) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for n in 0..count {
+        while !receive(&mut consumer, n) {
+            std::thread::yield_now();
+        }
+    }
+    publishing.join().unwrap();
+}
+
+#[test]
+fn a_slow_consumer_holds_the_producer_and_nothing_is_lost_across_number_edges() {
+    for (align, origin) in [(8, 0), (64, (1 << 32) - 4096), (8, (1 << 62) - 4096)] {
+        let channel = channel(align, origin);
+        let mut producer = channel.producer();
+        let (mut fast, mut slow) = (channel.consumer(0), channel.consumer(1));
+        let (mut sent, mut fast_next, mut slow_next) = (0, 0, 0);
+        for _ in 0..20 {
+            while send(&mut producer, sent, &message(sent)) {
+                sent += 1;
+            }
+            while receive(&mut fast, fast_next) {
+                fast_next += 1;
+            }
+            assert_eq!(fast_next, sent, "the fast one has everything that was sent");
+            for _ in 0..5 {
+                slow_next += u32::from(receive(&mut slow, slow_next));
+            }
+            slow.release();
+        }
+        while receive(&mut slow, slow_next) {
+            slow_next += 1;
+        }
+        assert_eq!(
+            slow_next, sent,
+            "so has the slow one, align {align} origin {origin}"
+        );
+    }
+}
+
+#[test]
+fn a_successor_continues_after_a_death_at_any_step() {
+    // Each closure leaves the lane as a publisher killed at that step would.
+    type Step = fn(&mut Producer);
+    let steps: [(&str, Step, u32); 4] = [
+        ("before writing", |_| {}, 1),
+        (
+            "after the payload",
+            |p| p.write(p.position(), b"torn torn torn"),
+            1,
+        ),
+        (
+            "inside a batch",
+            |p| {
+                let at = p.position();
+                let second = p.fits(at, 14).unwrap();
+                p.write(at, b"torn torn torn");
+                p.write(second, b"torn");
+                p.prepare(second, 9, 4);
+            },
+            1,
+        ),
+        ("after the commit", |p| assert!(send(p, 1, &message(1))), 2),
+    ];
+    for (name, step, next) in steps {
+        let channel = channel(8, 0);
+        let mut consumer = channel.consumer(0);
+        let mut first = channel.producer();
+        assert!(send(&mut first, 0, &message(0)));
+        let before = channel.lane.word(lane::CURSOR).load(Ordering::Relaxed);
+        step(&mut first);
+        // The cursor may be as far behind as a death allows.
+        channel
+            .lane
+            .word(lane::CURSOR)
+            .store(before, Ordering::Relaxed);
+        drop(first);
+        let mut second = channel.producer();
+        for n in next..next + 100 {
+            while !send(&mut second, n, &message(n)) {
+                consumer.release();
+            }
+            if n == next {
+                for expected in 0..n {
+                    assert!(
+                        receive(&mut consumer, expected),
+                        "{name}: message {expected}"
+                    );
+                }
+            }
+            assert!(receive(&mut consumer, n), "{name}: message {n}");
+        }
+        assert!(!receive(&mut consumer, 0), "{name}: nothing invented");
+    }
+}
+
+#[test]
+fn impossible_headers_are_refused_by_name() {
+    let channel = channel(8, 0);
+    let mut consumer = channel.consumer(0);
+    for wrong in [1, 7, 4097, u64::from(u32::MAX), 4096] {
+        channel.ring.header(0).store(wrong, Ordering::Release);
+        let error = consumer.next().unwrap_err().to_string();
+        assert!(
+            error.contains("lane 0 is corrupt at position 0"),
+            "{wrong}: {error}"
+        );
+    }
+}

@@ -1,0 +1,593 @@
+//! Coming and going: who is waited for, who is refused, what is remembered, how a stream ends.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Place, spawn, until};
+use olivine::probe::SharedWords;
+use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(20);
+
+fn number(message: &[u8]) -> u32 {
+    u32::from_le_bytes(message.try_into().unwrap())
+}
+
+fn send(publisher: &mut Publisher, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        publisher.publish(&n.to_le_bytes()).unwrap();
+    }
+}
+
+fn expect(subscriber: &mut Subscriber, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        let message = subscriber.receive_timeout(LONG).unwrap();
+        assert_eq!(number(&message.expect("a message in time")), n);
+    }
+}
+
+/// Sends until there is no room; how many fitted.
+fn fill(publisher: &mut Publisher) -> u32 {
+    let mut sent = 0_u32;
+    while publisher.offer(&sent.to_le_bytes()).is_ok() {
+        sent += 1;
+    }
+    sent
+}
+
+/// The other processes.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+        return;
+    };
+    let uri = std::env::var("OLIVINE_DEATH_URI").unwrap();
+    let words =
+        SharedWords::attach(std::env::var("OLIVINE_DEATH_WORDS").unwrap().as_ref()).unwrap();
+    assert_eq!(role, "reader");
+    // Reads a hundred, says so, and stays until it is killed.
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    words.store(0, 1);
+    expect(&mut subscriber, 0..100);
+    // Gives back what it read.
+    assert!(subscriber.try_receive().unwrap().is_none());
+    words.store(0, 2);
+    loop {
+        std::thread::park();
+    }
+}
+
+fn reader(place: &Place, uri: &str, words: &SharedWords) -> std::process::Child {
+    let path = place.file("words").display().to_string();
+    let variables = [
+        ("OLIVINE_DEATH_URI", uri.to_owned()),
+        ("OLIVINE_DEATH_WORDS", path),
+    ];
+    let child = spawn("reader", &variables);
+    until("the reader is there", || words.load(0) == 1);
+    child
+}
+
+#[test]
+fn a_durable_subscriber_goes_on_where_it_left() {
+    let place = Place::new();
+    let uri = place.uri("durable", "capacity=4KiB");
+    let named = place.uri("durable", "capacity=4KiB&name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut first = Subscriber::open(&named).unwrap();
+    let busy = Subscriber::open(&named).unwrap_err();
+    let me = u64::from(std::process::id());
+    assert!(
+        matches!(busy, OpenError::NameInUse { pid, .. } if pid == me),
+        "{busy}"
+    );
+    send(&mut publisher, 0..10);
+    expect(&mut first, 0..5);
+    first.close();
+    // Absent, it is waited for.
+    let sent = 10 + fill(&mut publisher);
+    assert!(sent < 4096 / 8);
+    let mut again = Subscriber::open(&named).unwrap();
+    expect(&mut again, 5..10);
+    expect(&mut again, 0..sent - 10);
+    again.unsubscribe();
+    // Forgotten, it is not.
+    send(&mut publisher, 0..10_000);
+    drop(publisher);
+    assert!(!place.channel("durable").exists());
+}
+
+#[test]
+fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("durable", "capacity=4KiB");
+    let named = place.uri("durable", "capacity=4KiB&name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let child = reader(&place, &named, &words);
+    send(&mut publisher, 0..100);
+    until("it has read", || words.load(0) == 2);
+    common::kill(child);
+    send(&mut publisher, 100..150);
+    // Also without a publisher the channel stays for it.
+    drop(publisher);
+    let mut again = Subscriber::open(&named).unwrap();
+    expect(&mut again, 100..150);
+    again.unsubscribe();
+    assert!(!place.channel("durable").exists());
+}
+
+#[test]
+fn an_absent_durable_subscriber_expires() {
+    let place = Place::new();
+    let mut publisher = Publisher::open(&place.uri("expire", "capacity=4KiB")).unwrap();
+    let named = place.uri("expire", "capacity=4KiB&name=archive&expire=10ms");
+    Subscriber::open(&named).unwrap().close();
+    // Many times what the ring holds: only its end lets this through.
+    send(&mut publisher, 0..10_000);
+    assert_eq!(publisher.stats().reclaimed, 1);
+    assert_eq!(publisher.subscribers(), 0);
+}
+
+#[test]
+fn a_dead_subscriber_is_not_waited_for() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("dead", "capacity=4KiB&wait=park");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let child = reader(&place, &uri, &words);
+    send(&mut publisher, 0..100);
+    until("it has read", || words.load(0) == 2);
+    fill(&mut publisher);
+    common::kill(child);
+    send(&mut publisher, 0..10_000);
+    assert_eq!(publisher.stats().reclaimed, 1);
+    assert_eq!(publisher.stats().evicted, 0);
+}
+
+#[test]
+fn the_slow_one_is_evicted_and_nobody_else() {
+    for scheme in ["shm", "inproc"] {
+        let place = Place::new();
+        let uri = match scheme {
+            "shm" => place.uri("evict", "capacity=4KiB&slow=evict:5ms"),
+            _ => "inproc://evict?capacity=4KiB&slow=evict:5ms".to_owned(),
+        };
+        let mut publisher = Publisher::open(&uri).unwrap();
+        let mut slow = Subscriber::open(&uri).unwrap();
+        let mut idle = Subscriber::open(&uri).unwrap();
+        let sent = fill(&mut publisher);
+        expect(&mut idle, 0..sent);
+        assert!(idle.try_receive().unwrap().is_none());
+        // Waits until the slow one is gone.
+        publisher.publish(&sent.to_le_bytes()).unwrap();
+        assert_eq!(publisher.stats().evicted, 1, "{scheme}");
+        expect(&mut idle, sent..sent + 1);
+        // What is still there it may read, whole; then it is told.
+        let mut next = 0;
+        let end = loop {
+            match slow.try_receive() {
+                Ok(Some(message)) => {
+                    assert_eq!(number(&message), next);
+                    next += 1;
+                }
+                Ok(None) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(end, ReceiveError::Evicted), "{end}");
+        drop(slow);
+        let mut again = Subscriber::open(&uri).unwrap();
+        send(&mut publisher, 0..10);
+        expect(&mut again, 0..10);
+    }
+}
+
+#[test]
+fn waiting_for_more_subscribers_evicts_nobody() {
+    let place = Place::new();
+    let uri = place.uri("gather", "capacity=4KiB&slow=evict:1ms");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    assert!(!publisher.wait_for_subscribers(2, Some(SHORT)).unwrap());
+    assert!(publisher.wait_drained(Some(SHORT)).unwrap());
+    assert_eq!((publisher.stats().evicted, publisher.subscribers()), (0, 1));
+    send(&mut publisher, 0..10);
+    expect(&mut subscriber, 0..10);
+}
+
+#[test]
+fn a_publisher_waits_for_the_subscribers_it_wants() {
+    let place = Place::new();
+    let uri = place.uri("connect", "subscribers=2&subscribers_max=2");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut one = Subscriber::open(&uri).unwrap();
+    assert_eq!(publisher.offer(b"early"), Err(NotSent::NotConnected));
+    let timed = publisher.publish_timeout(b"early", SHORT);
+    assert_eq!(timed, Err(NotSent::NotConnected));
+    let mut two = Subscriber::open(&uri).unwrap();
+    assert!(publisher.wait_for_subscribers(2, Some(LONG)).unwrap());
+    publisher.offer(b"both").unwrap();
+    for subscriber in [&mut one, &mut two] {
+        assert_eq!(&*subscriber.receive().unwrap(), b"both");
+    }
+    let full = Subscriber::open(&uri).unwrap_err();
+    assert!(
+        matches!(full, OpenError::SubscribersFull { max: 2, .. }),
+        "{full}"
+    );
+    drop(one);
+    Subscriber::open(&uri).unwrap();
+}
+
+#[test]
+fn publishers_beyond_the_limit_are_refused_by_name() {
+    let place = Place::new();
+    let uri = place.uri("crowd", "publishers_max=2");
+    let held = [
+        Publisher::open(&uri).unwrap(),
+        Publisher::open(&uri).unwrap(),
+    ];
+    let full = Publisher::open(&uri).unwrap_err();
+    let me = std::process::id();
+    let expected = format!("{me}, {me}");
+    assert!(
+        matches!(&full, OpenError::PublishersFull { max: 2, pids, .. } if *pids == expected),
+        "{full}"
+    );
+    drop(held);
+    Publisher::open(&uri).unwrap();
+}
+
+#[test]
+fn settings_that_differ_are_refused_while_somebody_is_there() {
+    let place = Place::new();
+    let publisher = Publisher::open(&place.uri("shape", "capacity=64KiB&align=64")).unwrap();
+    for (query, key) in [
+        ("capacity=128KiB", "capacity"),
+        ("align=8", "align"),
+        ("publishers_max=3", "publishers_max"),
+        ("subscribers_max=3", "subscribers_max"),
+        ("slow=evict:1s", "slow"),
+    ] {
+        match Subscriber::open(&place.uri("shape", query)) {
+            Err(OpenError::Mismatch { key: found, .. }) => assert_eq!(found, key),
+            other => panic!("{query}: {other:?}"),
+        }
+    }
+    // Saying nothing accepts what is there.
+    let subscriber = Subscriber::open(&place.uri("shape", "")).unwrap();
+    assert_eq!(subscriber.capacity(), 64 << 10);
+    drop((publisher, subscriber));
+    // Nobody is there any more, but a message that nobody has seen.
+    let mut publisher = Publisher::open(&place.uri("shape", "capacity=64KiB")).unwrap();
+    publisher.publish(b"unseen").unwrap();
+    drop(publisher);
+    assert!(place.channel("shape").exists());
+    let subscriber = Subscriber::open(&place.uri("shape", "capacity=128KiB")).unwrap();
+    assert_eq!(subscriber.capacity(), 128 << 10);
+}
+
+#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+#[repr(C)]
+struct Quote {
+    bid: i64,
+    ask: i64,
+}
+
+impl olivine::Plain for Quote {
+    const TYPE_NAME: &'static str = "quote v1";
+}
+
+#[test]
+fn a_channel_has_one_type() {
+    let place = Place::new();
+    let uri = place.uri("typed", "");
+    let mut subscriber = Subscriber::<Quote>::typed(&uri).unwrap();
+    let mut publisher = Publisher::<Quote>::typed(&uri).unwrap();
+    publisher.publish(&Quote { bid: -1, ask: 2 }).unwrap();
+    {
+        let quote = subscriber.receive().unwrap();
+        assert_eq!((quote.bid, quote.ask), (-1, 2));
+    }
+    match Publisher::open(&uri) {
+        Err(OpenError::Type { asked, found, .. }) => {
+            assert_eq!((&*asked, &*found), ("untyped bytes", "quote v1"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn several_publishers_keep_their_own_order() {
+    let place = Place::new();
+    let uri = place.uri("fan-in", "capacity=4KiB&wait=yield");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let threads: Vec<_> = (0..4_u64)
+        .map(|me| {
+            let mut publisher = Publisher::open(&uri).unwrap();
+            std::thread::spawn(move || {
+                for n in 0..5_000_u64 {
+                    publisher.publish(&(me << 32 | n).to_le_bytes()).unwrap();
+                }
+                publisher.close().unwrap();
+            })
+        })
+        .collect();
+    let mut next = [0_u64; 4];
+    loop {
+        match subscriber.receive() {
+            Ok(message) => {
+                let word = u64::from_le_bytes(message[..].try_into().unwrap());
+                let from = usize::try_from(word >> 32).unwrap();
+                assert_eq!(word & 0xffff_ffff, next[from]);
+                next[from] += 1;
+            }
+            Err(ReceiveError::Closed) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(next, [5_000; 4]);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_new_publisher_is_heard_while_another_never_pauses() {
+    let uri = "inproc://busy-and-new?capacity=4KiB";
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    let mut busy = Publisher::open(uri).unwrap();
+    fill(&mut busy);
+    subscriber.receive().unwrap();
+    let mut new = Publisher::open(uri).unwrap();
+    new.publish(b"hello").unwrap();
+    let heard = (0..100_000).any(|_| {
+        fill(&mut busy);
+        &*subscriber.receive().unwrap() == b"hello"
+    });
+    assert!(heard);
+    new.publish(b"hello").unwrap();
+    let mut newest = Publisher::open(uri).unwrap();
+    newest.publish(b"polled").unwrap();
+    let heard = (0..100_000).any(|_| {
+        fill(&mut busy);
+        let mut found = false;
+        subscriber
+            .poll(|message| found |= &*message == b"polled", 2)
+            .unwrap();
+        found
+    });
+    assert!(heard);
+}
+
+#[test]
+fn a_stream_ends_for_those_who_saw_it() {
+    let place = Place::new();
+    let uri = place.uri("end", "capacity=4KiB");
+    let mut early = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 0..5);
+    publisher.close().unwrap();
+    // Came after the end: the next publisher's stream is the first that it sees.
+    let mut late = Subscriber::open(&uri).unwrap();
+    expect(&mut early, 0..5);
+    assert!(matches!(early.receive(), Err(ReceiveError::Closed)));
+    assert!(late.receive_timeout(SHORT).unwrap().is_none());
+    // Another publisher takes it up again.
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 5..7);
+    expect(&mut early, 5..7);
+    expect(&mut late, 5..7);
+}
+
+#[test]
+fn the_oldest_is_what_the_ring_still_holds() {
+    let place = Place::new();
+    let uri = place.uri("history", "capacity=4KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 0..100_000);
+    let mut subscriber = Subscriber::open(&place.uri("history", "from=oldest")).unwrap();
+    let first = number(&subscriber.receive().unwrap());
+    // At least half a ring of frames of 16 bytes.
+    assert!((99_744..99_872).contains(&first), "{first}");
+    expect(&mut subscriber, first + 1..100_000);
+    let mut now = Subscriber::open(&uri).unwrap();
+    assert!(now.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn closing_lingers_for_the_readers_as_asked() {
+    let place = Place::new();
+    let uri = place.uri("linger", "capacity=4KiB&linger=20ms");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 0..3);
+    assert_eq!(publisher.close(), Err(NotSent::BackPressured));
+    expect(&mut subscriber, 0..3);
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    let uri = place.uri("linger", "capacity=4KiB&linger=1m");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 3..6);
+    let reader = std::thread::spawn(move || {
+        expect(&mut subscriber, 3..6);
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    });
+    publisher.close().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn every_mix_of_waiting_delivers() {
+    let place = Place::new();
+    let strategies = ["park", "yield", "adaptive", "spin"];
+    for sends in strategies {
+        let uri = |wait| place.uri("mix", &format!("capacity=4KiB&wait={wait}"));
+        let readers: Vec<_> = strategies[..3]
+            .iter()
+            .map(|wait| {
+                let mut subscriber = Subscriber::open(&uri(*wait)).unwrap();
+                std::thread::spawn(move || {
+                    expect(&mut subscriber, 0..2_000);
+                    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+                })
+            })
+            .collect();
+        let mut publisher = Publisher::open(&uri(sends)).unwrap();
+        send(&mut publisher, 0..2_000);
+        publisher.close().unwrap();
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    }
+}
+
+/// Whether a descriptor becomes readable within `timeout`.
+fn readable(subscriber: &mut Subscriber, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let descriptor = subscriber.event_fd().unwrap();
+    let mut set = [PollFd::new(&descriptor, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).unwrap();
+    poll(&mut set, Some(&timeout)).unwrap() == 1
+}
+
+/// Polls until nothing is left, which arms the descriptor again.
+fn drain(subscriber: &mut Subscriber) -> Vec<u32> {
+    let mut got = Vec::new();
+    while subscriber
+        .poll(|message| got.push(number(&message)), 100)
+        .unwrap()
+        > 0
+    {}
+    got
+}
+
+#[test]
+fn an_event_loop_is_told_of_messages() {
+    let place = Place::new();
+    let uri = place.uri("events", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut got = Vec::new();
+    for round in 0..50 {
+        send(&mut publisher, round * 3..round * 3 + 3);
+        while got.len() < (round as usize + 1) * 3 {
+            assert!(readable(&mut subscriber, LONG));
+            got.extend(drain(&mut subscriber));
+        }
+    }
+    assert_eq!(got, (0..150).collect::<Vec<_>>());
+    assert!(!readable(&mut subscriber, SHORT), "nothing to read");
+    // The end is news, too.
+    publisher.close().unwrap();
+    assert!(readable(&mut subscriber, LONG));
+    until("the end is found", || {
+        matches!(subscriber.poll(|_| (), 1), Err(ReceiveError::Closed))
+    });
+}
+
+#[test]
+fn an_event_loop_rests_when_one_of_two_publishers_has_closed() {
+    let uri = "inproc://half-closed?capacity=4KiB";
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    let mut stays = Publisher::open(uri).unwrap();
+    let mut goes = Publisher::open(uri).unwrap();
+    send(&mut stays, 0..1);
+    send(&mut goes, 0..1);
+    assert!(readable(&mut subscriber, LONG));
+    goes.close().unwrap();
+    let mut looks = 0;
+    until("it rests", || {
+        drain(&mut subscriber);
+        looks += 1;
+        assert!(looks < 100, "the descriptor is always readable");
+        !readable(&mut subscriber, SHORT)
+    });
+    send(&mut stays, 1..2);
+    assert!(readable(&mut subscriber, LONG));
+    stays.close().unwrap();
+    assert!(readable(&mut subscriber, LONG));
+}
+
+/// Runs `child` in a forked process and wants 0 from it; a hang there is a failure here.
+fn forked(child: impl FnOnce() -> i32) {
+    // SAFETY: the child only runs `child` and leaves by `_exit`; it touches no lock that another thread may hold
+    // beyond those of the allocator, which the C library makes usable after a fork.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
+        // SAFETY: ends this process and nothing else.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    until("the forked child ends", || {
+        // SAFETY: waits for the child above and writes its status to a local.
+        unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) == pid }
+    });
+    assert_eq!(
+        (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
+        (true, 0)
+    );
+}
+
+#[test]
+fn a_forked_child_is_refused_and_harms_nobody() {
+    let place = Place::new();
+    for uri in [
+        place.uri("fork", "capacity=4KiB"),
+        "inproc://fork?capacity=4KiB".to_owned(),
+    ] {
+        let mut subscriber = Some(Subscriber::open(&uri).unwrap());
+        let mut publisher = Some(Publisher::open(&uri).unwrap());
+        send(publisher.as_mut().unwrap(), 0..3);
+        // Its thread does not exist in the child.
+        subscriber.as_mut().unwrap().event_fd().unwrap();
+        forked(|| {
+            let (mut subscriber, mut publisher) =
+                (subscriber.take().unwrap(), publisher.take().unwrap());
+            let refused = matches!(publisher.offer(b"child"), Err(NotSent::Forked))
+                && matches!(publisher.publish(b"child"), Err(NotSent::Forked))
+                && matches!(publisher.claim(1).map(|_| ()), Err(NotSent::Forked))
+                && matches!(publisher.wait_drained(None), Err(NotSent::Forked))
+                && matches!(
+                    subscriber.try_receive().map(|_| ()),
+                    Err(ReceiveError::Forked)
+                )
+                && matches!(subscriber.receive().map(|_| ()), Err(ReceiveError::Forked))
+                && matches!(subscriber.poll(|_| (), 1), Err(ReceiveError::Forked))
+                && matches!(subscriber.wait(LONG), Err(ReceiveError::Forked));
+            subscriber.release();
+            drop((subscriber, publisher));
+            i32::from(!refused)
+        });
+        let (mut subscriber, mut publisher) = (subscriber.unwrap(), publisher.unwrap());
+        send(&mut publisher, 3..6);
+        expect(&mut subscriber, 0..6);
+        assert_eq!(publisher.subscribers(), 1);
+        publisher.close().unwrap();
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    }
+    assert!(!place.channel("fork").exists());
+}
+
+#[test]
+fn a_handler_that_panics_gets_the_message_again() {
+    for query in ["", "&slow=evict:1h", "&delivery=latest"] {
+        let uri = format!("inproc://panics?capacity=4KiB{query}");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut publisher = Publisher::open(&uri).unwrap();
+        send(&mut publisher, 0..3);
+        let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            subscriber.poll(
+                |message| std::panic::resume_unwind(Box::new(number(&message))),
+                10,
+            )
+        }));
+        assert_eq!(*thrown.unwrap_err().downcast::<u32>().unwrap(), 0);
+        expect(&mut subscriber, 0..3);
+    }
+}

@@ -1,0 +1,128 @@
+//! What several tests share: folders of their own, seeds, other processes, a watchdog.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine needs for one step.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// A private folder in shared memory, with the folder of the channels inside.
+pub(crate) struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let shm = std::path::Path::new("/dev/shm");
+        let parent = if shm.is_dir() {
+            shm.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let root = tempfile::Builder::new()
+            .prefix("olivine-test-")
+            .tempdir_in(parent);
+        Self {
+            root: root.expect("a folder in shared memory"),
+        }
+    }
+
+    /// Folder of the channels.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.root.path().join("channels")
+    }
+
+    /// A file beside it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Folder of one channel.
+    pub(crate) fn channel(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    /// A URI of a channel here; `query` is `key=value&…`, or empty.
+    pub(crate) fn uri(&self, name: &str, query: &str) -> String {
+        let and = if query.is_empty() { "" } else { "&" };
+        format!("shm://{name}?dir={}{and}{query}", self.dir().display())
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): every seed is a good one.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A number from the environment.
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Runs `#[test] fn role` of this very test binary in another process.
+pub(crate) fn spawn(role: &str, variables: &[(&str, String)]) -> Child {
+    let me = std::env::current_exe().expect("own path");
+    Command::new(me)
+        .args(["--exact", "role", "--nocapture", "--test-threads=1"])
+        .env("OLIVINE_DEATH_ROLE", role)
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// Sends a signal to a child that has not been waited for.
+pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).expect("a signal");
+}
+
+/// Kills and reaps.
+pub(crate) fn kill(mut child: Child) {
+    signal(&child, rustix::process::Signal::KILL);
+    child.wait().expect("its end");
+}
+
+/// Waits for the good end of a child.
+pub(crate) fn finished(mut child: Child) {
+    let mut done = None;
+    until("a child ends", || {
+        done = child.try_wait().expect("its state");
+        done.is_some()
+    });
+    let done = done.expect("just found");
+    assert!(done.success(), "{done}");
+}
+
+/// Waits for a condition; a hang is a failure.
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !reached() {
+        assert!(
+            started.elapsed() < WATCHDOG,
+            "not within {WATCHDOG:?}: {what}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// Descriptors of this process.
+pub(crate) fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("/proc").count()
+}

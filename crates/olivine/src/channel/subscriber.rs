@@ -882,7 +882,14 @@ impl Core {
                 source: Box::new(source),
             })?;
             let Some((words, ring)) = mapped else {
-                continue;
+                // Its publisher will wait for us: silence would hang both.
+                return Err(ReceiveError::Lane {
+                    lane: index,
+                    source: Box::new(OpenError::Missing {
+                        channel: self.attached.channel.clone(),
+                        path: place.path().to_owned(),
+                    }),
+                });
             };
             lanes.push(consumer(
                 &self.attached,

@@ -400,12 +400,23 @@ fn holds_unseen(attached: &Attached) -> bool {
         return false;
     }
     (0..attached.geometry.lanes()).any(|index| {
-        let present = attached.control.word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
+        let present = attached
+            .control
+            .word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
         present.load(Ordering::Acquire) != 0
-            && matches!(
-                attached.place.open_lane(&attached.geometry, index, false, crate::uri::HugePages::No),
-                Ok(Some((words, _))) if words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
-            )
+            && match attached.place.open_lane(
+                &attached.geometry,
+                index,
+                false,
+                crate::uri::HugePages::No,
+            ) {
+                Ok(Some((words, _))) => {
+                    words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
+                }
+                Ok(None) => false,
+                // Nobody knows what it holds: it is not ours to remove.
+                Err(_) => true,
+            }
     })
 }
 

@@ -4,7 +4,7 @@ use super::attach::Attached;
 use super::join::consumer;
 use super::slots;
 use super::watch::Watch;
-use crate::error::ReceiveError;
+use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
@@ -74,7 +74,14 @@ impl Core {
                 source: Box::new(source),
             })?;
             let Some((words, ring)) = mapped else {
-                continue;
+                // Its publisher will wait for us: silence would hang both.
+                return Err(ReceiveError::Lane {
+                    lane: index,
+                    source: Box::new(OpenError::Missing {
+                        channel: self.attached.channel.clone(),
+                        path: place.path().to_owned(),
+                    }),
+                });
             };
             lanes.push(consumer(
                 &self.attached,

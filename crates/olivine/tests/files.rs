@@ -1,0 +1,326 @@
+//! What lies where a channel should be is checked before it is used, and a full file system is an error.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::Place;
+use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, symlink};
+use std::path::Path;
+
+/// Offsets of words of the control file and of a lane's header, see `docs/layout.md`.
+const MAGIC: u64 = 0;
+const VERSION: u64 = 8;
+const GEOMETRY: u64 = 24;
+const CURSOR: u64 = 16 * 8;
+const LIMIT: u64 = 32 * 8;
+
+fn write_word(path: &Path, offset: u64, word: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(&word.to_le_bytes(), offset).unwrap();
+}
+
+/// A channel whose files stay although nobody uses it: it holds a message that nobody has seen.
+fn leave_behind(place: &Place) -> String {
+    let uri = place.uri("bad", "capacity=4KiB");
+    Publisher::open(&uri).unwrap().publish(b"unseen").unwrap();
+    assert!(place.channel("bad").join("lane-0").exists());
+    uri
+}
+
+fn refused(uri: &str) -> [OpenError; 2] {
+    [
+        Publisher::open(uri).map(|_| ()),
+        Subscriber::open(uri).map(|_| ()),
+    ]
+    .map(Result::unwrap_err)
+}
+
+fn fifo(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_left_alone() {
+    for name in ["control", "lane-0"] {
+        for kind in ["link", "dangling", "fifo", "folder"] {
+            let place = Place::new();
+            let uri = leave_behind(&place);
+            let path = place.channel("bad").join(name);
+            let target = place.file("target");
+            std::fs::write(&target, "precious").unwrap();
+            std::fs::remove_file(&path).unwrap();
+            match kind {
+                "link" => symlink(&target, &path).unwrap(),
+                "dangling" => symlink("nowhere", &path).unwrap(),
+                "fifo" => fifo(&path),
+                _ => std::fs::create_dir(&path).unwrap(),
+            }
+            for error in refused(&uri) {
+                assert!(
+                    matches!(error, OpenError::NotAChannel { .. }),
+                    "{name} {kind}: {error}"
+                );
+            }
+            assert!(std::fs::symlink_metadata(&path).is_ok(), "{name} {kind}");
+            assert_eq!(std::fs::read(&target).unwrap(), b"precious");
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_refused_and_left_alone() {
+    type Damage = (&'static str, fn(&Path), bool);
+    let damages: [Damage; 12] = [
+        ("control", |path| truncate(path, 0), false),
+        ("control", |path| truncate(path, 4095), false),
+        ("control", |path| truncate(path, 4096), false),
+        (
+            "control",
+            |path| write_word(path, MAGIC, u64::from_le_bytes(*b"NOT MINE")),
+            false,
+        ),
+        ("control", |path| write_word(path, VERSION, 0), true),
+        ("control", |path| write_word(path, VERSION, 2), true),
+        (
+            "control",
+            |path| write_word(path, GEOMETRY, u64::MAX),
+            false,
+        ),
+        (
+            "control",
+            |path| write_word(path, GEOMETRY + 16, 1 << 40),
+            false,
+        ),
+        ("lane-0", |path| truncate(path, 4096), false),
+        ("lane-0", |path| write_word(path, MAGIC, 0), false),
+        ("lane-0", |path| write_word(path, VERSION, 7), true),
+        ("lane-0", |path| write_word(path, CURSOR, 3), false),
+    ];
+    for (step, (name, damage, is_version)) in damages.into_iter().enumerate() {
+        let place = Place::new();
+        let uri = leave_behind(&place);
+        let path = place.channel("bad").join(name);
+        damage(&path);
+        let before = std::fs::read(&path).unwrap();
+        for error in refused(&uri) {
+            let expected = match error {
+                OpenError::Layout { expected: 1, .. } => is_version,
+                OpenError::NotAChannel { .. } => !is_version,
+                _ => false,
+            };
+            assert!(expected, "step {step}: {error}");
+            assert!(error.to_string().contains(name), "step {step}: {error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before, "step {step}");
+    }
+}
+
+fn truncate(path: &Path, bytes: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(bytes).unwrap();
+}
+
+/// Live words may hold anything: whoever reads them stays inside the ring, and says so or goes on.
+#[test]
+fn nonsense_in_live_words_never_leaves_the_ring() {
+    let nonsense = [8, 1 << 20, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
+    for offset in [CURSOR, LIMIT, 4096, 4096 + 24] {
+        for word in nonsense {
+            let place = Place::new();
+            let uri = leave_behind(&place);
+            write_word(&place.channel("bad").join("lane-0"), offset, word);
+            let mut got = 0;
+            if let Ok(mut subscriber) = Subscriber::open(&place.uri("bad", "from=oldest")) {
+                while subscriber
+                    .poll(|message| got += message.len(), 100)
+                    .is_ok_and(|n| n > 0)
+                {
+                    assert!(got < 1 << 20, "it walks for ever: {offset} {word}");
+                }
+            }
+            if let Ok(mut publisher) = Publisher::open(&uri) {
+                for _ in 0..1000 {
+                    let _ = publisher.offer(&[7; 100]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_is_refused() {
+    let place = Place::new();
+    let folder = |mode| {
+        let path = place.dir();
+        let _ = std::fs::remove_dir(&path);
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (mode, query, is_fine) in [
+        (0o700, "", true),
+        (0o755, "", true),
+        (0o770, "", false),
+        (0o777, "", false),
+        (0o1777, "", false),
+        (0o770, "mode=0660", true),
+        (0o777, "mode=0660", false),
+    ] {
+        folder(mode);
+        match Subscriber::open(&place.uri("folder", query)) {
+            Ok(_) => assert!(is_fine, "{mode:o} {query}"),
+            Err(OpenError::Folder { .. }) => assert!(!is_fine, "{mode:o} {query}"),
+            Err(other) => panic!("{mode:o} {query}: {other}"),
+        }
+        assert_eq!(
+            std::fs::read_dir(place.dir()).unwrap().count(),
+            0,
+            "{mode:o} {query}"
+        );
+    }
+}
+
+#[test]
+fn a_link_in_place_of_a_folder_is_refused() {
+    let place = Place::new();
+    let elsewhere = place.file("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, place.dir()).unwrap();
+    for error in refused(&place.uri("folder", "")) {
+        assert!(matches!(error, OpenError::NotAChannel { .. }), "{error}");
+    }
+    std::fs::remove_file(place.dir()).unwrap();
+    std::fs::create_dir(place.dir()).unwrap();
+    symlink(&elsewhere, place.channel("folder")).unwrap();
+    for error in refused(&place.uri("folder", "")) {
+        assert!(matches!(error, OpenError::NotAChannel { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn new_files_are_private_whatever_the_umask() {
+    let place = Place::new();
+    let publisher = Publisher::open(&place.uri("private", "")).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = place.channel("private");
+    assert_eq!((mode(&place.dir()), mode(&folder)), (0o700, 0o700));
+    for name in ["control", "lane-0"] {
+        assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
+    }
+    drop(publisher);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn files_removed_under_a_channel_do_not_harm_those_inside() {
+    let place = Place::new();
+    let uri = place.uri("unlinked", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(b"found").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"found");
+    // One that has not found its publisher yet cannot find it any more, and says so.
+    let unaware = place.uri("unaware", "");
+    let mut lost = Subscriber::open(&unaware).unwrap();
+    let held = Publisher::open(&unaware).unwrap();
+    std::fs::remove_dir_all(place.channel("unaware")).unwrap();
+    let error = lost.receive().map(|_| ()).unwrap_err();
+    assert!(
+        matches!(error, ReceiveError::Lane { lane: 0, .. }),
+        "{error}"
+    );
+    drop((held, lost));
+    std::fs::remove_dir_all(place.channel("unlinked")).unwrap();
+    for n in 0..10_000_u32 {
+        publisher.publish(&n.to_le_bytes()).unwrap();
+        assert_eq!(*subscriber.receive().unwrap(), n.to_le_bytes());
+    }
+    // A newcomer starts a channel of its own, and the old ones leave it alone.
+    let newcomer = Publisher::open(&uri).unwrap();
+    drop((publisher, subscriber));
+    assert!(place.channel("unlinked").join("lane-0").exists());
+    drop(newcomer);
+    assert!(!place.channel("unlinked").exists());
+}
+
+/// Runs inside a mount namespace of its own, on a file system of 256 KiB.
+#[test]
+fn role() {
+    if std::env::var("OLIVINE_DEATH_ROLE").as_deref() != Ok("cramped") {
+        return;
+    }
+    let root = std::path::PathBuf::from(std::env::var("OLIVINE_DEATH_ROOT").unwrap());
+    let uri = |name: &str, capacity: &str| {
+        format!(
+            "shm://{name}?dir={}/channels&subscribers_max=4&publishers_max=2&capacity={capacity}",
+            root.display()
+        )
+    };
+    let entries = || std::fs::read_dir(root.join("channels")).unwrap().count();
+    for capacity in ["256KiB", "1MiB", "1GiB"] {
+        let error = Publisher::open(&uri("large", capacity)).unwrap_err();
+        assert!(
+            matches!(error, OpenError::NoSpace { .. }),
+            "{capacity}: {error}"
+        );
+        assert_eq!(entries(), 0, "{capacity}: nothing stays behind");
+    }
+    // One page after the other taken away: everything either works in full or is refused.
+    let filler = std::fs::File::create(root.join("filler")).unwrap();
+    let mut outcomes = [0, 0];
+    for pages in 1..=64 {
+        let bytes = pages * 4096;
+        if rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, bytes).is_err() {
+            break;
+        }
+        match Publisher::open(&uri("small", "16KiB")) {
+            Ok(mut publisher) => {
+                let mut subscriber = Subscriber::open(&uri("small", "16KiB")).unwrap();
+                for n in 0..100_u8 {
+                    publisher.publish(&[n; 1000]).unwrap();
+                    assert_eq!(*subscriber.receive().unwrap(), [n; 1000]);
+                }
+                outcomes[0] += 1;
+            }
+            Err(OpenError::NoSpace { .. }) => outcomes[1] += 1,
+            Err(other) => panic!("{pages} pages: {other}"),
+        }
+        assert_eq!(entries(), 0, "{pages} pages: nothing stays behind");
+    }
+    assert!(outcomes.iter().all(|count| *count > 3), "{outcomes:?}");
+    // What the test beside this namespace looks for.
+    std::fs::write(std::env::var("OLIVINE_DEATH_DONE").unwrap(), "done").unwrap();
+}
+
+#[test]
+fn a_full_file_system_is_an_error_and_nothing_stays_behind() {
+    let place = Place::new();
+    let root = place.file("small");
+    std::fs::create_dir(&root).unwrap();
+    let done = std::env::temp_dir().join(format!("olivine-done-{}", std::process::id()));
+    let me = std::env::current_exe().unwrap();
+    // Private propagation: nobody outside sees the mount, and it goes with the process.
+    let script = "mount -t tmpfs -o size=256k,mode=700 none \"$OLIVINE_DEATH_ROOT\" || exit 77; \
+                  exec \"$OLIVINE_DEATH_SELF\" --exact role --nocapture";
+    let status = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .env("OLIVINE_DEATH_ROLE", "cramped")
+        .env("OLIVINE_DEATH_ROOT", &root)
+        .env("OLIVINE_DEATH_SELF", me)
+        .env("OLIVINE_DEATH_DONE", &done)
+        .status();
+    let finished = std::fs::remove_file(&done).is_ok();
+    match status {
+        Ok(status) if status.success() => assert!(finished),
+        Ok(status) if !matches!(status.code(), Some(1 | 77)) || finished => {
+            panic!("on a full file system: {status}")
+        }
+        refused => println!("skipped: no mount namespace to be had here ({refused:?})"),
+    }
+}

@@ -17,14 +17,14 @@ pub struct Machine {
     pub kernel: String,
     /// Frequency governor of the first processor; "unknown" where the kernel shows none, as in most virtual machines.
     pub governor: String,
+    /// Processes that wanted to run in the last minute, before the start. Others' work is in every figure.
+    pub load_average_1m: f64,
     /// Whether a hypervisor announces itself.
     pub virtual_machine: bool,
     /// Source of time stamps.
     pub clock: &'static str,
     /// Ticks of that clock in a nanosecond.
     pub clock_ticks_per_ns: f64,
-    /// Smallest gap between two different readings: single samples are no finer.
-    pub clock_step_ns: f64,
     /// Cost of one clock reading. Part of every figure, never subtracted.
     pub clock_cost_ns: f64,
     /// Version of this tool.
@@ -46,11 +46,15 @@ impl Machine {
             cpus_allowed: olivine::probe::allowed_cpus().len(),
             kernel: line_of("/proc/sys/kernel/osrelease"),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            load_average_1m: line_of("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or(0.0),
             virtual_machine: field(&info, "flags")
                 .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
             clock: clock.source(),
             clock_ticks_per_ns: clock.ticks_per_ns(),
-            clock_step_ns: clock_step_ns(&clock),
             clock_cost_ns: clock_cost_ns(&clock),
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("OLIVINE_COMMIT"),
@@ -62,8 +66,8 @@ impl Machine {
     #[must_use]
     pub fn text(&self) -> String {
         format!(
-            "machine: {}, {} CPUs{}\n         Linux {}, governor {}\n         \
-             clock {}, {:.1} ns a reading (in every figure), steps of {:.1} ns\n         \
+            "machine: {}, {} CPUs{}\n         Linux {}, governor {}, load {:.1} before the start\n         \
+             clock {}, {:.1} ns a reading (in every figure)\n         \
              olivine {} ({})\n",
             self.cpu_model,
             self.cpus_allowed,
@@ -74,9 +78,9 @@ impl Machine {
             },
             self.kernel,
             self.governor,
+            self.load_average_1m,
             self.clock,
             self.clock_cost_ns,
-            self.clock_step_ns,
             self.version,
             self.commit,
         )
@@ -93,21 +97,6 @@ pub fn clock_cost_ns(clock: &TickClock) -> f64 {
     }
     let ticks = TickClock::ticks().wrapping_sub(start) as f64;
     (ticks / clock.ticks_per_ns() / f64::from(CLOCK_READINGS) * 10.0).round() / 10.0
-}
-
-/// Smallest gap between two different readings in a row.
-#[allow(clippy::cast_precision_loss, reason = "a few ticks")]
-fn clock_step_ns(clock: &TickClock) -> f64 {
-    let mut step = u64::MAX;
-    let mut last = TickClock::ticks();
-    for _ in 0..CLOCK_READINGS {
-        let now = TickClock::ticks();
-        if now > last {
-            step = step.min(now - last);
-        }
-        last = now;
-    }
-    (step as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0
 }
 
 /// The command as it was typed, without the path to the program.

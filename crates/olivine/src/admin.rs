@@ -213,11 +213,22 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     let attached = match open_control(files, config.channel(), true) {
         Ok(Some(attached)) => attached,
         // No control file: an interrupted creation or removal. Or a damaged one, on demand.
+        Ok(None) if !force => {
+            // Only an empty folder: somebody may be making a channel in it just now.
+            if let Some(files) = folder.channel(config.channel(), false)? {
+                files.remove_if_empty();
+            }
+            return Ok(Removed { bytes });
+        }
         Ok(None) => return remove_folder(&folder, config.channel(), bytes),
         Err(_) if force => return remove_folder(&folder, config.channel(), bytes),
         Err(error) => return Err(error.into()),
     };
     let _membership = attached.membership()?;
+    if !attach::is_current(&attached) {
+        // Removed by its last participant meanwhile; what bears the name now is another channel.
+        return Ok(Removed { bytes: 0 });
+    }
     if !force && !is_empty(&attached) {
         return Err(AdminError::InUse {
             channel: config.channel().to_owned(),
@@ -258,7 +269,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
                     continue;
                 }
                 let membership = attached.membership()?;
-                if !is_abandoned(&attached) {
+                if !attach::is_current(&attached) || !is_abandoned(&attached) {
                     continue;
                 }
                 if !dry_run {

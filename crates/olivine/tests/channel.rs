@@ -267,6 +267,15 @@ fn settings_that_differ_are_refused_while_somebody_is_there() {
     publisher.publish(b"unseen").unwrap();
     drop(publisher);
     assert!(place.channel("shape").exists());
+    let refused = Subscriber::open(&place.uri("shape", "capacity=128KiB"));
+    assert!(
+        matches!(refused, Err(OpenError::Mismatch { .. })),
+        "not lost without a word: {refused:?}"
+    );
+    let mut subscriber = Subscriber::open(&place.uri("shape", "from=oldest")).unwrap();
+    assert_eq!(&*subscriber.try_receive().unwrap().unwrap(), b"unseen");
+    drop(subscriber);
+    // Everything was seen and everybody has left: a new shape is a new channel.
     let subscriber = Subscriber::open(&place.uri("shape", "capacity=128KiB")).unwrap();
     assert_eq!(subscriber.capacity(), 128 << 10);
 }

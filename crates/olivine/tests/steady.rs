@@ -62,6 +62,10 @@ fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
                 batch.commit();
             }
         }
+        if !right {
+            // Nothing was sent: there is nothing to wait for.
+            return false;
+        }
         if n % 2 == 0 {
             right &= matches!(subscriber.receive(), Ok(got) if &*got == message);
         } else {
@@ -126,7 +130,10 @@ fn forbid_system_calls() -> i32 {
 fn enters_no_kernel(publisher: &mut Publisher, subscriber: &mut Subscriber, query: &str) {
     // A clone without the C library's `fork` handlers would keep the handles usable only by accident: instead
     // the child opens its own.
-    let uri = publisher.uri().replace("steady", "strict");
+    // One channel each: the child before this one left its own with a dead subscriber that still holds.
+    let uri = publisher
+        .uri()
+        .replace("steady", &format!("strict-{}", query.len()));
     let (result, report) = std::io::pipe().unwrap();
     let _ = subscriber;
     // SAFETY: the child opens handles of its own, works and ends; it takes no lock that another thread may hold:
@@ -135,15 +142,18 @@ fn enters_no_kernel(publisher: &mut Publisher, subscriber: &mut Subscriber, quer
     assert!(pid >= 0);
     if pid == 0 {
         let uri = format!("{uri}&{query}");
-        let uri = uri.split_once('?').map_or(uri.clone(), |(name, _)| {
-            let dir = Publisher::uri(publisher);
-            let dir = dir
-                .split(['?', '&'])
-                .find(|part| part.starts_with("dir="))
-                .unwrap_or("")
-                .to_owned();
-            format!("{name}?{dir}&capacity=64KiB&{query}")
-        });
+        let uri = uri.split_once('?').map_or_else(
+            || uri.clone(),
+            |(name, _)| {
+                let dir = Publisher::uri(publisher);
+                let dir = dir
+                    .split(['?', '&'])
+                    .find(|part| part.starts_with("dir="))
+                    .unwrap_or("")
+                    .to_owned();
+                format!("{name}?{dir}&capacity=64KiB&{query}")
+            },
+        );
         let (mut publisher, mut subscriber) = pair(&uri);
         let strict = forbid_system_calls();
         let right = work(&mut publisher, &mut subscriber);

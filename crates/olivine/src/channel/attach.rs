@@ -299,7 +299,7 @@ fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenErro
 }
 
 /// Whether the mapped control file is still the one that the name leads to.
-fn is_current(attached: &Attached) -> bool {
+pub(crate) fn is_current(attached: &Attached) -> bool {
     match (&attached.place, &attached.locks) {
         (Place::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
         _ => true,

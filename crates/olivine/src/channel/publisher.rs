@@ -296,6 +296,8 @@ impl<T: ?Sized> Publisher<T> {
         loop {
             let found = self.room(at, length);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
+                // The second look before a sleep may have found the room: the time without any ends here too.
+                self.endpoint.let_go(&self.producer);
                 return found.map(|_| ());
             };
             let Some(step) = waiting.step() else {
@@ -539,16 +541,14 @@ fn take_lane(
             .lane()
             .word(lane::STATE)
             .store((before / 2 + 1) * 2 + 1, Ordering::Release);
-        if control
+        control
             .word(entry + lane_entry::PRESENT)
-            .swap(1, Ordering::AcqRel)
-            == 0
-        {
-            // Release: the lane's file is in place for whoever sees the new number.
-            control
-                .word(control::LANES_EPOCH)
-                .fetch_add(1, Ordering::Release);
-        }
+            .store(1, Ordering::Release);
+        // Always: a publisher before us may have died between the two. Release: the lane's file is in place for
+        // whoever sees the new number.
+        control
+            .word(control::LANES_EPOCH)
+            .fetch_add(1, Ordering::Release);
         return Ok((index, producer));
     }
     Err(OpenError::PublishersFull {

@@ -79,6 +79,12 @@ pub(crate) fn claim(
             {
                 continue;
             }
+            // A publisher that is held back looks at the slot now and then, for microseconds.
+            let mut tries = 0;
+            while !lock(index)? && tries < 1000 {
+                std::thread::yield_now();
+                tries += 1;
+            }
             if !lock(index)? {
                 let pid = words
                     .word(geometry.slot(index) + slot::PID)
@@ -87,6 +93,13 @@ pub(crate) fn claim(
                     name: wanted.clone(),
                     pid,
                 });
+            }
+            // Again, now that it is ours: a publisher may have cleared it because it had expired.
+            if state(words, geometry, index) != slot::DURABLE
+                || name(words, geometry, index).as_deref() != Some(wanted)
+            {
+                locks.unlock(lock_byte::SLOT + index as u64);
+                continue;
             }
             describe(words, geometry, index, config);
             return Ok(Claimed {

@@ -434,7 +434,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         if let Some(watch) = &self.core.watch {
             // The watch tells of what changes from here on: what has ended or was taken before is told now.
-            watch.arm(&self.lanes);
+            watch.arm(&self.lanes, self.core.lanes_epoch);
             self.look_around()?;
         }
         Ok(())
@@ -575,7 +575,7 @@ impl<T: ?Sized> Subscriber<T> {
             let epoch = control.resolve(control::LANES_EPOCH);
             let state = control.resolve(geometry.slot(self.core.slot) + slot::STATE);
             let watch = Watch::start(self.core.sleeper.clone(), epoch, state)?;
-            watch.arm(&self.lanes);
+            watch.arm(&self.lanes, self.core.lanes_epoch);
             self.core.watch = Some(watch);
         }
         match &self.core.watch {

@@ -69,7 +69,9 @@ impl Watch {
     }
 
     /// A poll found nothing: clears the descriptor and watches from where the lanes are now.
-    pub(super) fn arm(&self, lanes: &[Consumer]) {
+    ///
+    /// `epoch` is the number of lanes' changes that the subscriber has seen: a later one is news.
+    pub(super) fn arm(&self, lanes: &[Consumer], epoch: u64) {
         let mut state = self.shared.lock();
         if state.armed {
             return;
@@ -81,6 +83,7 @@ impl Watch {
         }
         state.lanes.clear();
         state.lanes.extend(lanes.iter().map(Consumer::watch_point));
+        state.epoch = epoch;
         state.armed = true;
         drop(state);
         self.shared.changed.notify_one();
@@ -132,7 +135,6 @@ fn run(shared: &Shared, sleeper: &Sleeper, epoch: &Word, slot_state: &Word) {
         let mut state = shared.lock();
         state.armed = false;
         state.fired = true;
-        state.epoch = epoch.load(Ordering::Acquire);
         // An eventfd that is full is readable already.
         let _ = rustix::io::write(&shared.event, &1_u64.to_ne_bytes());
     }

@@ -87,7 +87,9 @@ impl Producer {
     /// Walks frames that were committed after the cursor was last stored. What follows the last of them is a
     /// zero header: every publisher zeroes the next header before it commits, so a torn tail is invisible.
     fn recover(&mut self) {
-        loop {
+        // No lane holds more than a ring of frames; a damaged one must not be walked for ever.
+        let last = self.position.wrapping_add(self.ring.capacity());
+        while self.position < last {
             // COMMIT (acquire): of the publisher before us.
             let word = self.ring.header(self.position).load(Ordering::Acquire);
             let padded = self.padded(frame_bytes(word));

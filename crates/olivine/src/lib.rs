@@ -54,6 +54,7 @@ pub use channel::publisher::{Publisher, PublisherStats};
 pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
 pub use channel::status::{LaneState, LaneStatus};
+#[cfg(not(loom))]
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;

@@ -224,15 +224,8 @@ fn drain(
     handler: &mut impl FnMut(Message<'_>),
     limit: usize,
 ) -> Result<usize, ReceiveError> {
-    let mut count = 0;
-    while count < limit {
-        let Some(frame) = consumer.next()? else {
-            consumer.at_tail();
-            break;
-        };
-        handler(message_of(consumer.view(&frame), consumer.index(), &frame));
-        consumer.advance(&frame);
-        count += 1;
-    }
-    Ok(count)
+    let lane = consumer.index();
+    consumer.walk(limit, |frame, bytes| {
+        handler(message_of(bytes, lane, frame))
+    })
 }

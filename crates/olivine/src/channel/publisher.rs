@@ -217,8 +217,7 @@ impl<T: ?Sized> Publisher<T> {
     pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
         let at = self.producer.position();
         let end = self.room(at, message.len())?;
-        self.producer.write(at, message);
-        Ok(Position(self.producer.commit(end, tag, message.len())))
+        Ok(Position(self.producer.send(end, tag, message)))
     }
 
     #[inline(always)]

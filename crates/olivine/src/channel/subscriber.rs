@@ -216,6 +216,12 @@ impl<T: ?Sized> Subscriber<T> {
             .flatten();
         let mut idle = Idle::new(self.core.config.wait);
         loop {
+            // The shortest reaction: nothing but the next headers, most of the time.
+            while idle.looks_on() {
+                if self.lanes.iter().any(Consumer::has_next) {
+                    return Ok(true);
+                }
+            }
             if self.is_ready() {
                 return Ok(true);
             }

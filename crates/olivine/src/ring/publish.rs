@@ -12,7 +12,7 @@
 use super::gate::Gate;
 use super::layout::{Geometry, control, frame_bytes, header_word, lane};
 use crate::error::NotSent;
-use crate::region::{HEADER_BYTES, Ring, Word, Words};
+use crate::region::{HEADER_BYTES, Ring, Spot, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
@@ -195,6 +195,17 @@ impl Producer {
         unsafe { self.ring.view(self.position, length) }
     }
 
+    /// Writes `message` at the position and makes it visible; `end` is what [`Producer::fits`] said.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
+        let spot = self.ring.spot(self.position);
+        // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
+        // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
+        unsafe { spot.write(message) };
+        show(spot, end - self.position, tag, message.len());
+        self.advance(end)
+    }
+
     /// Makes the frame from the position to `end` visible.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
@@ -205,15 +216,11 @@ impl Producer {
     /// The commit itself: whoever dies after it has published everything up to `end`.
     #[inline(always)]
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
-        if !mutant("commit_without_next_zero") {
-            // Relaxed: released by COMMIT below.
-            self.ring.header(end).store(0, Ordering::Relaxed);
-        }
-        let header = self.ring.header(self.position);
-        // COMMIT (release): pairs with the acquire load in `Consumer::next`.
-        header.store(
-            header_word(tag, length),
-            unless(mutant("commit_relaxed"), Ordering::Release),
+        show(
+            self.ring.spot(self.position),
+            end - self.position,
+            tag,
+            length,
         );
     }
 
@@ -321,6 +328,22 @@ impl Producer {
         // Relaxed: a private word.
         self.limit.store(0, Ordering::Relaxed);
     }
+}
+
+/// Commits the frame at `spot`, which is `bytes` long with its padding, or the batch that begins there.
+#[inline(always)]
+fn show(spot: Spot<'_>, bytes: u64, tag: u32, length: usize) {
+    if !mutant("commit_without_next_zero") {
+        // SAFETY: `fits` made sure that the frame, or the batch, and the next header fit the ring.
+        let next = unsafe { spot.header_after(bytes) };
+        // Relaxed: released by COMMIT below.
+        next.store(0, Ordering::Relaxed);
+    }
+    // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
+    spot.header().store(
+        header_word(tag, length),
+        unless(mutant("commit_relaxed"), Ordering::Release),
+    );
 }
 
 /// Adds to a counter that only this process writes.

@@ -12,12 +12,12 @@
 //! somebody reads it. What it does not see is the mirrored mapping: there the property tests look.
 
 #[cfg(not(loom))]
-pub(crate) use mapped::{Memory, Ring, Spot, View, Word, Words};
+pub(crate) use mapped::{Memory, Ring, View, Word, Words};
 #[cfg(loom)]
-pub(crate) use modelled::{Ring, Spot, View, Word, Words};
+pub(crate) use modelled::{Ring, View, Word, Words};
 
 /// Bytes of a frame header: one 64-bit word.
-pub(crate) const HEADER_BYTES: u64 = 8;
+pub(crate) const HEADER_BYTES: u64 = size_of::<u64>() as u64;
 
 #[cfg(not(loom))]
 mod mapped {
@@ -335,24 +335,6 @@ mod mapped {
             unsafe { AtomicU64::from_ptr(self.at.cast()) }
         }
 
-        /// The header word `bytes` further on.
-        ///
-        /// # Safety
-        ///
-        /// `bytes` must be a multiple of 8 and at most the ring's capacity.
-        #[inline(always)]
-        pub(crate) unsafe fn header_after(self, bytes: u64) -> &'a AtomicU64 {
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "at most a capacity, which is mapped"
-            )]
-            // SAFETY: we are within the first of the two mappings, so a capacity further on is still
-            // in the second; aligned as we are.
-            let at = unsafe { self.at.add(bytes as usize) };
-            // SAFETY: as in `header`.
-            unsafe { AtomicU64::from_ptr(at.cast()) }
-        }
-
         /// Copies `bytes` behind the header.
         ///
         /// # Safety
@@ -363,7 +345,7 @@ mod mapped {
         #[inline(always)]
         pub(crate) unsafe fn write(self, bytes: &[u8]) {
             // SAFETY: at most a capacity further on: in the doubled mapping.
-            let to = unsafe { self.at.add(HEADER_BYTES as usize) };
+            let to = unsafe { self.at.add(size_of::<u64>()) };
             // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
             // and `bytes` is memory of this process, so the ranges cannot overlap.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -379,7 +361,7 @@ mod mapped {
         #[inline(always)]
         pub(crate) unsafe fn view(self, length: usize) -> View<'a> {
             // SAFETY: at most a capacity further on: in the doubled mapping.
-            let from = unsafe { self.at.add(HEADER_BYTES as usize) };
+            let from = unsafe { self.at.add(size_of::<u64>()) };
             // SAFETY: in the doubled mapping; initialised; nobody writes it while it is held back.
             unsafe { core::slice::from_raw_parts(from, length) }
         }
@@ -561,13 +543,6 @@ mod modelled {
     impl<'a> Spot<'a> {
         pub(crate) fn header(self) -> &'a AtomicU64 {
             self.ring.header(self.position)
-        }
-
-        /// # Safety
-        ///
-        /// As in the mapped body.
-        pub(crate) unsafe fn header_after(self, bytes: u64) -> &'a AtomicU64 {
-            self.ring.header(self.position + bytes)
         }
 
         /// # Safety

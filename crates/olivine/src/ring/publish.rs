@@ -12,8 +12,8 @@
 use super::gate::Gate;
 use super::layout::{Geometry, control, frame_bytes, header_word, lane};
 use crate::error::NotSent;
-use crate::region::{HEADER_BYTES, Ring, Spot, Word, Words};
-use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
+use crate::region::{HEADER_BYTES, Ring, Word, Words};
+use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
 
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
 #[derive(Debug)]
@@ -198,11 +198,12 @@ impl Producer {
     /// Writes `message` at the position and makes it visible; `end` is what [`Producer::fits`] said.
     #[inline(always)]
     pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
-        let spot = self.ring.spot(self.position);
+        // Both places before the first store: the compiler cannot know that it leaves the ring's own words alone.
+        let (spot, next) = (self.ring.spot(self.position), self.ring.header(end));
         // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
         // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
         unsafe { spot.write(message) };
-        show(spot, end - self.position, tag, message.len());
+        show(spot.header(), next, tag, message.len());
         self.advance(end)
     }
 
@@ -217,8 +218,8 @@ impl Producer {
     #[inline(always)]
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
         show(
-            self.ring.spot(self.position),
-            end - self.position,
+            self.ring.header(self.position),
+            self.ring.header(end),
             tag,
             length,
         );
@@ -330,17 +331,15 @@ impl Producer {
     }
 }
 
-/// Commits the frame at `spot`, which is `bytes` long with its padding, or the batch that begins there.
+/// Commits the frame, or the batch, between two headers.
 #[inline(always)]
-fn show(spot: Spot<'_>, bytes: u64, tag: u32, length: usize) {
+fn show(header: &AtomicU64, next: &AtomicU64, tag: u32, length: usize) {
     if !mutant("commit_without_next_zero") {
-        // SAFETY: `fits` made sure that the frame, or the batch, and the next header fit the ring.
-        let next = unsafe { spot.header_after(bytes) };
         // Relaxed: released by COMMIT below.
         next.store(0, Ordering::Relaxed);
     }
     // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
-    spot.header().store(
+    header.store(
         header_word(tag, length),
         unless(mutant("commit_relaxed"), Ordering::Release),
     );

@@ -118,13 +118,13 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Preempted => "another thread had the CPU",
-            Self::Stolen => "hypervisor took the CPU",
-            Self::MajorFault => "page read from disk",
-            Self::MinorFault => "page mapped or filled",
-            Self::Slept => "slept in the kernel",
+            Self::Preempted => "another thread",
+            Self::Stolen => "hypervisor",
+            Self::MajorFault => "page from disk",
+            Self::MinorFault => "page fault",
+            Self::Slept => "slept",
             Self::Interrupt => "interrupt",
-            Self::Unseen => "nothing the kernel counts",
+            Self::Unseen => "not seen",
         })
     }
 }

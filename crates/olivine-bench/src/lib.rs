@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod compare;
 pub mod error;
 pub mod floor;
 pub mod kernel;
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod pace;
 pub mod payload;
 pub mod peer;
+pub mod report;
 pub mod result;
 pub mod scenario;
 pub mod spread;

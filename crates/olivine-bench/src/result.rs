@@ -7,6 +7,7 @@
 
 mod collect;
 mod distribution;
+pub mod export;
 pub mod file;
 
 pub use collect::{Collector, Figures, Slice};

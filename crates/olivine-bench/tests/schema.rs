@@ -12,6 +12,9 @@ use olivine_bench::result::{
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// Makes a bad file of a good one.
+type Spoil = fn(&mut Value);
+
 fn schema() -> Value {
     let text = include_str!("../../../docs/bench-schema.json");
     serde_json::from_str(text).unwrap()
@@ -118,7 +121,7 @@ fn a_result_file_follows_the_published_schema() {
 fn the_schema_refuses_what_no_result_may_be() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let good = serde_json::to_value(file()).unwrap();
-    let spoil: [(&str, fn(&mut Value)); 6] = [
+    let spoil: [(&str, Spoil); 6] = [
         ("an unknown field", |v| v["mean_ns"] = json!(3)),
         ("another version", |v| {
             v["schema"] = json!("olivine-bench/0")

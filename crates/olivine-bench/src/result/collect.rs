@@ -215,14 +215,7 @@ impl Group {
 
     fn runs(&self) -> Vec<Run> {
         let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
-        let figures: [(&[(u32, f64)], fn(&mut Run, f64)); 3] = [
-            (&self.p50_ns, |run, median| run.p50_ns = Some(median)),
-            (&self.rates, |run, median| run.messages_per_s = Some(median)),
-            (&self.floor_ns, |run, median| {
-                run.floor_p50_ns = Some(median)
-            }),
-        ];
-        for (slices, set) in figures {
+        let mut of = |slices: &[(u32, f64)], set: fn(&mut Run, f64)| {
             for (run, median) in Spread::medians_of_runs(slices) {
                 let empty = Run {
                     run,
@@ -232,7 +225,12 @@ impl Group {
                 };
                 set(runs.entry(run).or_insert(empty), median);
             }
-        }
+        };
+        of(&self.p50_ns, |run, median| run.p50_ns = Some(median));
+        of(&self.rates, |run, median| run.messages_per_s = Some(median));
+        of(&self.floor_ns, |run, median| {
+            run.floor_p50_ns = Some(median);
+        });
         runs.into_values().collect()
     }
 }

@@ -77,6 +77,21 @@ pub enum BenchError {
     Stopped,
 }
 
+impl BenchError {
+    /// The error and its causes in one line.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
 /// The result of a measuring step.
 pub type Result<T> = std::result::Result<T, BenchError>;
 

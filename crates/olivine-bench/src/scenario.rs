@@ -8,14 +8,15 @@ pub mod floor;
 pub mod latency;
 pub mod pingpong;
 pub mod throughput;
+mod turns;
+
+pub use turns::{Failed, Table};
 
 use crate::error::{BenchError, Result};
 use crate::floor::{Placement, distribution, middle_ns, round_trips};
-use crate::latency::{Latency, Percentiles};
+use crate::latency::Latency;
 use crate::peer::Peer;
-use crate::spread::Spread;
 use olivine::clock::TickClock;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -57,6 +58,14 @@ pub struct Setup {
     pub seconds: f64,
 }
 
+impl Setup {
+    /// Starts a process that answers on `cpu`.
+    pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        Peer::start(&self.program, &arguments, cpu)
+    }
+}
+
 /// How far a scenario is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
@@ -71,6 +80,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// The two processes of a scenario with the floor between them.
 struct Session<'a> {
+    setup: &'a Setup,
     peer: Peer,
     clock: TickClock,
     watch: Watch<'a>,
@@ -87,7 +97,7 @@ struct Slice<T> {
 }
 
 impl<'a> Session<'a> {
-    fn start(setup: &Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
+    fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
         let allowed = olivine::probe::allowed_cpus();
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
@@ -98,8 +108,7 @@ impl<'a> Session<'a> {
                 });
             }
         }
-        let arguments: Vec<&str> = setup.arguments.iter().map(String::as_str).collect();
-        let peer = Peer::start(&setup.program, &arguments, setup.cpus.1)?;
+        let peer = setup.peer(setup.cpus.1)?;
         olivine::probe::pin_to_cpu(setup.cpus.0).map_err(|source| BenchError::Io {
             action: "pin this process",
             source,
@@ -107,6 +116,7 @@ impl<'a> Session<'a> {
         let clock = TickClock::calibrate();
         let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
         let mut session = Self {
+            setup,
             peer,
             clock,
             watch,
@@ -116,6 +126,12 @@ impl<'a> Session<'a> {
         // Both processes' pages and caches are warm before anything counts.
         session.floor()?;
         Ok(session)
+    }
+
+    /// Takes a fresh second process: after a failure nobody knows what the old one is doing.
+    fn renew(&mut self) -> Result<()> {
+        self.peer = self.setup.peer(self.setup.cpus.1)?;
+        Ok(())
     }
 
     /// One floor slice.
@@ -154,32 +170,6 @@ impl<'a> Session<'a> {
         (self.watch)(self.progress)
     }
 }
-
-/// Slices of one variant that were measured under one placement.
-#[derive(Default)]
-struct Group {
-    slices: u64,
-    floor: Latency,
-    latency: Latency,
-    extra: Latency,
-    /// Figures of slices, with their runs.
-    values: Vec<(u32, f64)>,
-    ratios: Vec<(u32, f64)>,
-    copies: Vec<(u32, f64)>,
-}
-
-impl Group {
-    fn floor_table(&self, clock: &TickClock) -> Option<Percentiles> {
-        self.floor.percentiles(clock)
-    }
-
-    fn ratio(&self) -> Option<Spread> {
-        Spread::over_runs(&self.ratios)
-    }
-}
-
-/// The groups of one variant.
-type Groups = BTreeMap<Placement, Group>;
 
 /// How many slices of `slice_ns` fit into a run of one variant.
 #[allow(

@@ -10,7 +10,7 @@ use crate::stop::Stop;
 use olivine::{Config, probe};
 use olivine_bench::machine::Machine;
 use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::scenario::{self, Setup, latency, pingpong, throughput};
+use olivine_bench::scenario::{self, Failed, Setup, Table, latency, pingpong, throughput};
 use olivine_bench::{BenchError, peer};
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
-            bench.report(common, &result, &print::floor(&result))
+            bench.report(common, &result, &[], print::floor(&result))
         }
         Scenario::Pingpong(args) => {
             let mut variants = Vec::new();
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             }
             let bench = Bench::new("pingpong", &args.method)?;
             let results = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::pingpong(&results))
+            bench.report_table(common, &results, print::pingpong(&results.rows))
         }
         Scenario::Throughput(args) => {
             let variants =
                 throughput_variants(&args.size, &args.batch, &settings(&args.ring, "")?)?;
             let bench = Bench::new("throughput", &args.method)?;
             let results = bench.measure(|setup, watch| throughput::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::throughput(&results))
+            bench.report_table(common, &results, print::throughput(&results.rows))
         }
         Scenario::Latency(args) => {
             let settings = settings(&args.ring, "")?;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let variants: Vec<_> = args.rate.iter().map(variant).collect();
             let bench = Bench::new("latency", &args.method)?;
             let results = bench.measure(|setup, watch| latency::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::latency(&results))
+            bench.report_table(common, &results, print::latency(&results.rows))
         }
     }
 }
@@ -146,6 +146,7 @@ struct Report<'a, T> {
     seconds_per_variant: f64,
     interrupted: bool,
     results: &'a T,
+    failed: &'a [Failed],
 }
 
 impl Bench {
@@ -184,7 +185,29 @@ impl Bench {
         Ok(result?)
     }
 
-    fn report<T: Serialize>(&self, common: Common, results: &T, text: &str) -> Outcome {
+    /// Rows with figures and one line for each variant without, which make the command fail.
+    fn report_table<R: Serialize>(
+        &self,
+        common: Common,
+        results: &Table<R>,
+        mut text: String,
+    ) -> Outcome {
+        text.push_str(&print::failed(&results.failed));
+        self.report(common, &results.rows, &results.failed, text)?;
+        if results.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::BadResult)
+        }
+    }
+
+    fn report<T: Serialize>(
+        &self,
+        common: Common,
+        results: &T,
+        failed: &[Failed],
+        mut out: String,
+    ) -> Outcome {
         let interrupted = self.stop.interrupted();
         if common.json {
             return print_json(&Report {
@@ -195,9 +218,9 @@ impl Bench {
                 seconds_per_variant: self.setup.seconds,
                 interrupted,
                 results,
+                failed,
             });
         }
-        let mut out = text.to_owned();
         let (first, second) = self.setup.cpus;
         out.push_str(&format!(
             "\n{} runs on CPUs {first} and {second}, two processes, every byte checked{}\n",

@@ -1,6 +1,7 @@
 //! The floor on its own: what the other scenarios compare with.
 
-use super::{Group, Groups, Progress, Session, Setup, Watch};
+use super::turns::{Group, Groups};
+use super::{Progress, Session, Setup, Watch};
 use crate::error::{BenchError, Result};
 use crate::floor::{Placement, copy_bytes_per_s, middle_ns, system_call_ns};
 use crate::latency::Percentiles;

@@ -3,7 +3,8 @@
 //! Measures: from the intended send time to the other process's check, an open loop: a message that leaves
 //! late is late. Does not measure: saturation; choose rates well below the throughput.
 
-use super::{Groups, Session, Setup, Watch};
+use super::turns::{Figures, Group, Subject, measure};
+use super::{Setup, Table, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::{Placement, distribution, middle_ns};
@@ -57,75 +58,30 @@ pub struct LatencyResult {
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "small positive numbers"
-)]
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<LatencyResult>> {
-    let slice_ns = |variant: &Variant| {
-        (SLICE_MESSAGES / variant.rate_per_s * 1e9).clamp(SLICE_NS.0, SLICE_NS.1)
-    };
-    let slices = |variant: &Variant| super::slices_per_run(setup, slice_ns(variant) * 1.1);
-    let all: u64 = variants
-        .iter()
-        .map(|variant| u64::from(slices(variant)))
-        .sum();
-    let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
-    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
-    'runs: for run in 0..setup.runs {
-        for (variant, groups) in variants.iter().zip(&mut groups) {
-            let mut line = Line::open(&mut session.peer, variant)?;
-            let count = ((slice_ns(variant) / 1e9 * variant.rate_per_s) as u64).max(20);
-            line.send(
-                &mut session.peer,
-                session.clock,
-                (count / WARM_UP_SHARE).max(1),
-            )?;
-            for _ in 0..slices(variant) {
-                let clock = session.clock;
-                let slice = session.slice(|peer| line.send(peer, clock, count))?;
-                let group = groups.entry(slice.placement).or_default();
-                let p50_ns = middle_ns(&clock, &slice.value);
-                group.slices += 1;
-                group.floor.merge(&slice.floor);
-                group.latency.merge(&slice.value);
-                group.extra.merge(&distribution(&line.delays));
-                group.ratios.push((run, p50_ns / slice.floor_ns));
-                if session.step().is_break() {
-                    break 'runs;
-                }
-            }
-            line.close(&mut session.peer)?;
-        }
-    }
-    let clock = &session.clock;
-    let mut results = Vec::new();
-    for (variant, groups) in variants.iter().zip(&groups) {
-        for (&placement, group) in groups {
-            let (Some(one_way), Some(send_delay), Some(floor_round_trip)) = (
-                group.latency.percentiles(clock),
-                group.extra.percentiles(clock),
-                group.floor_table(clock),
-            ) else {
-                continue;
-            };
-            results.push(LatencyResult {
-                variant: variant.clone(),
-                placement,
-                slices: group.slices,
-                one_way,
-                send_delay,
-                floor_round_trip,
-                ratio_p50: group.ratio(),
-            });
-        }
-    }
-    if results.is_empty() {
-        Err(BenchError::Stopped)
-    } else {
-        Ok(results)
-    }
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Table<LatencyResult>> {
+    measure::<Line, _>(setup, variants, watch, row)
+}
+
+fn row(
+    variant: &Variant,
+    placement: Placement,
+    group: &Group,
+    clock: &TickClock,
+) -> Option<LatencyResult> {
+    Some(LatencyResult {
+        variant: variant.clone(),
+        placement,
+        slices: group.slices,
+        one_way: group.latency.percentiles(clock)?,
+        send_delay: group.extra.percentiles(clock)?,
+        floor_round_trip: group.floor_table(clock)?,
+        ratio_p50: group.ratio(),
+    })
+}
+
+/// Time of one slice in nanoseconds.
+fn slice_ns(variant: &Variant) -> f64 {
+    (SLICE_MESSAGES / variant.rate_per_s * 1e9).clamp(SLICE_NS.0, SLICE_NS.1)
 }
 
 /// One channel, open on both sides.
@@ -133,13 +89,33 @@ struct Line {
     publisher: Publisher,
     size: usize,
     rate_per_s: f64,
+    /// Messages of a slice.
+    count: u64,
     sequence: u64,
     delays: Vec<u64>,
     _channel: TemporaryChannel,
 }
 
-impl Line {
-    fn open(peer: &mut Peer, variant: &Variant) -> Result<Self> {
+impl Subject for Line {
+    type Variant = Variant;
+
+    fn slices(setup: &Setup, variant: &Variant) -> u32 {
+        super::slices_per_run(setup, slice_ns(variant) * 1.1)
+    }
+
+    fn name(variant: &Variant) -> String {
+        format!(
+            "{} B at {} /s, {}",
+            variant.size_bytes, variant.rate_per_s, variant.settings
+        )
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small positive numbers"
+    )]
+    fn open(peer: &mut Peer, clock: &TickClock, variant: &Variant) -> Result<Self> {
         let channel =
             TemporaryChannel::new("bench", 0, &variant.settings).map_err(OpenError::from)?;
         peer.run(&Order::Open {
@@ -147,16 +123,40 @@ impl Line {
             back: None,
         })?;
         let publisher = Publisher::open(&channel.uri())?;
-        Ok(Self {
+        let mut line = Self {
             publisher,
             size: variant.size_bytes,
             rate_per_s: variant.rate_per_s,
+            count: ((slice_ns(variant) / 1e9 * variant.rate_per_s) as u64).max(20),
             sequence: 0,
             delays: Vec::new(),
             _channel: channel,
+        };
+        line.send(peer, *clock, (line.count / WARM_UP_SHARE).max(1))?;
+        Ok(line)
+    }
+
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        let latency = self.send(peer, *clock, self.count)?;
+        Ok(Figures {
+            value: middle_ns(clock, &latency),
+            latency,
+            extra: distribution(&self.delays),
+            copy: None,
         })
     }
 
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+
+    fn ratio(p50_ns: f64, floor_ns: f64) -> f64 {
+        p50_ns / floor_ns
+    }
+}
+
+impl Line {
     /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late each one
     /// left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
@@ -194,10 +194,5 @@ impl Line {
             found: "an end without latencies".to_owned(),
         };
         Ok(Latency::from(&snapshot.ok_or_else(missing)?))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
     }
 }

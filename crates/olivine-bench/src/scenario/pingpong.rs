@@ -4,7 +4,8 @@
 //! clock reading a round. Does not measure: queueing (one message is under way at a time: a closed loop) or a
 //! fixed rate; that is `latency`.
 
-use super::{Groups, Session, Setup, Watch};
+use super::turns::{Figures, Group, Subject, measure};
+use super::{Setup, Table, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::{Placement, distribution, middle_ns};
@@ -54,74 +55,52 @@ pub struct PingPongResult {
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<PingPongResult>> {
-    let slices = super::slices_per_run(setup, SLICE_NS * 1.6);
-    let total = u64::from(setup.runs) * u64::from(slices) * variants.len() as u64;
-    let mut session = Session::start(setup, total, watch)?;
-    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
-    'runs: for run in 0..setup.runs {
-        for (variant, groups) in variants.iter().zip(&mut groups) {
-            let mut table = Table::open(&mut session.peer, variant)?;
-            table.rounds(&mut session.peer, WARM_UP_ROUNDS)?;
-            let each_ns = middle_ns(&session.clock, &distribution(&table.samples));
-            let rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
-            for _ in 0..slices {
-                let slice = session.slice(|peer| table.rounds(peer, rounds))?;
-                let samples = distribution(&table.samples);
-                let p50_ns = middle_ns(&session.clock, &samples);
-                let group = groups.entry(slice.placement).or_default();
-                group.slices += 1;
-                group.floor.merge(&slice.floor);
-                group.latency.merge(&samples);
-                group.ratios.push((run, p50_ns / slice.floor_ns));
-                if session.step().is_break() {
-                    break 'runs;
-                }
-            }
-            table.close(&mut session.peer)?;
-        }
-    }
-    let mut results = Vec::new();
-    for (variant, groups) in variants.iter().zip(&groups) {
-        for (&placement, group) in groups {
-            let tables = (
-                group.latency.percentiles(&session.clock),
-                group.floor_table(&session.clock),
-            );
-            let (Some(round_trip), Some(floor_round_trip)) = tables else {
-                continue;
-            };
-            results.push(PingPongResult {
-                variant: variant.clone(),
-                placement,
-                slices: group.slices,
-                round_trip,
-                floor_round_trip,
-                ratio_p50: group.ratio(),
-            });
-        }
-    }
-    if results.is_empty() {
-        Err(BenchError::Stopped)
-    } else {
-        Ok(results)
-    }
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Table<PingPongResult>> {
+    measure::<Channels, _>(setup, variants, watch, row)
+}
+
+fn row(
+    variant: &Variant,
+    placement: Placement,
+    group: &Group,
+    clock: &TickClock,
+) -> Option<PingPongResult> {
+    Some(PingPongResult {
+        variant: variant.clone(),
+        placement,
+        slices: group.slices,
+        round_trip: group.latency.percentiles(clock)?,
+        floor_round_trip: group.floor_table(clock)?,
+        ratio_p50: group.ratio(),
+    })
 }
 
 /// Both channels, open on both sides.
-struct Table {
+struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
     size: usize,
     spins: bool,
+    /// Round trips of a slice.
+    rounds: u64,
     sequence: u64,
     samples: Vec<u64>,
     // Last, so that both ends are closed when the channels are removed.
     _channels: [TemporaryChannel; 2],
 }
 
-impl Table {
-    fn open(peer: &mut Peer, variant: &Variant) -> Result<Self> {
+impl Subject for Channels {
+    type Variant = Variant;
+
+    fn slices(setup: &Setup, _variant: &Variant) -> u32 {
+        super::slices_per_run(setup, SLICE_NS * 1.6)
+    }
+
+    fn name(variant: &Variant) -> String {
+        format!("{} B, {}", variant.size_bytes, variant.settings)
+    }
+
+    fn open(peer: &mut Peer, clock: &TickClock, variant: &Variant) -> Result<Self> {
         let channel = |serial| {
             TemporaryChannel::new("bench", serial, &variant.settings).map_err(OpenError::from)
         };
@@ -133,19 +112,46 @@ impl Table {
             back: Some(back),
         })?;
         let publisher = Publisher::open(&there)?;
-        Ok(Self {
+        let mut opened = Self {
             publisher,
             subscriber,
             size: variant.size_bytes,
             spins: spins(&there),
+            rounds: WARM_UP_ROUNDS,
             sequence: 0,
             samples: Vec::new(),
             _channels: channels,
+        };
+        opened.play(peer)?;
+        let each_ns = middle_ns(clock, &distribution(&opened.samples));
+        opened.rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
+        Ok(opened)
+    }
+
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        self.play(peer)?;
+        let latency = distribution(&self.samples);
+        Ok(Figures {
+            value: middle_ns(clock, &latency),
+            latency,
+            ..Figures::default()
         })
     }
 
-    /// Plays `rounds` round trips; every sample in ticks lands in `self.samples`.
-    fn rounds(&mut self, peer: &mut Peer, rounds: u64) -> Result<()> {
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+
+    fn ratio(p50_ns: f64, floor_ns: f64) -> f64 {
+        p50_ns / floor_ns
+    }
+}
+
+impl Channels {
+    /// Plays a slice of round trips; every sample in ticks lands in `self.samples`.
+    fn play(&mut self, peer: &mut Peer) -> Result<()> {
+        let rounds = self.rounds;
         self.samples.clear();
         self.samples.reserve(usize::try_from(rounds).unwrap_or(0));
         peer.begin(&Order::Echo {
@@ -178,11 +184,6 @@ impl Table {
         }
         self.sequence += rounds;
         peer.end()?;
-        Ok(())
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
         Ok(())
     }
 }

@@ -3,9 +3,10 @@
 //! Measures: from the first claim to the last check, in two processes. Does not measure: latency (the ring is
 //! full most of the time, so a message's age is the ring's length) or what a program does with a message.
 
-use super::{Groups, Session, Setup, Watch};
+use super::turns::{Figures, Group, Subject, measure};
+use super::{Setup, Table, Watch};
 use crate::channel::TemporaryChannel;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::floor::{Placement, copy_bytes_per_s, nanos};
 use crate::latency::Percentiles;
 use crate::payload::{self, Stamp};
@@ -66,72 +67,40 @@ pub struct ThroughputResult {
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
+pub fn run(
+    setup: &Setup,
+    variants: &[Variant],
+    watch: Watch<'_>,
+) -> Result<Table<ThroughputResult>> {
+    measure::<Stream, _>(setup, variants, watch, row)
+}
+
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<ThroughputResult>> {
-    let slices = super::slices_per_run(setup, SLICE_NS * 1.3);
-    let total = u64::from(setup.runs) * u64::from(slices) * variants.len() as u64;
-    let mut session = Session::start(setup, total, watch)?;
-    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
-    'runs: for run in 0..setup.runs {
-        for (variant, groups) in variants.iter().zip(&mut groups) {
-            let mut stream = Stream::open(&mut session.peer, variant)?;
-            let clock = session.clock;
-            let warm_up = WARM_UP_BYTES / variant.size_bytes as u64;
-            let each_ns = nanos(&clock, stream.send(&mut session.peer, warm_up)?) / warm_up as f64;
-            let count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
-            for _ in 0..slices {
-                let copy = copy_bytes_per_s(&clock, variant.size_bytes, stream.ring_bytes());
-                let slice = session.slice(|peer| stream.send(peer, count))?;
-                let per_s = count as f64 / nanos(&clock, slice.value) * 1e9;
-                let group = groups.entry(slice.placement).or_default();
-                group.slices += 1;
-                group.floor.merge(&slice.floor);
-                group.values.push((run, per_s));
-                group.ratios.push((run, per_s * slice.floor_ns / 1e9));
-                group.copies.push((run, copy));
-                if session.step().is_break() {
-                    break 'runs;
-                }
-            }
-            stream.close(&mut session.peer)?;
-        }
-    }
-    let mut results = Vec::new();
-    for (variant, groups) in variants.iter().zip(&groups) {
-        let size = variant.size_bytes as f64;
-        for (&placement, group) in groups {
-            let figures = (
-                Spread::over_runs(&group.values),
-                group.floor_table(&session.clock),
-            );
-            let (Some(messages_per_s), Some(floor_round_trip)) = figures else {
-                continue;
-            };
-            let compared = variant.size_bytes >= COPY_COMPARED_FROM;
-            let to_copy: Vec<(u32, f64)> = group
-                .values
-                .iter()
-                .zip(&group.copies)
-                .map(|(&(run, per_s), &(_, copy))| (run, per_s * size / copy))
-                .collect();
-            results.push(ThroughputResult {
-                variant: variant.clone(),
-                placement,
-                slices: group.slices,
-                messages_per_s,
-                bytes_per_s: messages_per_s.median * size,
-                floor_round_trip,
-                messages_per_floor_round_trip: group.ratio(),
-                copy_bytes_per_s: Spread::over_runs(&group.copies).filter(|_| compared),
-                ratio_to_copy: Spread::over_runs(&to_copy).filter(|_| compared),
-            });
-        }
-    }
-    if results.is_empty() {
-        Err(BenchError::Stopped)
-    } else {
-        Ok(results)
-    }
+fn row(
+    variant: &Variant,
+    placement: Placement,
+    group: &Group,
+    clock: &TickClock,
+) -> Option<ThroughputResult> {
+    let size = variant.size_bytes as f64;
+    let messages_per_s = Spread::over_runs(&group.values)?;
+    let to_copy: Vec<(u32, f64)> = group
+        .values
+        .iter()
+        .zip(&group.copies)
+        .map(|(&(run, per_s), &(_, copy))| (run, per_s * size / copy))
+        .collect();
+    Some(ThroughputResult {
+        variant: variant.clone(),
+        placement,
+        slices: group.slices,
+        messages_per_s,
+        bytes_per_s: messages_per_s.median * size,
+        floor_round_trip: group.floor_table(clock)?,
+        messages_per_floor_round_trip: group.ratio(),
+        copy_bytes_per_s: Spread::over_runs(&group.copies),
+        ratio_to_copy: Spread::over_runs(&to_copy),
+    })
 }
 
 /// One channel, open on both sides.
@@ -140,11 +109,27 @@ struct Stream {
     size: usize,
     batch: usize,
     sequence: u64,
+    /// Messages of a slice.
+    count: u64,
     _channel: TemporaryChannel,
 }
 
-impl Stream {
-    fn open(peer: &mut Peer, variant: &Variant) -> Result<Self> {
+impl Subject for Stream {
+    type Variant = Variant;
+
+    fn slices(setup: &Setup, _variant: &Variant) -> u32 {
+        super::slices_per_run(setup, SLICE_NS * 1.3)
+    }
+
+    fn name(variant: &Variant) -> String {
+        format!(
+            "{} B x {}, {}",
+            variant.size_bytes, variant.batch, variant.settings
+        )
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    fn open(peer: &mut Peer, clock: &TickClock, variant: &Variant) -> Result<Self> {
         let channel =
             TemporaryChannel::new("bench", 0, &variant.settings).map_err(OpenError::from)?;
         peer.run(&Order::Open {
@@ -152,15 +137,43 @@ impl Stream {
             back: None,
         })?;
         let publisher = Publisher::open(&channel.uri())?;
-        Ok(Self {
+        let mut stream = Self {
             publisher,
             size: variant.size_bytes,
             batch: variant.batch,
             sequence: 0,
+            count: 0,
             _channel: channel,
+        };
+        let warm_up = (WARM_UP_BYTES / variant.size_bytes as u64).max(1);
+        let each_ns = nanos(clock, stream.send(peer, warm_up)?) / warm_up as f64;
+        stream.count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
+        Ok(stream)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        let elapsed = self.send(peer, self.count)?;
+        let compared = self.size >= COPY_COMPARED_FROM;
+        Ok(Figures {
+            value: self.count as f64 / nanos(clock, elapsed) * 1e9,
+            copy: compared.then(|| copy_bytes_per_s(clock, self.size, self.ring_bytes())),
+            ..Figures::default()
         })
     }
 
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+
+    /// Messages in the time of one bare round trip.
+    fn ratio(per_s: f64, floor_ns: f64) -> f64 {
+        per_s * floor_ns / 1e9
+    }
+}
+
+impl Stream {
     fn ring_bytes(&self) -> usize {
         usize::try_from(self.publisher.capacity()).unwrap_or(usize::MAX)
     }
@@ -196,11 +209,6 @@ impl Stream {
         self.sequence += count;
         let (end, _) = peer.end()?;
         Ok(end.saturating_sub(start))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::output::table;
 use olivine_bench::floor::Placement;
 use olivine_bench::latency::Percentiles;
+use olivine_bench::scenario::Failed;
 use olivine_bench::scenario::floor::{COPY_BYTES, COPY_RING_BYTES, FloorResult};
 use olivine_bench::scenario::latency::LatencyResult;
 use olivine_bench::scenario::pingpong::PingPongResult;
@@ -145,6 +146,18 @@ pub(super) fn latency(results: &[LatencyResult]) -> String {
         "\nleft late: from the intended to the real send time, part of one-way\n\
          floor: round trip of a bare cache line between the same two processes\n",
     );
+    out
+}
+
+/// One line for each variant that gave no figure.
+pub(super) fn failed(failed: &[Failed]) -> String {
+    let mut out = String::new();
+    for Failed { what, reason } in failed {
+        out.push_str(&format!("\nno figure: {what}: {reason}"));
+    }
+    if !failed.is_empty() {
+        out.push('\n');
+    }
     out
 }
 

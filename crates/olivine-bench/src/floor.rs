@@ -23,7 +23,9 @@ const COPIED_BYTES: usize = 64 << 20;
 /// How far apart the two CPUs are, told by the round trip of a bare cache line.
 ///
 /// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped by this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Placement {

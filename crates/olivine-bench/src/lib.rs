@@ -9,11 +9,13 @@
 pub mod channel;
 pub mod error;
 pub mod floor;
+pub mod kernel;
 pub mod latency;
 pub mod machine;
 pub mod pace;
 pub mod payload;
 pub mod peer;
+pub mod result;
 pub mod scenario;
 pub mod spread;
 pub mod tally;

@@ -16,7 +16,7 @@ pub const COPY_RING_BYTES: usize = 1 << 20;
 const SLICE_NS: f64 = 8e6;
 
 /// Round trips of a bare cache line under one placement.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LineResult {
     /// Where the CPUs were.
     pub placement: Placement,
@@ -29,7 +29,7 @@ pub struct LineResult {
 }
 
 /// What the machine does without a channel.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FloorResult {
     /// Bare cache line between the two processes, by placement.
     pub cache_line: Vec<LineResult>,

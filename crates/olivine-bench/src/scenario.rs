@@ -10,12 +10,13 @@ pub mod pingpong;
 pub mod throughput;
 mod turns;
 
-pub use turns::{Failed, Table};
-
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, distribution, middle_ns, round_trips};
+use crate::floor::{Placement, distribution, middle_ns, nanos, round_trips};
+use crate::kernel::{Counts, Observed};
 use crate::latency::Latency;
+use crate::method::Method;
 use crate::peer::Peer;
+use crate::result::Parameters;
 use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -56,6 +57,24 @@ pub struct Setup {
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
     pub seconds: f64,
+    /// The methods that both processes know.
+    pub methods: &'static [&'static dyn Method],
+}
+
+/// What is measured in turn with others.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Variant {
+    /// Name of the method that carries the messages.
+    pub method: String,
+    /// What else varies.
+    pub parameters: Parameters,
+}
+
+impl Variant {
+    /// Bytes of a message.
+    fn size(&self) -> usize {
+        usize::try_from(self.parameters.size_bytes).unwrap_or(usize::MAX)
+    }
 }
 
 impl Setup {
@@ -63,6 +82,11 @@ impl Setup {
     pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         Peer::start(&self.program, &arguments, cpu)
+    }
+
+    /// The kernel's counters of both processes' measuring threads.
+    fn observe(&self, peer: &Peer) -> Observed {
+        Observed::new(&[peer.id()], &[self.cpus.0, self.cpus.1])
     }
 }
 
@@ -86,13 +110,16 @@ struct Session<'a> {
     watch: Watch<'a>,
     progress: Progress,
     samples: Vec<u64>,
+    observed: Observed,
+    start: u64,
 }
 
 /// One slice of the thing measured, and what the floor was around it.
 struct Slice<T> {
     placement: Placement,
-    floor_ns: f64,
     floor: Latency,
+    at_s: f64,
+    kernel: Counts,
     value: T,
 }
 
@@ -114,6 +141,7 @@ impl<'a> Session<'a> {
             source,
         })?;
         let clock = TickClock::calibrate();
+        let observed = setup.observe(&peer);
         let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
         let mut session = Self {
             setup,
@@ -122,6 +150,8 @@ impl<'a> Session<'a> {
             watch,
             progress: Progress { done: 0, total },
             samples,
+            observed,
+            start: TickClock::ticks(),
         };
         // Both processes' pages and caches are warm before anything counts.
         session.floor()?;
@@ -131,6 +161,7 @@ impl<'a> Session<'a> {
     /// Takes a fresh second process: after a failure nobody knows what the old one is doing.
     fn renew(&mut self) -> Result<()> {
         self.peer = self.setup.peer(self.setup.cpus.1)?;
+        self.observed = self.setup.observe(&self.peer);
         Ok(())
     }
 
@@ -143,7 +174,10 @@ impl<'a> Session<'a> {
     /// Measures `thing` between two floor slices.
     fn slice<T>(&mut self, thing: impl FnOnce(&mut Peer) -> Result<T>) -> Result<Slice<T>> {
         let mut floor = self.floor()?;
+        let before = self.observed.counts();
         let value = thing(&mut self.peer)?;
+        let kernel = self.observed.counts().since(&before);
+        let at_s = nanos(&self.clock, TickClock::ticks().wrapping_sub(self.start)) / 1e9;
         let after = self.floor()?;
         let (before_ns, after_ns) = (
             middle_ns(&self.clock, &floor),
@@ -158,8 +192,9 @@ impl<'a> Session<'a> {
         };
         Ok(Slice {
             placement,
-            floor_ns: f64::midpoint(before_ns, after_ns),
             floor,
+            at_s,
+            kernel,
             value,
         })
     }

@@ -71,7 +71,11 @@ impl<'a> Patience<'a> {
         self.left = SPINS_BETWEEN_LOOKS;
         let now = clock::monotonic_ns();
         let limit = u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX);
-        if now > *self.give_up_ns.get_or_insert(now.saturating_add(limit)) {
+        if now
+            > *self
+                .give_up_ns
+                .get_or_insert_with(|| now.saturating_add(limit))
+        {
             return Err(BenchError::PeerSilent {
                 seconds: self.limit.as_secs(),
             });

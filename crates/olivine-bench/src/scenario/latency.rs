@@ -3,16 +3,16 @@
 //! Measures: from the intended send time to the other process's check, an open loop: a message that leaves
 //! late is late. Does not measure: saturation; choose rates well below the throughput.
 
-use super::turns::{Figures, Group, Subject, measure};
-use super::{Setup, Table, Watch};
+use super::turns::{Subject, Taken, measure};
+use super::{Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, distribution, middle_ns};
-use crate::latency::{Latency, Percentiles};
+use crate::floor::distribution;
+use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer};
-use crate::spread::Spread;
+use crate::result::{Load, Row};
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
 
@@ -22,66 +22,25 @@ const SLICE_NS: (f64, f64) = (40e6, 300e6);
 /// Messages sent at the rate before anything counts, as a share of a slice.
 const WARM_UP_SHARE: u64 = 4;
 
-/// What is sent, and how often.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Variant {
-    /// Message size in bytes.
-    pub size_bytes: usize,
-    /// Messages a second.
-    pub rate_per_s: f64,
-    /// Settings of the channel, as in a URI.
-    pub settings: String,
-}
-
-/// Latencies of one variant under one placement.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct LatencyResult {
-    /// What was sent.
-    #[serde(flatten)]
-    pub variant: Variant,
-    /// Where the CPUs were.
-    pub placement: Placement,
-    /// Slices measured there.
-    pub slices: u64,
-    /// From the intended send time to the check.
-    pub one_way: Percentiles,
-    /// From the intended send time to the commit: how evenly messages left.
-    pub send_delay: Percentiles,
-    /// Round trips of a bare cache line around those slices.
-    pub floor_round_trip: Percentiles,
-    /// One-way p50 of a slice to the floor's round trip beside it, over the runs.
-    pub ratio_p50: Option<Spread>,
-}
-
 /// Measures every variant in turn, run by run.
 ///
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Table<LatencyResult>> {
-    measure::<Line, _>(setup, variants, watch, row)
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+    measure::<Line>(setup, variants, watch)
 }
 
-fn row(
-    variant: &Variant,
-    placement: Placement,
-    group: &Group,
-    clock: &TickClock,
-) -> Option<LatencyResult> {
-    Some(LatencyResult {
-        variant: variant.clone(),
-        placement,
-        slices: group.slices,
-        one_way: group.latency.percentiles(clock)?,
-        send_delay: group.extra.percentiles(clock)?,
-        floor_round_trip: group.floor_table(clock)?,
-        ratio_p50: group.ratio(),
-    })
+/// Messages a second that are due.
+fn rate(variant: &Variant) -> Result<f64> {
+    let rate = variant.parameters.rate_per_s;
+    rate.filter(|rate| *rate > 0.0).ok_or(BenchError::NoRate)
 }
 
 /// Time of one slice in nanoseconds.
 fn slice_ns(variant: &Variant) -> f64 {
-    (SLICE_MESSAGES / variant.rate_per_s * 1e9).clamp(SLICE_NS.0, SLICE_NS.1)
+    let rate = variant.parameters.rate_per_s.unwrap_or(SLICE_MESSAGES);
+    (SLICE_MESSAGES / rate * 1e9).clamp(SLICE_NS.0, SLICE_NS.1)
 }
 
 /// One channel, open on both sides.
@@ -97,17 +56,11 @@ struct Line {
 }
 
 impl Subject for Line {
-    type Variant = Variant;
+    const SCENARIO: &'static str = "latency";
+    const LOAD: Load = Load::Open;
 
-    fn slices(setup: &Setup, variant: &Variant) -> u32 {
-        super::slices_per_run(setup, slice_ns(variant) * 1.1)
-    }
-
-    fn name(variant: &Variant) -> String {
-        format!(
-            "{} B at {} /s, {}",
-            variant.size_bytes, variant.rate_per_s, variant.settings
-        )
+    fn slice_ns(variant: &Variant) -> f64 {
+        slice_ns(variant) * 1.1
     }
 
     #[allow(
@@ -115,44 +68,38 @@ impl Subject for Line {
         clippy::cast_sign_loss,
         reason = "small positive numbers"
     )]
-    fn open(peer: &mut Peer, clock: &TickClock, variant: &Variant) -> Result<Self> {
-        let channel =
-            TemporaryChannel::new("bench", 0, &variant.settings).map_err(OpenError::from)?;
-        peer.run(&Order::Open {
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let rate_per_s = rate(variant)?;
+        let settings = &variant.parameters.settings;
+        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
+        session.peer.run(&Order::Open {
             there: channel.uri(),
-            back: None,
         })?;
         let publisher = Publisher::open(&channel.uri())?;
         let mut line = Self {
             publisher,
-            size: variant.size_bytes,
-            rate_per_s: variant.rate_per_s,
-            count: ((slice_ns(variant) / 1e9 * variant.rate_per_s) as u64).max(20),
+            size: variant.size(),
+            rate_per_s,
+            count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(20),
             sequence: 0,
             delays: Vec::new(),
             _channel: channel,
         };
-        line.send(peer, *clock, (line.count / WARM_UP_SHARE).max(1))?;
+        let warm_up = (line.count / WARM_UP_SHARE).max(1);
+        line.send(&mut session.peer, session.clock, warm_up)?;
         Ok(line)
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
-        let latency = self.send(peer, *clock, self.count)?;
-        Ok(Figures {
-            value: middle_ns(clock, &latency),
-            latency,
-            extra: distribution(&self.delays),
-            copy: None,
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
+        Ok(Taken::OneWay {
+            one_way: self.send(peer, *clock, self.count)?,
+            send_delay: distribution(&self.delays),
         })
     }
 
     fn close(self, peer: &mut Peer) -> Result<()> {
         peer.run(&Order::Close)?;
         Ok(())
-    }
-
-    fn ratio(p50_ns: f64, floor_ns: f64) -> f64 {
-        p50_ns / floor_ns
     }
 }
 

@@ -1,173 +1,147 @@
 //! Variants that take turns, run by run, in slices: the loop that all scenarios share.
 
-use super::{Session, Setup, Watch};
+use super::{Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
-use crate::floor::Placement;
-use crate::latency::{Latency, Percentiles};
+use crate::latency::Latency;
 use crate::peer::Peer;
-use crate::spread::Spread;
+use crate::result::{Collector, Figures, Load, Row, Slice};
 use olivine::clock::TickClock;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// One variant of a scenario while it is measured. Opened anew for each run.
 pub(super) trait Subject: Sized {
-    /// What tells one variant from another.
-    type Variant;
+    /// Name of the scenario.
+    const SCENARIO: &'static str;
+    /// How messages are offered in it.
+    const LOAD: Load;
 
-    /// Slices of one run.
-    fn slices(setup: &Setup, variant: &Self::Variant) -> u32;
-
-    /// The variant in a few words.
-    fn name(variant: &Self::Variant) -> String;
+    /// Time of a slice of this variant, floor included, in nanoseconds.
+    fn slice_ns(variant: &Variant) -> f64;
 
     /// Opens both sides and warms them up.
-    fn open(peer: &mut Peer, clock: &TickClock, variant: &Self::Variant) -> Result<Self>;
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self>;
 
     /// Measures one slice.
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures>;
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken>;
 
     /// Closes both sides.
     fn close(self, peer: &mut Peer) -> Result<()>;
-
-    /// Compares the figure of a slice with the floor's round trip beside it.
-    fn ratio(value: f64, floor_ns: f64) -> f64;
 }
 
-/// What one slice gave.
-#[derive(Default)]
-pub(super) struct Figures {
-    /// The figure that stands for the slice.
-    pub(super) value: f64,
-    pub(super) latency: Latency,
-    pub(super) extra: Latency,
-    /// Bytes a second of a copy, where that is compared.
-    pub(super) copy: Option<f64>,
+/// What one slice gave: [`Figures`] with their owner.
+pub(super) enum Taken {
+    RoundTrips(Latency),
+    OneWay {
+        one_way: Latency,
+        send_delay: Latency,
+    },
+    Rate {
+        messages_per_s: f64,
+        copy_bytes_per_s: Option<f64>,
+    },
 }
 
-/// Slices of one variant that were measured under one placement.
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) slices: u64,
-    pub(super) floor: Latency,
-    pub(super) latency: Latency,
-    pub(super) extra: Latency,
-    /// Figures of slices, with their runs.
-    pub(super) values: Vec<(u32, f64)>,
-    pub(super) ratios: Vec<(u32, f64)>,
-    pub(super) copies: Vec<(u32, f64)>,
-}
-
-impl Group {
-    pub(super) fn floor_table(&self, clock: &TickClock) -> Option<Percentiles> {
-        self.floor.percentiles(clock)
-    }
-
-    pub(super) fn ratio(&self) -> Option<Spread> {
-        Spread::over_runs(&self.ratios)
+impl Taken {
+    fn figures(&self) -> Figures<'_> {
+        match self {
+            Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
+            Self::OneWay {
+                one_way,
+                send_delay,
+            } => Figures::OneWay {
+                one_way,
+                send_delay,
+            },
+            &Self::Rate {
+                messages_per_s,
+                copy_bytes_per_s,
+            } => Figures::Rate {
+                messages_per_s,
+                copy_bytes_per_s,
+            },
+        }
     }
 }
 
-/// The groups of one variant.
-pub(super) type Groups = BTreeMap<Placement, Group>;
-
-/// A variant that gave no figure.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Failed {
-    /// What was to be measured.
-    pub what: String,
-    /// Why there is no figure, in one line.
-    pub reason: String,
-}
-
-/// What a scenario found: a row for each variant and placement, and the variants without a figure.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Table<R> {
-    /// Rows with figures.
-    pub rows: Vec<R>,
-    /// Variants without one. A variant that fails once has no row, whatever earlier runs gave.
-    pub failed: Vec<Failed>,
-}
-
-/// Measures every variant in turn, run by run, and makes rows of what `row` finds in their groups.
+/// Measures every variant in turn, run by run; a row for each variant and placement, or for its failure.
 ///
-/// The failure of one variant ends that variant only; the second process is started afresh.
+/// The failure of one variant ends that variant only; the second process is started afresh. A variant that
+/// fails once has no figures, whatever earlier runs gave.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a result.
-pub(super) fn measure<S: Subject, R>(
+pub(super) fn measure<S: Subject>(
     setup: &Setup,
-    variants: &[S::Variant],
+    variants: &[Variant],
     watch: Watch<'_>,
-    row: impl Fn(&S::Variant, Placement, &Group, &TickClock) -> Option<R>,
-) -> Result<Table<R>> {
-    let slices: u64 = variants
-        .iter()
-        .map(|v| u64::from(S::slices(setup, v)))
-        .sum();
-    let mut session = Session::start(setup, u64::from(setup.runs) * slices, watch)?;
-    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
-    let mut reasons: Vec<Option<String>> = variants.iter().map(|_| None).collect();
+) -> Result<Vec<Row>> {
+    let slices = |variant: &Variant| super::slices_per_run(setup, S::slice_ns(variant));
+    let all: u64 = variants.iter().map(|v| u64::from(slices(v))).sum();
+    let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
+    let mut turns: Vec<(Collector, Option<String>)> = Vec::new();
+    turns.resize_with(variants.len(), || (Collector::new(session.clock), None));
     'runs: for run in 0..setup.runs {
-        let turns = variants.iter().zip(&mut groups).zip(&mut reasons);
-        for ((variant, groups), reason) in turns.filter(|(_, reason)| reason.is_none()) {
+        let open = variants.iter().zip(&mut turns);
+        for (variant, (collector, reason)) in open.filter(|(_, (_, reason))| reason.is_none()) {
             let done = session.progress.done;
-            match one_run::<S>(&mut session, variant, run, groups) {
+            match one_run::<S>(&mut session, variant, run, slices(variant), collector) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'runs,
                 Err(error) => {
                     *reason = Some(error.chain());
                     session.progress.done = done;
-                    let left = u64::from(setup.runs - run) * u64::from(S::slices(setup, variant));
+                    let left = u64::from(setup.runs - run) * u64::from(slices(variant));
                     session.progress.total -= left;
                     session.renew()?;
                 }
             }
         }
     }
-    let mut table = Table {
-        rows: Vec::new(),
-        failed: Vec::new(),
-    };
-    for ((variant, groups), reason) in variants.iter().zip(&groups).zip(reasons) {
-        if let Some(reason) = reason {
-            let what = S::name(variant);
-            table.failed.push(Failed { what, reason });
-            continue;
+    let mut rows = Vec::new();
+    for (Variant { method, parameters }, (collector, reason)) in variants.iter().zip(turns) {
+        match reason {
+            Some(reason) => {
+                rows.push(Row::failed(
+                    S::SCENARIO,
+                    S::LOAD,
+                    method,
+                    parameters.clone(),
+                    reason,
+                ));
+            }
+            None => rows.extend(collector.rows(S::SCENARIO, S::LOAD, method, parameters)),
         }
-        let rows = groups
-            .iter()
-            .filter_map(|(&placement, group)| row(variant, placement, group, &session.clock));
-        table.rows.extend(rows);
     }
-    if table.rows.is_empty() && table.failed.is_empty() {
+    if rows.is_empty() {
         return Err(BenchError::Stopped);
     }
-    Ok(table)
+    Ok(rows)
 }
 
 /// One run of one variant; breaks when the person wants to stop.
 fn one_run<S: Subject>(
     session: &mut Session<'_>,
-    variant: &S::Variant,
+    variant: &Variant,
     run: u32,
-    groups: &mut Groups,
+    slices: u32,
+    collector: &mut Collector,
 ) -> Result<ControlFlow<()>> {
     let clock = session.clock;
-    let mut subject = S::open(&mut session.peer, &clock, variant)?;
-    for _ in 0..S::slices(session.setup, variant) {
+    let mut subject = S::open(session, variant)?;
+    for _ in 0..slices {
         let slice = session.slice(|peer| subject.slice(peer, &clock))?;
-        let group = groups.entry(slice.placement).or_default();
-        let figures = slice.value;
-        group.slices += 1;
-        group.floor.merge(&slice.floor);
-        group.latency.merge(&figures.latency);
-        group.extra.merge(&figures.extra);
-        group.values.push((run, figures.value));
-        let ratio = S::ratio(figures.value, slice.floor_ns);
-        group.ratios.push((run, ratio));
-        group.copies.extend(figures.copy.map(|copy| (run, copy)));
+        collector.add(
+            variant.parameters.size_bytes,
+            &Slice {
+                run,
+                placement: slice.placement,
+                floor: &slice.floor,
+                at_s: slice.at_s,
+                kernel: slice.kernel,
+                figures: slice.value.figures(),
+            },
+        );
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));
         }

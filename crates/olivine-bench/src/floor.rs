@@ -67,13 +67,14 @@ pub(crate) fn round_trips(peer: &mut Peer, rounds: u64, samples: &mut Vec<u64>) 
     samples.clear();
     let first = peer.balls(rounds);
     peer.begin(&Order::Floor { first, rounds })?;
-    let mut patience = peer.patience();
+    let (words, mut patience) = peer.spin();
     let mut last = TickClock::ticks();
     for ball in first..first + rounds {
-        patience.peer.words().store(THERE, ball);
-        while patience.peer.words().load(BACK) != ball {
+        words.store(THERE, ball);
+        while words.load(BACK) != ball {
             patience.spend()?;
         }
+        patience.renew();
         let now = TickClock::ticks();
         samples.push(now.wrapping_sub(last));
         last = now;

@@ -10,6 +10,7 @@ pub mod channel;
 pub mod error;
 pub mod floor;
 pub mod latency;
+pub mod load;
 pub mod machine;
 pub mod pace;
 pub mod payload;

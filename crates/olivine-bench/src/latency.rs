@@ -49,7 +49,8 @@ impl Latency {
         self.record_many(ticks, 1);
     }
 
-    fn record_many(&mut self, ticks: u64, count: u64) {
+    /// Adds `count` durations of `ticks` each.
+    pub fn record_many(&mut self, ticks: u64, count: u64) {
         self.histogram.saturating_record_n(ticks, count);
         self.min = self.min.min(ticks);
         self.max = self.max.max(ticks);

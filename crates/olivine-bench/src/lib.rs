@@ -11,6 +11,7 @@ pub mod error;
 pub mod floor;
 pub mod kernel;
 pub mod latency;
+pub mod load;
 pub mod machine;
 pub mod method;
 pub mod pace;

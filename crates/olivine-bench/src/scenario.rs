@@ -25,7 +25,7 @@ use std::path::PathBuf;
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 4] = [
+pub const LIST: [(&str, &str); 6] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, clock",
@@ -41,6 +41,14 @@ pub const LIST: [(&str, &str); 4] = [
     (
         "latency",
         "one-way latency at a fixed rate, from the intended send time (open loop)",
+    ),
+    (
+        "http",
+        "an HTTP server under load, ours, others or any: rate, CPU time a request, latency",
+    ),
+    (
+        "tcp",
+        "messages to an echo server and back, or a stream of 32 B frames one way",
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! The command line: one block a flag, from which help, man page and completions are made.
 
 pub(crate) mod channel;
+pub(crate) mod load;
 pub(crate) mod values;
 
 use crate::log::Level;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     #[command(name = "__peer", hide = true)]
     Peer(PeerArgs),
+    #[command(name = "__serve", hide = true)]
+    Serve(load::ServeArgs),
 }
 
 /// Publish messages: arguments, standard input, or generated ones
@@ -306,7 +309,9 @@ Examples:
   olivine bench floor                         the machine without a channel
   olivine bench pingpong --slots 64,1024      does room for subscribers cost?
   olivine bench throughput --size 32 --batch 1,16
-  olivine bench latency --rate 1K,1M --json > latency.json")]
+  olivine bench latency --rate 1K,1M --json > latency.json
+  olivine bench http http://127.0.0.1:8000/   load a server, check each answer
+  olivine bench http --peers all              ours and others, taking turns")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
@@ -318,6 +323,8 @@ pub(crate) enum Scenario {
     Pingpong(PingpongArgs),
     Throughput(ThroughputArgs),
     Latency(LatencyArgs),
+    Http(load::HttpArgs),
+    Tcp(load::TcpArgs),
     /// List the scenarios
     List,
 }

@@ -1,5 +1,6 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
+mod load;
 mod print;
 
 use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
@@ -46,6 +47,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     };
     match scenario {
         Scenario::List => list(common),
+        Scenario::Http(args) => load::http(args, common),
+        Scenario::Tcp(args) => load::tcp(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
@@ -144,6 +147,8 @@ fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<V
     Ok(variants)
 }
 
+pub(crate) use load::serve as serve_load;
+
 /// Runs as the second process of a measurement.
 pub(crate) fn serve(args: &PeerArgs) -> Outcome {
     Ok(peer::serve(&args.words, args.cpu, method::BUILT_IN)?)
@@ -237,10 +242,13 @@ impl Bench {
         })
     }
 
-    fn measure<T>(
+    fn measure<T, E>(
         &self,
-        scenario: impl FnOnce(&Setup, scenario::Watch<'_>) -> Result<T, BenchError>,
-    ) -> Outcome<T> {
+        scenario: impl FnOnce(&Setup, scenario::Watch<'_>) -> Result<T, E>,
+    ) -> Outcome<T>
+    where
+        Failure: From<E>,
+    {
         let mut bar: Option<Progress> = None;
         let result = scenario(&self.setup, &mut |progress| {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));

@@ -29,6 +29,8 @@
 #[cfg(not(loom))]
 pub mod admin;
 #[cfg(not(loom))]
+mod bridge;
+#[cfg(not(loom))]
 mod channel;
 pub mod clock;
 mod error;
@@ -48,6 +50,8 @@ mod sync;
 mod uri;
 mod wait;
 
+#[cfg(all(feature = "journal", not(loom)))]
+pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
@@ -59,4 +63,5 @@ pub use channel::typed::Typed;
 pub use error::{NotSent, OpenError, ReceiveError};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
+pub use uri::{Compression, Pace, Rotation, SyncPolicy};
 pub use uri::{Config, Delivery, Expire, HugePages, Scheme, Slow, Start, UriError, WaitStrategy};

@@ -4,9 +4,11 @@
 //! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
 //! escapes, no repeated keys, nothing ignored.
 
+mod journal;
 mod parse;
 mod values;
 
+pub use journal::{Compression, Pace, Rotation, SyncPolicy};
 pub use values::{Delivery, Expire, HugePages, Scheme, Slow, Start, WaitStrategy};
 
 use std::fmt::Write as _;

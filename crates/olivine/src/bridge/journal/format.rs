@@ -158,7 +158,7 @@ pub(super) struct BlockHeader {
     pub(super) sequence: U64,
     /// Position of its first frame: bytes of frames recorded before it.
     pub(super) position: U64,
-    /// Time of its first run; of the newest run before it, if it has none.
+    /// Time of its first run; in a block without runs, of the newest run appended before it.
     pub(super) time: U64,
     kind: U16,
     codec: U16,

@@ -177,12 +177,12 @@ impl Replay {
     pub fn seek_end(&mut self) -> Result<(), JournalError> {
         let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
         self.enter(source(&self.base, newest)?);
-        if self.walk.jump_to_seal()? {
-            return Ok(());
+        if !self.walk.jump_to_seal()? {
+            self.walk.seek(|_, _| true)?;
+            while self.advance()? {}
         }
-        self.walk.seek(|_, _| true)?;
-        while self.advance()? {}
         self.run = self.walk.runs.len();
+        (self.at, self.block_position) = (0, self.walk.position);
         Ok(())
     }
 

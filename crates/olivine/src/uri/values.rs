@@ -50,6 +50,23 @@ words! {
         Shm = "shm",
         /// Memory of this process: its threads.
         Inproc = "inproc",
+        /// A connection to another machine.
+        Tcp = "tcp",
+        /// A NATS server or cluster.
+        Nats = "nats",
+        /// A journal in a file.
+        File = "file",
+    }
+}
+
+words! {
+    /// Which side of a connection waits for the other.
+    Role {
+        /// Waits for connections.
+        #[default]
+        Listen = "listen",
+        /// Makes the connection.
+        Connect = "connect",
     }
 }
 

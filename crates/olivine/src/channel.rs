@@ -8,6 +8,7 @@ mod core;
 mod join;
 pub(crate) mod place;
 pub(crate) mod publisher;
+pub(crate) mod raw;
 pub(crate) mod reserve;
 pub(crate) mod slots;
 pub(crate) mod subscriber;

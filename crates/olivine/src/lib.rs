@@ -37,9 +37,13 @@ mod error;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
 mod liveness;
 #[cfg(not(loom))]
 mod message;
+#[cfg(not(loom))]
+mod open;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;
@@ -60,8 +64,12 @@ pub use channel::reserve::{Batch, Claim};
 pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{NotSent, OpenError, ReceiveError};
+pub use error::{LinkError, NotSent, OpenError, ReceiveError};
+#[cfg(not(loom))]
+pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
-pub use uri::{Compression, Pace, Rotation, SyncPolicy};
-pub use uri::{Config, Delivery, Expire, HugePages, Scheme, Slow, Start, UriError, WaitStrategy};
+pub use uri::{
+    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
+    SyncPolicy, UriError, WaitStrategy,
+};

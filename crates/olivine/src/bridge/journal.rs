@@ -11,10 +11,12 @@
 //!
 //! The files are described in `docs/journal.md`.
 
-mod error;
 mod format;
 mod index;
+pub(super) mod inlet;
 mod lane;
+pub(super) mod outlet;
+mod pace;
 mod pack;
 mod recorder;
 mod recover;
@@ -24,7 +26,7 @@ mod term;
 mod walk;
 mod watch;
 
-pub use error::JournalError;
+pub use crate::error::JournalError;
 pub use lane::Lane;
 pub use recorder::{LaneId, Recorder, RecorderStats};
 pub use recover::{Recovered, Torn};

@@ -52,19 +52,19 @@ const NEW_LANES_EVERY: u32 = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Subscriber<T: ?Sized = [u8]> {
-    lanes: Vec<Consumer>,
+    pub(super) lanes: Vec<Consumer>,
     /// The lane whose turn it is.
     turn: usize,
     /// The frame that `receive` handed out and that the next call goes past.
     pending: Option<(usize, Frame)>,
     /// May be overrun or evicted: copies messages out and checks the copies.
-    checked: bool,
+    pub(super) checked: bool,
     copy: Vec<u8>,
     /// Looks in a row that found nothing.
     dry: u32,
     /// Looks of any kind.
     looks: u32,
-    core: Box<Core>,
+    pub(super) core: Box<Core>,
     typed: PhantomData<fn(&T)>,
 }
 
@@ -121,24 +121,6 @@ pub struct LaneStatus {
 }
 
 impl Subscriber {
-    /// Opens the channel that `uri` names as a subscriber of bytes, making it if need be.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open(uri: &str) -> Result<Self, OpenError> {
-        Self::open_with(&Config::parse(uri)?)
-    }
-
-    /// As [`Subscriber::open`], from settings.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_as(config, TypeTag::default())
-    }
-
     /// Hands up to `limit` messages to `handler`; returns how many. Never sleeps.
     ///
     /// A handler that panics gets the same message again.
@@ -216,7 +198,8 @@ impl Subscriber {
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    pub(super) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+    /// Opens a channel whose ring is here: `shm://` or `inproc://`.
+    pub(crate) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
@@ -242,6 +225,7 @@ impl<T: ?Sized> Subscriber<T> {
             config: config.clone(),
             lost_bytes: 0,
             watch: None,
+            link: None,
             closed: false,
             attached,
         });
@@ -446,6 +430,7 @@ impl<T: ?Sized> Subscriber<T> {
         if self.core.is_evicted() {
             return Err(ReceiveError::Evicted);
         }
+        self.core.link_failure(&mut self.lanes)?;
         if self.core.is_at_end(&self.lanes) {
             return Err(ReceiveError::Closed);
         }
@@ -587,7 +572,8 @@ impl<T: ?Sized> Subscriber<T> {
     /// The canonical URI this subscriber was opened with.
     #[must_use]
     pub fn uri(&self) -> String {
-        self.core.config.uri()
+        let link = self.core.link.as_ref();
+        link.map_or_else(|| self.core.config.uri(), |link| link.uri().to_owned())
     }
 
     /// Bytes of each publisher's ring.
@@ -608,6 +594,9 @@ impl<T: ?Sized> Subscriber<T> {
         if !self.core.page.is_ours() {
             // Its thread lives in the parent: there is nothing here to stop or to join.
             let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
+            if let Some(link) = self.core.link.take() {
+                link.forget();
+            }
             return;
         }
         self.core.watch = None;
@@ -619,6 +608,8 @@ impl<T: ?Sized> Subscriber<T> {
             self.lanes[lane].advance(&frame);
         }
         self.release();
+        // The bridge stops while we still hold the channel.
+        self.core.link = None;
         let core = &self.core;
         let Attached {
             control,

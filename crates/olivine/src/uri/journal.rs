@@ -190,22 +190,26 @@ impl FromStr for Rotation {
 ///
 /// `full`, `original`, or a factor such as `2x` or `0.5x`. Messages that were recorded in one go carry one
 /// time stamp and are replayed in one go.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pace {
     /// As fast as subscribers read.
     #[default]
     Full,
-    /// With the pauses of the recording, divided by this factor; 1 is the original pace.
-    Times(f64),
+    /// With the pauses of the recording, divided by this many thousandths; 1000 is the original pace.
+    Thousandths(u32),
 }
 
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("full"),
-            Self::Times(1.0) => f.write_str("original"),
-            Self::Times(factor) => write!(f, "{factor}x"),
+            Self::Thousandths(1000) => f.write_str("original"),
+            Self::Thousandths(factor) if factor % 1000 == 0 => write!(f, "{}x", factor / 1000),
+            Self::Thousandths(factor) => {
+                let part = format!("{:03}", factor % 1000);
+                write!(f, "{}.{}x", factor / 1000, part.trim_end_matches('0'))
+            }
         }
     }
 }
@@ -216,21 +220,40 @@ impl FromStr for Pace {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "full" => return Ok(Self::Full),
-            "original" => return Ok(Self::Times(1.0)),
+            "original" => return Ok(Self::ORIGINAL),
             _ => {}
         }
         text.strip_suffix('x')
-            .filter(|factor| factor.starts_with(|c: char| c.is_ascii_digit()))
-            .and_then(|factor| factor.parse::<f64>().ok())
-            .filter(|factor| (0.000_001..=1e9).contains(factor))
-            .map(Self::Times)
+            .and_then(thousandths)
+            .filter(|factor| *factor > 0)
+            .map(Self::Thousandths)
             .ok_or_else(|| {
                 format!(
-                    "'{}' is not full, original or a factor such as 2x or 0.5x",
+                    "'{}' is not full, original or a factor such as 2x or 0.5x, with up to 3 digits after the point",
                     text.escape_default()
                 )
             })
     }
+}
+
+impl Pace {
+    /// With the pauses of the recording.
+    pub const ORIGINAL: Self = Self::Thousandths(1000);
+}
+
+/// Reads `2` and `0.125` as thousandths.
+fn thousandths(text: &str) -> Option<u32> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if !digits(whole) || !digits(part) || part.len() > 3 {
+        return None;
+    }
+    let part = format!("{part:0<3}").parse::<u32>().ok()?;
+    whole
+        .parse::<u32>()
+        .ok()?
+        .checked_mul(1000)?
+        .checked_add(part)
 }
 
 #[cfg(test)]
@@ -280,7 +303,10 @@ mod tests {
         );
         round_trips::<Pace>(
             &["full", "original", "2x", "0.5x"],
-            &["", "2", "x", "-1x", "0x", "infx", "NaNx", "+2x"],
+            &[
+                "", "2", "x", "-1x", "0x", "infx", "1e3x", "+2x", "1.x", ".5x", "1.2345x",
+                "9999999x",
+            ],
         );
         assert_eq!("zstd".parse(), Ok(Compression::Zstd(3)));
         assert_eq!("1m".parse(), Ok(Rotation::by_time(Duration::from_secs(60))));

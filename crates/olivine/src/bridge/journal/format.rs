@@ -3,7 +3,7 @@
 //!
 //! All numbers are little endian. Every structure is a multiple of 8 bytes long.
 
-use super::error::JournalError;
+use crate::error::JournalError;
 use crate::region::HEADER_BYTES;
 use crate::ring::layout::{frame_bytes, frame_tag};
 use std::path::Path;

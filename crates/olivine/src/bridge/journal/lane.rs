@@ -1,7 +1,7 @@
 //! The lanes of a journal: whose frames its runs are.
 
-use super::error::JournalError;
 use super::format::{LANES_MAX, LaneHeader, TEXT_MAX};
+use crate::error::JournalError;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Whose frames a run holds: one publisher's lane of one channel, in one of the channel's lives.

@@ -1,6 +1,6 @@
 //! Packing blocks, where the build can.
 
-use super::error::JournalError;
+use crate::error::JournalError;
 use crate::uri::Compression;
 use std::path::Path;
 

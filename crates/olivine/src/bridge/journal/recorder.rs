@@ -1,6 +1,5 @@
 //! Recording: runs of frames go into blocks, blocks into files.
 
-use super::error::JournalError;
 use super::format::{
     BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, LANES_MAX, RunHeader, TERM_BYTES,
     TermHeader, count_frames, frame,
@@ -11,6 +10,7 @@ use super::pack::Packer;
 use super::recover::{self, Recovered};
 use super::settings::RecorderSettings;
 use super::term;
+use crate::error::JournalError;
 use crate::fork::ForkPage;
 use crate::liveness::Locks;
 use crate::uri::SyncPolicy;

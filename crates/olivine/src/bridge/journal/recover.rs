@@ -1,12 +1,12 @@
 //! Taking a journal up: alone, and behind its last whole block.
 
-use super::error::JournalError;
 use super::format::{TERM_BYTES, TermHeader};
 use super::index::Index;
 use super::recorder::TakenUp;
 use super::settings::RecorderSettings;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
+use crate::error::JournalError;
 use crate::liveness::Locks;
 use crate::uri::SyncPolicy;
 use std::hash::{BuildHasher, Hasher, RandomState};

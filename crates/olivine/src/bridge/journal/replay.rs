@@ -1,13 +1,14 @@
 //! Replaying: blocks come out of files again, each checked in full before a message of it is handed out.
 
-use super::error::JournalError;
 use super::format::{self, TERM_BYTES};
 use super::lane::Lane;
 use super::recover::Torn;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
 use super::watch::Watch;
+use crate::error::JournalError;
 use core::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -441,9 +442,25 @@ impl Replay {
     ///
     /// What the system refuses.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), JournalError> {
+        self.wait_or(timeout, None)
+    }
+
+    /// As [`Replay::wait`], also until `wake` is readable.
+    pub(super) fn wait_or(
+        &mut self,
+        timeout: Duration,
+        wake: Option<BorrowedFd<'_>>,
+    ) -> Result<(), JournalError> {
         let folder = term::folder_of(&self.base);
         let watch = self.watch.get_or_insert_with(|| Watch::new(folder));
-        watch.wait(timeout).map_err(term::refused("watch", folder))
+        watch
+            .wait(timeout, wake)
+            .map_err(term::refused("watch", folder))
+    }
+
+    /// Number of the journal.
+    pub(super) fn journal(&self) -> u64 {
+        self.walk.source.header.journal.get()
     }
 
     /// Journal position behind the last run delivered.

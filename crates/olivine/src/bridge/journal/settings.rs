@@ -1,6 +1,6 @@
 //! How a journal is recorded.
 
-use super::error::JournalError;
+use crate::error::JournalError;
 use crate::uri::{Compression, Rotation, SyncPolicy};
 
 /// How a journal is recorded. The defaults lose nothing at a power cut and keep one file.

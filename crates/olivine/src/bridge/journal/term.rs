@@ -1,7 +1,7 @@
 //! The files of a journal: their names, how one is made, and how one is opened to be read.
 
-use super::error::JournalError;
 use super::format::{BLOCK_BYTES, BLOCK_MAGIC, BlockHeader, TERM_BYTES, TermHeader};
+use crate::error::JournalError;
 use crate::liveness::{self, Locks};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;

@@ -1,6 +1,5 @@
 //! One file of a journal, block after block, each checked in full before anything of it is believed.
 
-use super::error::JournalError;
 use super::format::{
     BLOCK_BYTES, BlockHeader, Codec, Kind, RunHeader, Seal, TERM_BYTES, count_frames,
 };
@@ -8,6 +7,7 @@ use super::index::Index;
 use super::lane::{self, Known};
 use super::pack;
 use super::term::{Found, Source};
+use crate::error::JournalError;
 use zerocopy::FromBytes;
 
 /// A place between two blocks of a file, and what the blocks before it said.

@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,8 +33,12 @@ impl Watch {
         }
     }
 
-    /// Sleeps until something changed since the last call, at most for `timeout`.
-    pub(super) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    /// Sleeps until something changed since the last call or `wake` is readable, at most for `timeout`.
+    pub(super) fn wait(
+        &mut self,
+        timeout: Duration,
+        wake: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
         let nap = if self.inotify.is_some() {
             NAP
         } else {
@@ -46,6 +50,7 @@ impl Watch {
             .iter()
             .map(|inotify| PollFd::new(inotify, PollFlags::IN))
             .collect();
+        waited.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
         match poll(&mut waited, Some(&nap)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -10,6 +10,7 @@ mod join;
 pub(crate) mod place;
 mod poll;
 pub(crate) mod publisher;
+pub(crate) mod raw;
 pub(crate) mod reserve;
 pub(crate) mod slots;
 pub(crate) mod status;

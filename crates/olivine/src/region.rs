@@ -298,17 +298,37 @@ mod mapped {
             unsafe { self.spot(position).view(length) }
         }
 
+        /// The frames from `position` on, headers and padding included.
+        ///
+        /// # Safety
+        ///
+        /// As for [`Ring::view`], for every frame of the range.
+        #[inline]
+        pub(crate) unsafe fn frames(&self, position: u64, length: usize) -> View<'_> {
+            assert!(length as u64 <= self.capacity);
+            let from = self.at(position);
+            // SAFETY: in the doubled mapping; initialised; nobody writes committed frames while they are held
+            // back, their headers included.
+            unsafe { core::slice::from_raw_parts(from, length) }
+        }
+
         /// Copies payload bytes that a publisher may be overwriting meanwhile; the caller must find
         /// out afterwards (by the limit) whether what it got is whole.
         pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Vec<u8>) {
             assert!(length as u64 <= self.capacity - HEADER_BYTES);
+            self.copy_frames(position + HEADER_BYTES, length, into);
+        }
+
+        /// As [`Ring::copy_out`], of whole frames from `position` on.
+        pub(crate) fn copy_frames(&self, position: u64, length: usize, into: &mut Vec<u8>) {
+            assert!(length as u64 <= self.capacity);
             into.clear();
             into.reserve(length + 8);
             let mut done = 0;
             // Whole words through atomics: a torn word is impossible, and the compiler may neither
             // repeat nor skip a load. The last word may reach past the payload, never past its pad.
             while done < length {
-                let word = self.header(position + HEADER_BYTES + done as u64);
+                let word = self.header(position + done as u64);
                 // Relaxed: OVERRUN (the fence after the copy) orders these loads.
                 let word = word.load(crate::sync::Ordering::Relaxed).to_le_bytes();
                 let part = (length - done).min(8);

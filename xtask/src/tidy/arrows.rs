@@ -15,10 +15,11 @@ const LAYERS: &[&[&str]] = &[
     &["ring::gate"],
     &["segment", "wait", "fork"],
     &["ring"],
-    &["liveness"],
+    &["liveness", "link"],
     &["message"],
     &["channel"],
     &["admin", "bridge"],
+    &["open"],
 ];
 
 /// Arrows the layers forbid and we allow: from, to, the reason.

@@ -14,6 +14,7 @@ use crate::ring::layout::{
 use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
 use crate::sync::Ordering;
 use crate::uri::{CAPACITY_DEFAULT, Config, Scheme, Slow};
+use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,10 +33,12 @@ pub(crate) struct Attached {
 }
 
 /// The type of a channel's messages as an opener sees it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TypeTag {
     pub(crate) hash: u64,
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
+    /// Takes the channel as it is: for bridges, which do not look into messages.
+    pub(crate) any: bool,
 }
 
 /// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
@@ -51,7 +54,7 @@ impl Drop for Membership<'_> {
 }
 
 /// What a new channel would look like under these settings.
-fn wanted(config: &Config, typed: TypeTag) -> Geometry {
+fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
     Geometry {
         capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
         align: config.align.unwrap_or(8),
@@ -67,7 +70,7 @@ fn wanted(config: &Config, typed: TypeTag) -> Geometry {
             _ => 0,
         },
         type_hash: typed.hash,
-        type_name: typed.name.to_owned(),
+        type_name: typed.name.clone().into_owned(),
     }
 }
 
@@ -82,7 +85,7 @@ pub(crate) fn open<T>(
     mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
-    let wanted = wanted(config, typed);
+    let wanted = wanted(config, &typed);
     if wanted.align * 2 > wanted.capacity {
         let rule = "the ring must hold at least two frames of 'align' bytes";
         return Err(crate::uri::UriError::Pair {
@@ -97,11 +100,17 @@ pub(crate) fn open<T>(
     while started.elapsed() <= BUSY_MAX {
         let found = match config.scheme() {
             Scheme::Inproc => Some(find_inside(config, &wanted)?),
+            // Those that this build can reach never come here: see `open.rs`.
+            elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
+                return Err(OpenError::NoBridge {
+                    scheme: elsewhere.word(),
+                });
+            }
             Scheme::Shm => find_files(config, &wanted)?,
         };
         let Some(mut attached) = found else { continue };
         lock_membership(&attached, started)?;
-        let joined = is_usable(config, &attached, &wanted).and_then(|usable| {
+        let joined = is_usable(config, &attached, &wanted, typed.any).and_then(|usable| {
             if !usable {
                 return Ok(None);
             }
@@ -125,7 +134,12 @@ pub(crate) fn open<T>(
 
 /// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
 /// membership lock.
-fn is_usable(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<bool, OpenError> {
+fn is_usable(
+    config: &Config,
+    attached: &Attached,
+    wanted: &Geometry,
+    any_type: bool,
+) -> Result<bool, OpenError> {
     if !is_current(attached) {
         return Ok(false);
     }
@@ -135,7 +149,7 @@ fn is_usable(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<
         remove_files(attached)?;
         return Ok(false);
     }
-    let Err(mismatch) = agree(config, attached, wanted) else {
+    let Err(mismatch) = agree(config, attached, wanted, any_type) else {
         return Ok(true);
     };
     if !is_abandoned(attached) || holds_unseen(attached) {
@@ -260,6 +274,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
     words[control::GEOMETRY..control::GEOMETRY + control::GEOMETRY_WORDS]
         .copy_from_slice(&geometry.to_words());
     words[control::CREATOR_PID] = u64::from(std::process::id());
+    words[control::INCARNATION] = draw();
     words[control::ALWAYS] = 1;
     for slot in 0..geometry.slots() {
         for lane in 0..geometry.lanes() {
@@ -267,6 +282,16 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
         }
     }
     to_bytes(&words)
+}
+
+/// A number that nobody else draws, for all that accident can do; never 0.
+pub(crate) fn draw() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds its hashers from the system's random numbers.
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u64(crate::clock::monotonic_ns());
+    hasher.write_u32(std::process::id());
+    hasher.finish().max(1)
 }
 
 /// Takes the membership lock, waiting for others to finish.
@@ -317,7 +342,12 @@ pub(crate) fn is_current(attached: &Attached) -> bool {
 }
 
 /// Compares the settings that were asked for with what the channel has.
-fn agree(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<(), OpenError> {
+fn agree(
+    config: &Config,
+    attached: &Attached,
+    wanted: &Geometry,
+    any_type: bool,
+) -> Result<(), OpenError> {
     let found = &attached.geometry;
     let slow = |ns: u64| {
         if ns == 0 {
@@ -369,7 +399,7 @@ fn agree(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<(), 
             });
         }
     }
-    if wanted.type_hash != found.type_hash {
+    if wanted.type_hash != found.type_hash && !any_type {
         let show = |name: &str| {
             if name.is_empty() {
                 "untyped bytes".to_owned()

@@ -199,6 +199,7 @@ impl<T: ?Sized> Subscriber<T> {
         if self.core.is_evicted() {
             return Err(ReceiveError::Evicted);
         }
+        self.core.link_failure(&mut self.lanes)?;
         if self.core.is_at_end(&self.lanes) {
             return Err(ReceiveError::Closed);
         }

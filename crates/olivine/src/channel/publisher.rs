@@ -2,10 +2,12 @@
 
 use super::attach::{self, Attached, TypeTag};
 use super::hold::{Hold, Waiting};
+use super::raw::Brought;
 use super::reserve::{Batch, Claim};
 use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
+use crate::link::Link;
 use crate::message::Position;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
 use crate::ring::publish::Producer;
@@ -32,14 +34,14 @@ use std::time::Duration;
 /// ```
 pub struct Publisher<T: ?Sized = [u8]> {
     pub(super) producer: Producer,
-    endpoint: Box<Endpoint>,
+    pub(super) endpoint: Box<Endpoint>,
     typed: PhantomData<fn(&T)>,
 }
 
 /// What is touched only when something has to be waited for.
 #[derive(Debug)]
-struct Endpoint {
-    attached: Attached,
+pub(super) struct Endpoint {
+    pub(super) attached: Attached,
     config: Config,
     index: usize,
     page: ForkPage,
@@ -48,6 +50,8 @@ struct Endpoint {
     connecting: bool,
     closed: bool,
     hold: Hold,
+    /// The bridge behind the ring, where the channel is elsewhere.
+    pub(super) link: Option<Link>,
 }
 
 /// Counters of one publisher.
@@ -67,24 +71,6 @@ pub struct PublisherStats {
 }
 
 impl Publisher {
-    /// Opens the channel that `uri` names as a publisher of bytes, making it if need be.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open(uri: &str) -> Result<Self, OpenError> {
-        Self::open_with(&Config::parse(uri)?)
-    }
-
-    /// As [`Publisher::open`], from settings.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_as(config, TypeTag::default())
-    }
-
     /// Sends a copy of `message` if there is room. Never waits.
     ///
     /// Returns the position after the message. Every reliable subscriber attached now gets it.
@@ -182,14 +168,20 @@ impl Publisher {
 }
 
 impl<T: ?Sized> Publisher<T> {
-    pub(super) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+    /// Opens a channel whose ring is here: `shm://` or `inproc://`. `brought` says for whom a bridge publishes.
+    pub(crate) fn open_as(
+        config: &Config,
+        typed: TypeTag,
+        brought: Option<Brought>,
+    ) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
             std::path::Path::new(config.channel()),
         ))?;
-        let (attached, (index, producer)) =
-            attach::open(config, typed, |attached| take_lane(attached, config, &page))?;
+        let (attached, (index, producer)) = attach::open(config, typed, |attached| {
+            take_lane(attached, config, &page, brought)
+        })?;
         let entry = attached.geometry.lane_entry(index);
         let sleeper = Sleeper {
             park: attached.control.resolve(entry + lane_entry::PARK),
@@ -205,6 +197,7 @@ impl<T: ?Sized> Publisher<T> {
             sleeper,
             connecting: config.subscribers > 0,
             closed: false,
+            link: None,
         });
         Ok(Self {
             producer,
@@ -251,6 +244,9 @@ impl<T: ?Sized> Publisher<T> {
         }
         if endpoint.closed {
             return Err(NotSent::Closed);
+        }
+        if endpoint.link_has_failed() {
+            return Err(NotSent::LinkFailed);
         }
         if endpoint.connecting {
             if self.producer.gate().count() < endpoint.config.subscribers as usize {
@@ -344,6 +340,9 @@ impl<T: ?Sized> Publisher<T> {
             if self.endpoint.closed {
                 return Err(NotSent::Closed);
             }
+            if self.endpoint.link_has_failed() {
+                return Err(NotSent::LinkFailed);
+            }
             if reached(&self.producer) {
                 return Ok(true);
             }
@@ -410,7 +409,8 @@ impl<T: ?Sized> Publisher<T> {
     /// The canonical URI this publisher was opened with.
     #[must_use]
     pub fn uri(&self) -> String {
-        self.endpoint.config.uri()
+        let link = self.endpoint.link.as_ref();
+        link.map_or_else(|| self.endpoint.config.uri(), |link| link.uri().to_owned())
     }
 
     /// Waits up to `linger` for reliable subscribers to read everything, then ends the stream. Attached
@@ -419,7 +419,8 @@ impl<T: ?Sized> Publisher<T> {
     /// # Errors
     ///
     /// [`NotSent::BackPressured`] if some had not read everything when `linger` was over; the publisher is closed
-    /// all the same. [`NotSent::Forked`] in a forked child.
+    /// all the same. [`NotSent::LinkFailed`] if the far side of a channel elsewhere did not get everything.
+    /// [`NotSent::Forked`] in a forked child.
     pub fn close(mut self) -> Result<Position, NotSent> {
         let drained = self.finish()?;
         let end = self.cursor();
@@ -435,10 +436,15 @@ impl<T: ?Sized> Publisher<T> {
             return Ok(true);
         }
         let linger = self.endpoint.config.linger;
-        let drained = linger.is_zero() || self.wait_drained(Some(linger))?;
         if !self.endpoint.page.is_ours() {
+            if let Some(link) = self.endpoint.link.take() {
+                link.forget();
+            }
             return Err(NotSent::Forked);
         }
+        // A bridge lingers by itself, once it knows that nothing follows.
+        let near = self.endpoint.link.is_none();
+        let drained = !near || linger.is_zero() || self.wait_drained(Some(linger))?;
         self.endpoint.closed = true;
         self.producer.shut();
         let attached = &self.endpoint.attached;
@@ -448,6 +454,15 @@ impl<T: ?Sized> Publisher<T> {
         state.store(state.load(Ordering::Relaxed) & !1, Ordering::Release);
         attached.leave(|| attached.locks.unlock(lock_byte::LANE + index as u64));
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        if let Some(mut link) = self.endpoint.link.take() {
+            let delivered = link.finish(linger);
+            let failed = link.control().has_failed();
+            self.endpoint.link = Some(link);
+            if failed {
+                return Err(NotSent::LinkFailed);
+            }
+            return Ok(delivered);
+        }
         Ok(drained)
     }
 }
@@ -466,5 +481,13 @@ impl<T: ?Sized> fmt::Debug for Publisher<T> {
             .field("lane", &self.lane())
             .field("cursor", &self.cursor())
             .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// Whether the bridge behind the ring gave up. Looked at only where the gate is asked.
+    fn link_has_failed(&self) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.control().has_failed())
     }
 }

@@ -64,24 +64,6 @@ pub struct Subscriber<T: ?Sized = [u8]> {
 }
 
 impl Subscriber {
-    /// Opens the channel that `uri` names as a subscriber of bytes, making it if need be.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open(uri: &str) -> Result<Self, OpenError> {
-        Self::open_with(&Config::parse(uri)?)
-    }
-
-    /// As [`Subscriber::open`], from settings.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; nothing stays behind.
-    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_as(config, TypeTag::default())
-    }
-
     /// Hands up to `limit` messages to `handler`; returns how many. Never sleeps.
     ///
     /// A handler that panics gets the same message again.
@@ -159,7 +141,8 @@ impl Subscriber {
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    pub(super) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+    /// Opens a channel whose ring is here: `shm://` or `inproc://`.
+    pub(crate) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
@@ -185,6 +168,7 @@ impl<T: ?Sized> Subscriber<T> {
             config: config.clone(),
             lost_bytes: 0,
             watch: None,
+            link: None,
             closed: false,
             attached,
         });
@@ -344,7 +328,8 @@ impl<T: ?Sized> Subscriber<T> {
     /// The canonical URI this subscriber was opened with.
     #[must_use]
     pub fn uri(&self) -> String {
-        self.core.config.uri()
+        let link = self.core.link.as_ref();
+        link.map_or_else(|| self.core.config.uri(), |link| link.uri().to_owned())
     }
 
     /// Bytes of each publisher's ring.
@@ -365,6 +350,9 @@ impl<T: ?Sized> Subscriber<T> {
         if !self.core.page.is_ours() {
             // Its thread lives in the parent: there is nothing here to stop or to join.
             let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
+            if let Some(link) = self.core.link.take() {
+                link.forget();
+            }
             return;
         }
         self.core.watch = None;
@@ -376,6 +364,8 @@ impl<T: ?Sized> Subscriber<T> {
             self.lanes[lane].advance(&frame);
         }
         self.release();
+        // The bridge stops while we still hold the channel.
+        self.core.link = None;
         let core = &self.core;
         let Attached {
             control,

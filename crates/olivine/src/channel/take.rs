@@ -1,6 +1,7 @@
 //! A publisher comes: it takes a lane that nobody holds, and goes on where the last one left it.
 
 use super::attach::{self, Attached};
+use super::raw::Brought;
 use crate::error::OpenError;
 use crate::fork::ForkPage;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte};
@@ -13,6 +14,7 @@ pub(super) fn take_lane(
     attached: &mut Attached,
     config: &Config,
     page: &ForkPage,
+    brought: Option<Brought>,
 ) -> Result<(usize, Producer), OpenError> {
     let Attached {
         channel,
@@ -22,7 +24,8 @@ pub(super) fn take_lane(
         locks,
     } = &*attached;
     let mut pids = Vec::new();
-    for index in 0..geometry.lanes() {
+    let kept = brought.and_then(|brought| brought.find(place, control, geometry));
+    for index in kept.into_iter().chain(0..geometry.lanes()) {
         let entry = geometry.lane_entry(index);
         let locked = locks
             .try_lock(lock_byte::LANE + index as u64)
@@ -43,6 +46,11 @@ pub(super) fn take_lane(
                 path: place.path().to_owned(),
             });
         };
+        if !Brought::may_take(&words, brought) {
+            locks.unlock(lock_byte::LANE + index as u64);
+            pids.push("kept for a bridge".to_owned());
+            continue;
+        }
         // Relaxed: for display.
         control
             .word(entry + lane_entry::PID)

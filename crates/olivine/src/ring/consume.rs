@@ -348,13 +348,17 @@ impl Consumer {
     /// Hands everything before the position back to the publisher.
     #[inline(never)]
     pub(crate) fn release(&mut self) {
-        self.released = self.position;
+        self.release_to(self.position);
+    }
+
+    /// Hands everything before `position`, at or before our own, back to the publisher.
+    #[inline]
+    pub(crate) fn release_to(&mut self, position: u64) {
+        self.released = position;
         let Some(gate) = &self.gate else { return };
         // REUSE (release): pairs with the acquire load in `Gate::slowest`.
-        gate.position.store(
-            self.position,
-            unless(mutant("reuse_relaxed"), Ordering::Release),
-        );
+        gate.position
+            .store(position, unless(mutant("reuse_relaxed"), Ordering::Release));
         // ROOM (light side): the position above comes before the look at the park word.
         light_barrier(mutant("room_no_light_barrier"));
         if gate.fence {
@@ -365,6 +369,87 @@ impl Consumer {
         if gate.park.load(Ordering::Relaxed) != 0 {
             crate::wait::wake(&gate.park);
         }
+    }
+
+    /// Everything before this was handed back.
+    #[cfg(not(loom))]
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Goes on from `position`, a frame boundary from [`Consumer::released`] to the cursor, without handing
+    /// anything back.
+    #[cfg(not(loom))]
+    pub(crate) fn go_to(&mut self, position: u64) {
+        self.position = position;
+        self.known = position;
+    }
+
+    /// End of the committed frames from the position on.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`] if there is more than a ring holds, or a header that no publisher writes.
+    #[cfg(not(loom))]
+    pub(crate) fn committed(&mut self) -> Result<u64, ReceiveError> {
+        let cursor = self.cursor();
+        if cursor - self.position > self.ring.capacity() {
+            return Err(self.corrupt(cursor - self.position));
+        }
+        if cursor > self.position {
+            return Ok(cursor);
+        }
+        // A publisher that died between the commit and its cursor leaves a frame that only its header tells of.
+        self.run = 0;
+        Ok(self.next()?.map_or(cursor, |frame| frame.end))
+    }
+
+    /// The last end of a frame at or before `most`, walking from `from`, a frame boundary at or after the
+    /// position, to `committed`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`] if a header is one that no publisher writes.
+    #[cfg(not(loom))]
+    pub(crate) fn boundary(
+        &self,
+        from: u64,
+        committed: u64,
+        most: u64,
+    ) -> Result<u64, ReceiveError> {
+        let mut at = from;
+        while at < committed {
+            // Relaxed: committed before the cursor that the caller has acquired (CURSOR).
+            let word = self.ring.header(at).load(Ordering::Relaxed);
+            let Some(frame) = read_frame(word, at, self.payload_max, self.align_mask) else {
+                return Err(self.corrupt(word));
+            };
+            if frame.end > most {
+                break;
+            }
+            at = frame.end;
+        }
+        Ok(at)
+    }
+
+    /// The frames from the position to `end`, at or before [`Consumer::committed`], as they lie.
+    #[cfg(not(loom))]
+    pub(crate) fn frames(&self, end: u64) -> View<'_> {
+        let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
+        // SAFETY: committed by the caller's look at the cursor (CURSOR) or the header; our own position in the
+        // gate holds the publisher back until `release_to`, which needs `&mut self`.
+        unsafe { self.ring.frames(self.position, length) }
+    }
+
+    /// For a subscriber that may be overrun: copies the frames from the position to `end` out; `false` if a
+    /// publisher may have written there meanwhile.
+    #[cfg(not(loom))]
+    pub(crate) fn copy_frames(&self, end: u64, into: &mut Vec<u8>) -> bool {
+        let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
+        self.ring.copy_frames(self.position, length, into);
+        // OVERRUN: the loads above come before the limit is read again.
+        fence(Ordering::Acquire);
+        self.position + self.ring.capacity() >= self.limit.load(Ordering::Relaxed)
     }
 
     /// For a subscriber that may be overrun: copies the next frame out and makes sure the copy is whole.

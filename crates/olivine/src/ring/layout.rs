@@ -61,6 +61,8 @@ pub(crate) mod control {
     pub(crate) const CREATOR_PID: usize = 20;
     /// Process that took the membership lock last, for messages.
     pub(crate) const MEMBER_PID: usize = 21;
+    /// A number drawn when the channel was made: tells it from others of its name.
+    pub(crate) const INCARNATION: usize = 22;
     /// Raised when a lane file appears.
     pub(crate) const LANES_EPOCH: usize = 32;
     /// Nonzero when somebody may be parked: the word publishers read after each commit.
@@ -165,6 +167,15 @@ pub(crate) mod lane {
     pub(crate) const WAKES: usize = 50;
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
+    /// Hash of who a bridge brings this lane's messages for; 0 for a lane that programs publish in. Such a lane is
+    /// kept for that bridge.
+    pub(crate) const LINK_KEY: usize = 64;
+    /// Index of the lane at the source.
+    pub(crate) const LINK_LANE: usize = 65;
+    /// Which of the two records counts: 0 or 1.
+    pub(crate) const LINK_TURN: usize = 66;
+    /// Two records: incarnation of the source, and what is added to a position here to get the position there.
+    pub(crate) const LINK_RECORDS: usize = 68;
     /// Words of the page.
     pub(crate) const WORDS: usize = (super::LANE_HEADER_BYTES / 8) as usize;
 }

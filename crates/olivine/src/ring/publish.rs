@@ -300,6 +300,15 @@ impl Producer {
         need <= self.limit.load(Ordering::Relaxed)
     }
 
+    /// Where frames must end to have room now, as far as the positions say: another publisher's view of the gate,
+    /// which promises nothing.
+    #[cfg(not(loom))]
+    pub(crate) fn room_end(&self) -> u64 {
+        let slowest = self.gate.slowest();
+        let from = slowest.map_or(self.position, |slowest| slowest.position.min(self.position));
+        from + self.ring.capacity() - HEADER_BYTES
+    }
+
     /// The next limit where nobody gates: forgets the oldest frames, an eighth of the ring at a time, so that
     /// late joiners find most of a ring of history and `limit - capacity` stays a frame boundary.
     fn step_history(&self, need: u64) -> u64 {

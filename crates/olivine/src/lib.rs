@@ -53,7 +53,9 @@ pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
-pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
+pub use channel::status::{LaneState, LaneStatus};
+#[cfg(not(loom))]
+pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
 pub use error::{NotSent, OpenError, ReceiveError};

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["region"],
     &["ring::layout", "probe"],
     &["ring::gate"],
-    &["segment", "wait", "fork", "counters"],
+    &["segment", "wait", "fork"],
     &["ring"],
     &["liveness"],
     &["message"],

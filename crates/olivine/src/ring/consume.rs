@@ -63,6 +63,32 @@ pub(crate) struct Frame {
     pub(crate) end: u64,
 }
 
+/// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
+/// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
+pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
+    loop {
+        // CURSOR (acquire).
+        let from = cursor.load(Ordering::Acquire);
+        let mut at = from;
+        while at < wanted {
+            // COMMIT (acquire).
+            let bytes = frame_bytes(ring.header(at).load(Ordering::Acquire));
+            if bytes < HEADER_BYTES || bytes > ring.capacity() {
+                break;
+            }
+            at += (bytes + geometry.align - 1) & !(geometry.align - 1);
+        }
+        if from >= wanted || at == wanted {
+            return wanted;
+        }
+        // A publisher that lives goes on meanwhile; then the walk was over bytes in motion. Relaxed: the next
+        // look acquires.
+        if cursor.load(Ordering::Relaxed) == from {
+            return from;
+        }
+    }
+}
+
 impl Consumer {
     /// Reads `lane` from `position`, a frame boundary. `durable` gives room back after every message, so that
     /// a crash repeats as little as possible.

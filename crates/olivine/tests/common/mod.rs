@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod numbers;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

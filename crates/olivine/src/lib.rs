@@ -38,6 +38,7 @@ mod fork;
 mod liveness;
 #[cfg(not(loom))]
 mod message;
+mod points;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;

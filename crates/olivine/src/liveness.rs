@@ -75,7 +75,10 @@ impl Locks {
         match self {
             Self::File(lock) => {
                 match control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
-                    Ok(_) => Ok(true),
+                    Ok(_) => {
+                        crate::points::pass("lock.taken");
+                        Ok(true)
+                    }
                     Err(error)
                         if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) =>
                     {
@@ -181,13 +184,11 @@ mod tests {
     fn pair() -> [(Locks, Locks); 2] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
-            Locks::file(OwnedFd::from(
-                std::fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .open(file.path())
-                    .unwrap(),
-            ))
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(file.path());
+            Locks::file(&OwnedFd::from(file.unwrap())).unwrap()
         };
         let table = Arc::default();
         [

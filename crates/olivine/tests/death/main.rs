@@ -7,6 +7,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod message;
+#[cfg(feature = "points")]
+mod points;
 mod roles;
 mod stage;
 mod tally;
@@ -22,7 +24,7 @@ use tally::Tally;
 
 /// Kills on one channel, before everything is checked and the next one is made.
 const ROUND: u64 = 1000;
-/// Who besides the two publishers and the durable subscriber is on stage, by lot.
+/// Who besides two publishers is on stage, by lot.
 const OTHERS: [&str; 8] = [
     "subscriber",
     "subscriber",
@@ -33,6 +35,8 @@ const OTHERS: [&str; 8] = [
     "forker-publisher",
     "forker-subscriber",
 ];
+/// The same on a channel that evicts whoever is too slow.
+const OTHERS_WHERE_EVICTED: [&str; 4] = ["evictable", "evictable", "latest", "recoverer"];
 const OTHERS_AT_ONCE: usize = 3;
 
 fn role_setting(name: &str) -> String {
@@ -63,15 +67,11 @@ fn round(kills: u64, seed: u64, tally: &mut Tally) {
         .map(|role| stage.enter(role, ""))
         .to_vec();
     for _ in 0..OTHERS_AT_ONCE {
-        let role = any_other(&mut stage);
+        let role = any_of(&OTHERS, &mut stage);
         actors.push(stage.enter(role, ""));
     }
     for _ in 0..kills {
-        // A random moment, from the first instruction of a new process to the middle of a stream.
-        let pause = Duration::from_micros(stage.random.below(2000));
-        std::thread::park_timeout(pause);
-        let chosen = usize::try_from(stage.random.below(actors.len() as u64)).unwrap();
-        blow(&mut stage, &mut actors, chosen, tally);
+        blow(&mut stage, &mut actors, &OTHERS, tally);
     }
     // Whoever comes after the others have closed takes one of their lanes over, and the lane of the dead stays.
     stage.progress(&actors.iter().take(2).collect::<Vec<_>>(), Instant::now());
@@ -79,14 +79,30 @@ fn round(kills: u64, seed: u64, tally: &mut Tally) {
     tally.add(&findings, complaints);
 }
 
-fn any_other(stage: &mut Stage) -> &'static str {
-    OTHERS[usize::try_from(stage.random.below(OTHERS.len() as u64)).unwrap()]
+fn any_of<'a>(roles: &[&'a str], stage: &mut Stage) -> &'a str {
+    roles[usize::try_from(stage.random.below(roles.len() as u64)).unwrap()]
 }
 
-/// Kills the actor at `chosen`, waits until the others go on, and lets another take its place.
-fn blow(stage: &mut Stage, actors: &mut [Actor], chosen: usize, tally: &mut Tally) {
+/// The publishers that have begun, without `victim`.
+fn survivors<'a>(stage: &Stage, actors: &'a [Actor], victim: &Actor) -> Vec<&'a Actor> {
+    let publishers = actors.iter().take(2);
+    publishers
+        .filter(|actor| actor.pid != victim.pid && stage.acknowledged(actor) > 0)
+        .collect()
+}
+
+/// Kills somebody, waits until the others go on, and lets another take its place.
+fn blow(stage: &mut Stage, actors: &mut [Actor], others: &[&'static str], tally: &mut Tally) {
     use rustix::process::Signal;
+    // A random moment, from the first instruction of a new process to the middle of a stream.
+    let pause = Duration::from_micros(stage.random.below(2000));
+    std::thread::park_timeout(pause);
+    let chosen = usize::try_from(stage.random.below(actors.len() as u64)).unwrap();
     let victim = actors[chosen].clone();
+    if stage.random.below(32) == 0 {
+        let survivors = survivors(stage, actors, &victim);
+        tally.calm(stage.progress(&survivors, Instant::now()));
+    }
     match stage.random.below(16) {
         // Stopped, and then killed: it wakes up no more.
         0 => {
@@ -104,14 +120,6 @@ fn blow(stage: &mut Stage, actors: &mut [Actor], chosen: usize, tally: &mut Tall
         }
         _ => {}
     }
-    let survivors: Vec<&Actor> = actors
-        .iter()
-        .take(2)
-        .filter(|actor| actor.pid != victim.pid && stage.acknowledged(actor) > 0)
-        .collect();
-    if stage.random.below(32) == 0 {
-        tally.calm(stage.progress(&survivors, Instant::now()));
-    }
     let struck = Instant::now();
     stage.strike(&victim);
     let buried_first = stage.random.below(2) == 0;
@@ -123,11 +131,7 @@ fn blow(stage: &mut Stage, actors: &mut [Actor], chosen: usize, tally: &mut Tall
         // Others wait for it, as it wants them to.
         actors[chosen] = stage.enter(victim.role, "");
     }
-    let survivors: Vec<&Actor> = actors
-        .iter()
-        .take(2)
-        .filter(|actor| actor.pid != victim.pid && stage.acknowledged(actor) > 0)
-        .collect();
+    let survivors = survivors(stage, actors, &victim);
     let recovery = stage.progress(&survivors, struck);
     tally.kill(victim.role, recovery, !is_durable && !survivors.is_empty());
     if !buried_first {
@@ -135,7 +139,11 @@ fn blow(stage: &mut Stage, actors: &mut [Actor], chosen: usize, tally: &mut Tall
         stage.bury(&victim);
     }
     if !is_durable {
-        let role = if chosen < 2 { victim.role } else { any_other(stage) };
+        let role = if chosen < 2 {
+            victim.role
+        } else {
+            any_of(others, stage)
+        };
         actors[chosen] = stage.enter(role, "");
     }
 }
@@ -153,6 +161,32 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
     }
     println!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
     println!("{tally}");
+}
+
+/// Nobody holds anybody back here for long; whoever is thrown out is told, and nothing is torn.
+#[test]
+fn where_the_slow_are_evicted_the_killed_harm_nobody() {
+    let kills = setting("OLIVINE_KILLS", 5000) / 10;
+    let seed = setting("OLIVINE_SEED", 1);
+    let mut tally = Tally::default();
+    for number in 0..kills.div_ceil(ROUND) {
+        let kills = (kills - number * ROUND).min(ROUND);
+        let mut stage = Stage::new("&slow=evict:1ms", kills, seed.wrapping_add(number));
+        let mut actors: Vec<Actor> = ["publisher", "publisher"]
+            .map(|role| stage.enter(role, ""))
+            .to_vec();
+        for _ in 0..OTHERS_AT_ONCE {
+            let role = any_of(&OTHERS_WHERE_EVICTED, &mut stage);
+            actors.push(stage.enter(role, ""));
+        }
+        for _ in 0..kills {
+            blow(&mut stage, &mut actors, &OTHERS_WHERE_EVICTED, &mut tally);
+        }
+        let (findings, complaints) = stage.finish(actors);
+        tally.add(&findings, complaints);
+        tally.assert_clean(seed.wrapping_add(number));
+    }
+    println!("where the slow are evicted, seed {seed}\n{tally}");
 }
 
 /// Counts what it receives until the end of the stream.
@@ -218,4 +252,37 @@ fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
     common::finished(child);
     assert_eq!(words.load(1), sent);
     assert!(!place.channel("stopped").exists());
+}
+
+/// A child made by `fork` inherits mappings and descriptors; the life of a dead parent must not go on in it.
+#[test]
+fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
+    let mut stage = Stage::new("", 2, 1);
+    let subscriber = stage.enter("forker-subscriber", "");
+    let forked = roles::orphan(subscriber.session);
+    until("the subscriber has forked", || {
+        stage.words.load(forked) != 0
+    });
+    stage.strike(&subscriber);
+    let mut publisher = Publisher::open(&stage.uri("wait=park")).unwrap();
+    let mut message = Vec::new();
+    // Twice what the ring holds.
+    for sequence in 0..1000 {
+        fill(0, sequence, &mut message);
+        publisher
+            .publish_timeout(&message, common::WATCHDOG)
+            .unwrap();
+    }
+    assert_eq!(publisher.stats().reclaimed, 1);
+    drop(publisher);
+    let lane = stage.enter("forker-publisher", "");
+    let forked = roles::orphan(lane.session);
+    until("the publisher has forked", || stage.words.load(forked) != 0);
+    stage.strike(&lane);
+    assert_eq!(stage.bury(&lane), zygote::End::Killed);
+    let heir = Publisher::open(&stage.uri("")).unwrap();
+    assert_eq!(heir.lane(), 0, "the lane of the dead is taken over");
+    drop(heir);
+    stage.bury(&subscriber);
+    stage.finish(Vec::new());
 }

@@ -241,7 +241,8 @@ impl Stage<'_> {
                 Err(NotSent::BackPressured) => {}
                 Err(error) => panic!("{error}"),
             }
-            let handed = subscriber.poll(|message| self.take(&message, &mut next, &mut scratch), 64);
+            let handed =
+                subscriber.poll(|message| self.take(&message, &mut next, &mut scratch), 64);
             match handed {
                 Ok(0) => std::thread::yield_now(),
                 Ok(_) => {}

@@ -133,7 +133,9 @@ impl Stage {
         let wait = self.pick(&["park", "adaptive", "yield"]);
         let from = self.pick(&["now", "oldest"]);
         let uri = match role {
-            "creator" => self.place.uri("cradle", &format!("capacity=4KiB&wait={wait}")),
+            "creator" => self
+                .place
+                .uri("cradle", &format!("capacity=64KiB&wait={wait}")),
             "latest" => self.uri(&format!("wait={wait}&delivery=latest&from={from}")),
             "durable" => self.uri(&format!("wait={wait}&name=durable")),
             "evictable" => self.uri(&format!("wait={wait}")),
@@ -162,7 +164,10 @@ impl Stage {
     /// Waits until every one of `actors` that publishes has gone on, and the bystander sees messages; returns how
     /// long that took.
     pub(crate) fn progress(&self, actors: &[&Actor], since: Instant) -> Duration {
-        let before: Vec<u64> = actors.iter().map(|actor| self.acknowledged(actor)).collect();
+        let before: Vec<u64> = actors
+            .iter()
+            .map(|actor| self.acknowledged(actor))
+            .collect();
         until("the survivors go on", || {
             self.check_observer();
             actors
@@ -187,6 +192,7 @@ impl Stage {
     /// Reaps a killed participant and ends what it forked.
     pub(crate) fn bury(&mut self, actor: &Actor) -> End {
         let end = self.zygote.reap(actor.pid);
+        assert_ne!(end, End::Bad, "a participant failed: {actor:?}");
         let orphan = self.words.load(roles::orphan(actor.session));
         let orphan = i32::try_from(orphan).ok().and_then(Pid::from_raw);
         if let Some(orphan) = orphan {
@@ -196,16 +202,19 @@ impl Stage {
         end
     }
 
+    /// Where it has died by itself: how it ended.
+    #[cfg(feature = "points")]
+    pub(crate) fn has_ended(&mut self, actor: &Actor) -> Option<End> {
+        self.zygote.try_reap(actor.pid)
+    }
+
     /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left over.
     pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 5]) {
         let publishes = |actor: &Actor| {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
         let (publishers, others): (Vec<_>, Vec<_>) = actors.into_iter().partition(publishes);
-        for (order, actors) in [
-            (roles::PUBLISHERS, publishers),
-            (roles::EVERYBODY, others),
-        ] {
+        for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::EVERYBODY, others)] {
             self.words.store(roles::STOP, order);
             for actor in actors {
                 assert_eq!(self.bury(&actor), End::Good, "{actor:?}");
@@ -219,7 +228,10 @@ impl Stage {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(refused, OpenError::PublishersFull { .. }), "{refused}");
+        assert!(
+            matches!(refused, OpenError::PublishersFull { .. }),
+            "{refused}"
+        );
         assert_eq!(heirs.len(), PUBLISHERS_MAX, "every lane can be taken over");
         drop(heirs);
         let mut findings = Findings::default();
@@ -230,12 +242,18 @@ impl Stage {
         }
         // Whoever was killed while it made or removed a channel is cleaned up after by the next one.
         for name in ["cradle", "death"] {
-            let shape = if name == "death" { self.uri("") } else { self.place.uri(name, "") };
+            let shape = if name == "death" {
+                self.uri("")
+            } else {
+                self.place.uri(name, "")
+            };
             drop(Subscriber::open(&shape).unwrap());
         }
         if self.place.channel("death").exists() {
             // A durable subscriber may come back: this one does.
-            Subscriber::open(&self.uri("name=durable")).unwrap().unsubscribe();
+            Subscriber::open(&self.uri("name=durable"))
+                .unwrap()
+                .unsubscribe();
         }
         let left: Vec<_> = std::fs::read_dir(self.place.dir())
             .unwrap()
@@ -245,7 +263,13 @@ impl Stage {
         assert!(left.is_empty(), "left behind: {left:?}");
         let held = common::held_inside(&self.place.dir());
         assert!(held.is_empty(), "still held: {held:?}");
-        let complaints = [roles::TORN, roles::GAPS, roles::FORKED, roles::EVICTED, roles::CHECKED];
+        let complaints = [
+            roles::TORN,
+            roles::GAPS,
+            roles::FORKED,
+            roles::EVICTED,
+            roles::CHECKED,
+        ];
         let complaints = complaints.map(|word| self.words.load(word));
         self.zygote.finish();
         (findings, complaints)

@@ -44,6 +44,7 @@ mod liveness;
 mod message;
 #[cfg(not(loom))]
 mod open;
+mod points;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;

@@ -58,6 +58,7 @@ pub(crate) fn create_file(
         Err(errno) => return Err(refused("create", &path)(errno)),
     };
     prepare(folder, &file, &path, bytes, numa, fill)?;
+    crate::points::pass("create.prepared");
     let source = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     match rustix::fs::linkat(
         rustix::fs::CWD,
@@ -66,7 +67,10 @@ pub(crate) fn create_file(
         name,
         AtFlags::SYMLINK_FOLLOW,
     ) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            crate::points::pass("create.linked");
+            Ok(true)
+        }
         Err(Errno::EXIST) => Ok(false),
         // No /proc here.
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {

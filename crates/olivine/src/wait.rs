@@ -47,6 +47,7 @@ pub(crate) fn prepare_sleep(
             hint.fetch_or(1, unless(mutant("wake_hint_relaxed"), Ordering::Release));
         }
     }
+    crate::points::pass("sleep.flags_up");
     // SLEEP and ROOM (heavy side): the flags are up before we look again.
     let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
     if !mutant("sleep_no_second_look") && ready() {
@@ -83,6 +84,7 @@ pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
     }
     // WAKE (acquire): takes the hint from the newest sleeper, and with it every park word raised before.
     hint.swap(0, unless(mutant("wake_take_relaxed"), Ordering::AcqRel));
+    crate::points::pass("wake.hint_taken");
     let mut woken = 0;
     for index in bits(words, control::ATTACHED, geometry.slots()) {
         let park = words.word(geometry.slot(index) + slot::PARK);
@@ -99,6 +101,7 @@ pub(crate) fn wake(park: &AtomicU64) -> bool {
     if park.swap(0, Ordering::AcqRel) == 0 {
         return false;
     }
+    crate::points::pass("wake.word_taken");
     #[cfg(not(loom))]
     futex::wake(park);
     true

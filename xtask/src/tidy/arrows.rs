@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["uri", "clock"],
     &["error"],
     &["sync"],
-    &["region"],
+    &["region", "points"],
     &["ring::layout", "probe"],
     &["ring::gate"],
     &["segment", "wait", "fork"],

@@ -218,7 +218,7 @@ pub(crate) fn open_control(
         return Ok(None);
     };
     let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
-    let locks = Locks::file(file);
+    let locks = Locks::file(&file).map_err(io_error("open", &path))?;
     Ok(Some(Attached {
         channel: channel.to_owned(),
         place: Place::Files(files),

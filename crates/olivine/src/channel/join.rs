@@ -22,12 +22,15 @@ pub(super) fn join(
         locks,
     } = &*attached;
     let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
+    crate::points::pass("join.claimed");
     let joined = join_lanes(attached, config, claimed);
+    crate::points::pass("join.gating");
     if joined.is_err() && !claimed.resumed {
         clear_slot(control, geometry, claimed.index);
     }
     let lanes = joined?;
     slots::attach(control, geometry, claimed.index, config.name.is_some());
+    crate::points::pass("join.attached");
     // Relaxed: under the membership lock.
     control
         .word(control::SUBSCRIBERS_EVER)

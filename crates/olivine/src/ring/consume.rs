@@ -359,6 +359,7 @@ impl Consumer {
         // REUSE (release): pairs with the acquire load in `Gate::slowest`.
         gate.position
             .store(position, unless(mutant("reuse_relaxed"), Ordering::Release));
+        crate::points::pass("release.stored");
         // ROOM (light side): the position above comes before the look at the park word.
         light_barrier(mutant("room_no_light_barrier"));
         if gate.fence {

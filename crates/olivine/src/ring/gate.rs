@@ -115,6 +115,7 @@ pub(crate) fn join_lane(
     loop {
         let position = start();
         store(position);
+        crate::points::pass("join.stored");
         if !mutant("join_no_fence") {
             // JOIN: SeqCst fence between our position and the publisher's limit; the publisher has its own
             // between its limit and our position. Only a store-load order on both sides will do.
@@ -138,7 +139,9 @@ pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
             .word(geometry.position(index, lane))
             .store(NO_POSITION, Ordering::Release);
     }
+    crate::points::pass("clear.positions_gone");
     set_bit(control, control::GATING, index, false);
+    crate::points::pass("clear.gating_gone");
     set_bit(control, control::ATTACHED, index, false);
     for word in (1..slot::POSITIONS).filter(|word| *word != slot::TICKET) {
         // Relaxed: read by others only for display, or under the slot's lock.

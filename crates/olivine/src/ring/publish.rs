@@ -12,6 +12,7 @@
 use super::gate::Gate;
 use super::layout::{Geometry, control, frame_bytes, header_word, lane};
 use crate::error::NotSent;
+use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
 
@@ -80,6 +81,7 @@ impl Producer {
                 Ordering::SeqCst
             });
         }
+        points::pass("takeover.begun");
         producer.recover();
         producer
     }
@@ -107,6 +109,7 @@ impl Producer {
             }
             self.position += padded;
         }
+        points::pass("takeover.walked");
         // Relaxed: nobody reads here before the COMMIT that follows, or sees the zero it already is.
         self.ring.header(self.position).store(0, Ordering::Relaxed);
         // CURSOR (release).
@@ -203,14 +206,18 @@ impl Producer {
         // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
         // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
         unsafe { spot.write(message) };
+        points::pass("publish.written");
         show(spot.header(), next, tag, message.len());
+        points::pass("publish.shown");
         self.advance(end)
     }
 
     /// Makes the frame from the position to `end` visible.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        points::pass("publish.written");
         self.show(end, tag, length);
+        points::pass("publish.shown");
         self.advance(end)
     }
 
@@ -273,6 +280,7 @@ impl Producer {
             // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
             self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
             self.published_limit = wanted;
+            points::pass("gate.limit_stored");
             if !mutant("overrun_no_fence_writer") {
                 // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).
                 // OVERRUN: the limit is visible before anything is written into what it freed.

@@ -274,18 +274,7 @@ impl Bench {
         floor: Option<FloorResult>,
         mut out: String,
     ) -> Outcome {
-        let file = ResultFile {
-            schema: SCHEMA.to_owned(),
-            scenario: self.name.to_owned(),
-            started_unix_s: self.started_unix_s,
-            machine: self.machine,
-            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
-            runs: self.setup.runs,
-            seconds_per_variant: self.setup.seconds,
-            interrupted: self.stop.interrupted(),
-            floor,
-            results,
-        };
+        let file = self.file(results, floor);
         if common.json {
             print_json(&file)?;
         } else {
@@ -297,6 +286,22 @@ impl Bench {
             return Err(Failure::BadResult);
         }
         Ok(())
+    }
+
+    /// What was found, under which conditions.
+    fn file(self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
+        ResultFile {
+            schema: SCHEMA.to_owned(),
+            scenario: self.name.to_owned(),
+            started_unix_s: self.started_unix_s,
+            machine: self.machine,
+            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
+            runs: self.setup.runs,
+            seconds_per_variant: self.setup.seconds,
+            interrupted: self.stop.interrupted(),
+            floor,
+            results,
+        }
     }
 }
 

@@ -86,7 +86,6 @@ impl Method for Olivine {
         let end = Channels {
             publisher,
             subscriber,
-            spins: self.wait == "spin",
             size,
         };
         Ok(play(end, size))
@@ -96,7 +95,6 @@ impl Method for Olivine {
 struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
-    spins: bool,
     size: usize,
 }
 
@@ -127,8 +125,7 @@ impl End for Channels {
         let mut handle = Some(handle);
         let result = receive(
             &mut self.subscriber,
-            self.spins,
-            || patience.spend(),
+            || patience.look(),
             |message| handle.take().map(|handle| handle(message)),
         )?;
         result.ok_or_else(|| BenchError::Protocol {
@@ -148,8 +145,7 @@ impl End for Channels {
         // Sent back from the ring it lies in, as a program would.
         receive(
             &mut self.subscriber,
-            self.spins,
-            || patience.spend(),
+            || patience.look(),
             |message| {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);

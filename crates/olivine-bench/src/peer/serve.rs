@@ -246,26 +246,23 @@ fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: im
     *next += 1;
 }
 
-/// Receives one message: what `handle` makes of it. `spend` is asked between looks whether to go on.
-///
-/// A spinning subscriber polls without a pause, as a latency-bound program does; others wait by their strategy.
+/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is asked now and then
+/// whether to go on.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,
-    spins: bool,
-    mut spend: impl FnMut() -> Result<()>,
+    mut look: impl FnMut() -> Result<()>,
     mut handle: impl FnMut(&Message<'_>) -> T,
 ) -> Result<T> {
     let mut result = None;
     loop {
+        if !subscriber.wait(WAIT_STEP)? {
+            look()?;
+        }
         subscriber.poll(|message| result = Some(handle(&message)), 1)?;
         if let Some(result) = result {
             return Ok(result);
         }
-        if !spins {
-            subscriber.wait(WAIT_STEP)?;
-        }
-        spend()?;
     }
 }
 

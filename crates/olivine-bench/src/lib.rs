@@ -8,6 +8,7 @@
 pub mod channel;
 pub mod error;
 pub mod floor;
+pub mod job;
 pub mod kernel;
 pub mod latency;
 pub mod machine;
@@ -16,6 +17,7 @@ pub mod pace;
 pub mod payload;
 pub mod peer;
 pub mod result;
+pub mod rival;
 pub mod scenario;
 pub mod spread;
 mod sys;

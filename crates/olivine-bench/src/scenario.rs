@@ -33,7 +33,7 @@ pub const LIST: [(&str, &str); 6] = [
     ),
     (
         "pingpong",
-        "round trip of a message and its answer over two channels (closed loop)",
+        "round trip of a message and its answer, by any method (closed loop)",
     ),
     (
         "throughput",

@@ -94,7 +94,9 @@ pub(super) fn methods(rows: &[Row]) -> String {
             let ratio = measured.ratio_p50;
             vec![
                 (index + 1).to_string(),
-                row.method.clone(),
+                format!("{} {}", row.method, row.parameters.settings)
+                    .trim_end()
+                    .to_owned(),
                 row.parameters.wait.clone().unwrap_or_default(),
                 ns(|table| table.p50_ns),
                 ns(|table| table.p99_ns),

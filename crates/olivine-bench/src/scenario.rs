@@ -6,6 +6,7 @@
 
 pub mod floor;
 pub mod latency;
+pub mod mesh;
 pub mod pingpong;
 pub mod throughput;
 mod turns;
@@ -25,14 +26,14 @@ use std::path::PathBuf;
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 6] = [
+pub const LIST: [(&str, &str); 8] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, clock",
     ),
     (
         "pingpong",
-        "round trip of a message and its answer over two channels (closed loop)",
+        "round trip of a message and its answer, by any method (closed loop)",
     ),
     (
         "throughput",
@@ -50,6 +51,14 @@ pub const LIST: [(&str, &str); 6] = [
         "tcp",
         "messages to an echo server and back, or a stream of 32 B frames one way",
     ),
+    (
+        "fanout",
+        "one publisher, several subscribers that get every message, a process each",
+    ),
+    (
+        "mesh",
+        "several publishers, several subscribers that get every message, a process each",
+    ),
 ];
 
 /// What all scenarios need to know.
@@ -61,6 +70,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// CPUs of the measuring and of the second process.
     pub cpus: (u32, u32),
+    /// CPUs that may be used at all, where this process was started: it is pinned itself once it measures.
+    pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
@@ -90,6 +101,16 @@ impl Setup {
     pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         Peer::start(&self.program, &arguments, cpu)
+    }
+
+    /// Nanoseconds for one run of one variant.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number; too large a one saturates"
+    )]
+    fn run_ns(&self) -> u64 {
+        (self.seconds * 1e9 / f64::from(self.runs.max(1))) as u64
     }
 
     /// The kernel's counters of both processes' measuring threads.
@@ -133,7 +154,7 @@ struct Slice<T> {
 
 impl<'a> Session<'a> {
     fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
-        let allowed = olivine::probe::allowed_cpus();
+        let allowed = &setup.allowed;
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
                 let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();

@@ -2,8 +2,10 @@
 
 mod load;
 mod print;
+mod rivals;
+mod sweep;
 
-use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, RingArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
@@ -14,14 +16,14 @@ use olivine_bench::method;
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
 use olivine_bench::result::{Parameters, ResultFile, Row};
+use olivine_bench::rival::Program;
 use olivine_bench::scenario::floor::FloorResult;
-use olivine_bench::scenario::{self, Setup, Variant, latency, pingpong, throughput};
+use olivine_bench::scenario::throughput::OWN;
+use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
 use olivine_bench::{BenchError, peer};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// What carries the messages of scenarios that measure this library alone.
-const OLIVINE: &str = "olivine-shm";
 /// How the names of this library's methods start.
 const OLIVINE_PREFIX: &str = "olivine-";
 /// Bytes of a message where nothing is said.
@@ -30,6 +32,8 @@ const DEFAULT_SIZE: u64 = 32;
 pub(crate) const PEER_COMMAND: &str = "__peer";
 /// Seconds for each method where all are measured.
 const ALL_SECONDS: f64 = 1.0;
+/// Setting that gives each message a cache line of its own.
+const ALIGNED: &str = "align=64";
 /// The word for every built-in method.
 const ALL: &str = "all";
 
@@ -43,7 +47,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
-        return pingpong_table(common, &method, &variants);
+        return pingpong_table(common, &method, &variants, &[]);
     };
     match scenario {
         Scenario::List => list(common),
@@ -70,7 +74,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 let settings = settings(&args.ring, "")?;
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
-            pingpong_table(common, &args.method_args, &variants)
+            let rivals = match &args.rivals {
+                Some(folder) => Program::find(folder)?,
+                None => Vec::new(),
+            };
+            pingpong_table(common, &args.method_args, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
             let variants =
@@ -80,10 +88,13 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let text = print::throughput(&rows);
             bench.report(common, rows, None, text)
         }
+        Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
+        Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
+        Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Latency(args) => {
             let settings = settings(&args.ring, "")?;
             let variant = |&rate_per_s| -> Outcome<Variant> {
-                let mut variant = variant(OLIVINE, args.size, &settings)?;
+                let mut variant = variant(OWN, args.size, &settings)?;
                 variant.parameters.rate_per_s = Some(rate_per_s);
                 Ok(variant)
             };
@@ -96,17 +107,75 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     }
 }
 
-/// Round trips: one method with all its percentiles, or several in one table.
-fn pingpong_table(common: Common, method: &MethodArgs, variants: &[Variant]) -> Outcome {
+/// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
+fn pingpong_table(
+    common: Common,
+    method: &MethodArgs,
+    variants: &[Variant],
+    rivals: &[Program],
+) -> Outcome {
     let bench = Bench::new("pingpong", method)?;
-    let rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    let mut rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    for rival in rivals {
+        if bench.stop.now() {
+            break;
+        }
+        rows.extend(rivals::pingpong(rival, &bench.setup, variants));
+    }
     let first = &variants[0].method;
-    let several = variants.iter().any(|variant| variant.method != *first);
+    let several = rows.iter().any(|row| row.method != *first);
     let text = if several {
         print::methods(&rows)
     } else {
         print::pingpong(&rows)
     };
+    bench.report(common, rows, None, text)
+}
+
+/// One channel with several participants on it.
+fn many(
+    common: Common,
+    name: &'static str,
+    publishers: &[u32],
+    args: &ManyArgs,
+    default_subscribers: &[u32],
+) -> Outcome {
+    let capacity = args.capacity.as_ref();
+    let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
+    let settings = format!("wait={}{capacity}", args.wait);
+    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
+    let bench = Bench::new(name, &args.method)?;
+    let subscribers = if args.subscribers.is_empty() {
+        default_subscribers
+    } else {
+        &args.subscribers
+    };
+    let mut variants = Vec::new();
+    for &size in &args.size {
+        for &batch in &args.batch {
+            for &publishers in publishers {
+                for &subscribers in subscribers {
+                    let mut variant = variant(OWN, size, &settings)?;
+                    let parameters = &mut variant.parameters;
+                    parameters.batch_count = u64::from(batch);
+                    parameters.wait = Some(args.wait.clone());
+                    parameters.publishers_count = publishers;
+                    parameters.subscribers_count = subscribers;
+                    let wanted = (publishers + subscribers) as usize;
+                    parameters.oversubscribed = wanted > bench.setup.allowed.len();
+                    variants.push(variant);
+                }
+            }
+        }
+    }
+    let rows = bench.measure(|setup, watch| {
+        if name == "fanout" {
+            mesh::fanout(setup, &variants, watch)
+        } else {
+            mesh::mesh(setup, &variants, watch)
+        }
+    })?;
+    let text = print::many(&rows);
     bench.report(common, rows, None, text)
 }
 
@@ -141,6 +210,12 @@ fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<V
             let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
             let mut variant = variant(name, size, if is_ours { settings } else { "" })?;
             variant.parameters.wait = Some(method.wait().to_owned());
+            if name == method::OLIVINE.name() && settings.is_empty() {
+                // Packed and with a cache line for each message, as nobody knows which suits better.
+                let mut aligned = variant.clone();
+                ALIGNED.clone_into(&mut aligned.parameters.settings);
+                variants.push(aligned);
+            }
             variants.push(variant);
         }
     }
@@ -187,6 +262,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         program,
         arguments: vec![PEER_COMMAND.to_owned()],
         cpus,
+        allowed: probe::allowed_cpus(),
         runs,
         seconds,
         methods: method::BUILT_IN,
@@ -288,13 +364,13 @@ impl Bench {
         Ok(())
     }
 
-    /// What was found, under which conditions.
-    fn file(self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
+    /// What was found, with what it was found on.
+    fn file(&self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
         ResultFile {
             schema: SCHEMA.to_owned(),
             scenario: self.name.to_owned(),
             started_unix_s: self.started_unix_s,
-            machine: self.machine,
+            machine: self.machine.clone(),
             cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
             runs: self.setup.runs,
             seconds_per_variant: self.setup.seconds,
@@ -340,7 +416,7 @@ fn aligns(ring: &RingArgs) -> &'static [&'static str] {
 /// Every size with every batch; without either, the three that say most.
 fn throughput_variants(sizes: &[u64], batches: &[u16], settings: &str) -> Outcome<Vec<Variant>> {
     let variant = |size: u64, batch: u16| -> Outcome<Variant> {
-        let mut variant = variant(OLIVINE, size, settings)?;
+        let mut variant = variant(OWN, size, settings)?;
         variant.parameters.batch_count = u64::from(batch);
         Ok(variant)
     };

@@ -19,6 +19,7 @@ pub mod peer;
 pub mod report;
 pub mod result;
 pub mod scenario;
+pub mod selfcheck;
 pub mod spread;
 mod sys;
 pub mod tally;

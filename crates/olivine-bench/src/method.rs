@@ -20,6 +20,7 @@ mod seqlock;
 mod signals;
 mod uring;
 mod vm;
+mod wrong_echo;
 
 pub use place::{Door, remove};
 pub use player::{Batches, End, Pair, Player, play};
@@ -127,6 +128,9 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::SystemVQueue,
     &queue::PosixQueue,
 ];
+
+/// What the self-check measures: a method that works and one that lies.
+pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WrongEcho];
 
 /// The method called `name`.
 ///

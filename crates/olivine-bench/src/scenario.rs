@@ -20,6 +20,7 @@ use crate::result::Parameters;
 use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Round trips of the floor in a slice: about 3 ms where the cores are near.
 const FLOOR_ROUNDS: u64 = 20_000;
@@ -97,6 +98,10 @@ pub struct Progress {
     pub done: u64,
     /// Slices in all.
     pub total: u64,
+    /// p50 of the last slice in nanoseconds, where it has a distribution.
+    pub p50_ns: Option<f64>,
+    /// Rate of the last slice, where it has one.
+    pub messages_per_s: Option<f64>,
 }
 
 /// Called between slices, never within one; breaking ends the scenario with what there is so far.
@@ -125,7 +130,7 @@ struct Slice<T> {
 
 impl<'a> Session<'a> {
     fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
-        let allowed = olivine::probe::allowed_cpus();
+        let allowed = allowed_cpus();
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
                 let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
@@ -148,7 +153,12 @@ impl<'a> Session<'a> {
             peer,
             clock,
             watch,
-            progress: Progress { done: 0, total },
+            progress: Progress {
+                done: 0,
+                total,
+                p50_ns: None,
+                messages_per_s: None,
+            },
             samples,
             observed,
             start: TickClock::ticks(),
@@ -204,6 +214,12 @@ impl<'a> Session<'a> {
         self.progress.done += 1;
         (self.watch)(self.progress)
     }
+}
+
+/// CPUs that this process might use when it measured first: measuring pins it to one of them.
+fn allowed_cpus() -> &'static [u32] {
+    static ALLOWED: OnceLock<Vec<u32>> = OnceLock::new();
+    ALLOWED.get_or_init(olivine::probe::allowed_cpus)
 }
 
 /// How many slices of `slice_ns` fit into a run of one variant.

@@ -1,7 +1,12 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
+mod compare;
+mod files;
 mod print;
+mod report;
+mod selfcheck;
 
+use crate::args::values;
 use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -15,8 +20,9 @@ use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
 use olivine_bench::result::{Parameters, ResultFile, Row};
 use olivine_bench::scenario::floor::FloorResult;
 use olivine_bench::scenario::{self, Setup, Variant, latency, pingpong, throughput};
-use olivine_bench::{BenchError, peer};
+use olivine_bench::{BenchError, peer, text};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What carries the messages of scenarios that measure this library alone.
@@ -39,6 +45,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             cpus: None,
             runs: RUNS_QUOTABLE,
             seconds: Duration::from_secs_f64(ALL_SECONDS),
+            out: args.out.clone(),
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
@@ -46,6 +53,9 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     };
     match scenario {
         Scenario::List => list(common),
+        Scenario::Compare(args) => compare::run(args, common),
+        Scenario::Report(args) => report::run(args, common),
+        Scenario::Selfcheck(args) => selfcheck::run(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
@@ -112,6 +122,13 @@ fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
     message_size(size)?;
     let mut parameters = Parameters::pair(size);
     settings.clone_into(&mut parameters.settings);
+    for (key, value) in settings.split('&').filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "wait" => parameters.wait = Some(value.to_owned()),
+            "capacity" => parameters.ring_bytes = values::size(value).ok(),
+            _ => {}
+        }
+    }
     Ok(Variant {
         method: method.to_owned(),
         parameters,
@@ -146,7 +163,12 @@ fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<V
 
 /// Runs as the second process of a measurement.
 pub(crate) fn serve(args: &PeerArgs) -> Outcome {
-    Ok(peer::serve(&args.words, args.cpu, method::BUILT_IN)?)
+    let methods = if args.self_check {
+        method::SELF_CHECK
+    } else {
+        method::BUILT_IN
+    };
+    Ok(peer::serve(&args.words, args.cpu, methods)?)
 }
 
 /// The CPUs asked for, or the first two allowed.
@@ -219,6 +241,8 @@ struct Bench {
     machine: Machine,
     stop: Stop,
     started_unix_s: u64,
+    /// Where the result is written besides standard output.
+    out: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -228,12 +252,14 @@ impl Bench {
             method.runs,
             method.seconds.as_secs_f64(),
         )?;
+        files::check(&method.out)?;
         Ok(Self {
             name,
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
             started_unix_s: unix_time_s(),
+            out: method.out.clone(),
         })
     }
 
@@ -245,7 +271,7 @@ impl Bench {
         let result = scenario(&self.setup, &mut |progress| {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
             bar.phase(self.name);
-            bar.show(progress.done, String::new());
+            bar.show(progress.done, live(&progress));
             if self.stop.now() {
                 ControlFlow::Break(())
             } else {
@@ -258,7 +284,23 @@ impl Bench {
         Ok(result?)
     }
 
-    /// Prints what was found. Rows without figures make the command fail.
+    /// What was found, with what it was found on.
+    fn file(&self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
+        ResultFile {
+            schema: SCHEMA.to_owned(),
+            scenario: self.name.to_owned(),
+            started_unix_s: self.started_unix_s,
+            machine: self.machine.clone(),
+            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
+            runs: self.setup.runs,
+            seconds_per_variant: self.setup.seconds,
+            interrupted: self.stop.interrupted(),
+            floor,
+            results,
+        }
+    }
+
+    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     fn report(
         self,
         common: Common,
@@ -266,18 +308,8 @@ impl Bench {
         floor: Option<FloorResult>,
         mut out: String,
     ) -> Outcome {
-        let file = ResultFile {
-            schema: SCHEMA.to_owned(),
-            scenario: self.name.to_owned(),
-            started_unix_s: self.started_unix_s,
-            machine: self.machine,
-            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
-            runs: self.setup.runs,
-            seconds_per_variant: self.setup.seconds,
-            interrupted: self.stop.interrupted(),
-            floor,
-            results,
-        };
+        let file = self.file(results, floor);
+        files::save(&file, &self.out)?;
         if common.json {
             print_json(&file)?;
         } else {
@@ -290,6 +322,13 @@ impl Bench {
         }
         Ok(())
     }
+}
+
+/// The last slice in a few words.
+fn live(progress: &scenario::Progress) -> String {
+    let p50 = progress.p50_ns.map(|ns| format!("p50 {}", text::nanos(ns)));
+    let rate = progress.messages_per_s.map(text::rate);
+    p50.or(rate).unwrap_or_default()
 }
 
 /// Refuses a size that cannot be checked.

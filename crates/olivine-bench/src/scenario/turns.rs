@@ -2,6 +2,7 @@
 
 use super::{Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
+use crate::floor::middle_ns;
 use crate::latency::Latency;
 use crate::peer::Peer;
 use crate::result::{Collector, Figures, Load, Row, Slice};
@@ -42,6 +43,24 @@ pub(super) enum Taken {
 }
 
 impl Taken {
+    /// The middle of its distribution, for whoever watches.
+    fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
+        match self {
+            Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
+                Some(middle_ns(clock, found))
+            }
+            Self::Rate { .. } => None,
+        }
+    }
+
+    /// Its rate, for whoever watches.
+    fn messages_per_s(&self) -> Option<f64> {
+        match self {
+            Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
+            Self::RoundTrips(_) | Self::OneWay { .. } => None,
+        }
+    }
+
     fn figures(&self) -> Figures<'_> {
         match self {
             Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
@@ -142,6 +161,8 @@ fn one_run<S: Subject>(
                 figures: slice.value.figures(),
             },
         );
+        session.progress.p50_ns = slice.value.p50_ns(&clock);
+        session.progress.messages_per_s = slice.value.messages_per_s();
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));
         }

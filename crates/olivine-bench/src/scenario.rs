@@ -6,6 +6,7 @@
 
 pub mod floor;
 pub mod latency;
+pub mod mesh;
 pub mod pingpong;
 pub mod throughput;
 mod turns;
@@ -20,13 +21,12 @@ use crate::result::Parameters;
 use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 /// Round trips of the floor in a slice: about 3 ms where the cores are near.
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 4] = [
+pub const LIST: [(&str, &str); 6] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, clock",
@@ -43,6 +43,14 @@ pub const LIST: [(&str, &str); 4] = [
         "latency",
         "one-way latency at a fixed rate, from the intended send time (open loop)",
     ),
+    (
+        "fanout",
+        "one publisher, several subscribers that get every message, a process each",
+    ),
+    (
+        "mesh",
+        "several publishers, several subscribers that get every message, a process each",
+    ),
 ];
 
 /// What all scenarios need to know.
@@ -54,6 +62,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// CPUs of the measuring and of the second process.
     pub cpus: (u32, u32),
+    /// CPUs that may be used at all, where this process was started: it is pinned itself once it measures.
+    pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
@@ -83,6 +93,16 @@ impl Setup {
     pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         Peer::start(&self.program, &arguments, cpu)
+    }
+
+    /// Nanoseconds for one run of one variant.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number; too large a one saturates"
+    )]
+    fn run_ns(&self) -> u64 {
+        (self.seconds * 1e9 / f64::from(self.runs.max(1))) as u64
     }
 
     /// The kernel's counters of both processes' measuring threads.
@@ -130,7 +150,7 @@ struct Slice<T> {
 
 impl<'a> Session<'a> {
     fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
-        let allowed = allowed_cpus();
+        let allowed = &setup.allowed;
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
                 let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
@@ -214,12 +234,6 @@ impl<'a> Session<'a> {
         self.progress.done += 1;
         (self.watch)(self.progress)
     }
-}
-
-/// CPUs that this process might use when it measured first: measuring pins it to one of them.
-fn allowed_cpus() -> &'static [u32] {
-    static ALLOWED: OnceLock<Vec<u32>> = OnceLock::new();
-    ALLOWED.get_or_init(olivine::probe::allowed_cpus)
 }
 
 /// How many slices of `slice_ns` fit into a run of one variant.

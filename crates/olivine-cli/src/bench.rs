@@ -4,10 +4,12 @@ mod compare;
 mod files;
 mod print;
 mod report;
+mod rivals;
 mod selfcheck;
+mod sweep;
 
 use crate::args::values;
-use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, RingArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
@@ -18,15 +20,15 @@ use olivine_bench::method;
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
 use olivine_bench::result::{Parameters, ResultFile, Row};
+use olivine_bench::rival::Program;
 use olivine_bench::scenario::floor::FloorResult;
-use olivine_bench::scenario::{self, Setup, Variant, latency, pingpong, throughput};
+use olivine_bench::scenario::throughput::OWN;
+use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
 use olivine_bench::{BenchError, peer, text};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What carries the messages of scenarios that measure this library alone.
-const OLIVINE: &str = "olivine-shm";
 /// How the names of this library's methods start.
 const OLIVINE_PREFIX: &str = "olivine-";
 /// Bytes of a message where nothing is said.
@@ -45,11 +47,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             cpus: None,
             runs: RUNS_QUOTABLE,
             seconds: Duration::from_secs_f64(ALL_SECONDS),
-            out: args.out.clone(),
+            save: args.save.clone(),
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
-        return pingpong_table(common, &method, &variants);
+        return pingpong_table(common, &method, &variants, &[]);
     };
     match scenario {
         Scenario::List => list(common),
@@ -77,7 +79,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 let settings = settings(&args.ring, "")?;
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
-            pingpong_table(common, &args.method_args, &variants)
+            let rivals = match &args.rivals {
+                Some(folder) => Program::find(folder)?,
+                None => Vec::new(),
+            };
+            pingpong_table(common, &args.method_args, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
             let variants =
@@ -87,10 +93,13 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let text = print::throughput(&rows);
             bench.report(common, rows, None, text)
         }
+        Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
+        Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
+        Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Latency(args) => {
             let settings = settings(&args.ring, "")?;
             let variant = |&rate_per_s| -> Outcome<Variant> {
-                let mut variant = variant(OLIVINE, args.size, &settings)?;
+                let mut variant = variant(OWN, args.size, &settings)?;
                 variant.parameters.rate_per_s = Some(rate_per_s);
                 Ok(variant)
             };
@@ -103,17 +112,75 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     }
 }
 
-/// Round trips: one method with all its percentiles, or several in one table.
-fn pingpong_table(common: Common, method: &MethodArgs, variants: &[Variant]) -> Outcome {
+/// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
+fn pingpong_table(
+    common: Common,
+    method: &MethodArgs,
+    variants: &[Variant],
+    rivals: &[Program],
+) -> Outcome {
     let bench = Bench::new("pingpong", method)?;
-    let rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    let mut rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    for rival in rivals {
+        if bench.stop.now() {
+            break;
+        }
+        rows.extend(rivals::pingpong(rival, &bench.setup, variants));
+    }
     let first = &variants[0].method;
-    let several = variants.iter().any(|variant| variant.method != *first);
+    let several = rows.iter().any(|row| row.method != *first);
     let text = if several {
         print::methods(&rows)
     } else {
         print::pingpong(&rows)
     };
+    bench.report(common, rows, None, text)
+}
+
+/// One channel with several participants on it.
+fn many(
+    common: Common,
+    name: &'static str,
+    publishers: &[u32],
+    args: &ManyArgs,
+    default_subscribers: &[u32],
+) -> Outcome {
+    let capacity = args.capacity.as_ref();
+    let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
+    let settings = format!("wait={}{capacity}", args.wait);
+    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
+    let bench = Bench::new(name, &args.method)?;
+    let subscribers = if args.subscribers.is_empty() {
+        default_subscribers
+    } else {
+        &args.subscribers
+    };
+    let mut variants = Vec::new();
+    for &size in &args.size {
+        for &batch in &args.batch {
+            for &publishers in publishers {
+                for &subscribers in subscribers {
+                    let mut variant = variant(OWN, size, &settings)?;
+                    let parameters = &mut variant.parameters;
+                    parameters.batch_count = u64::from(batch);
+                    parameters.wait = Some(args.wait.clone());
+                    parameters.publishers_count = publishers;
+                    parameters.subscribers_count = subscribers;
+                    let wanted = (publishers + subscribers) as usize;
+                    parameters.oversubscribed = wanted > bench.setup.allowed.len();
+                    variants.push(variant);
+                }
+            }
+        }
+    }
+    let rows = bench.measure(|setup, watch| {
+        if name == "fanout" {
+            mesh::fanout(setup, &variants, watch)
+        } else {
+            mesh::mesh(setup, &variants, watch)
+        }
+    })?;
+    let text = print::many(&rows);
     bench.report(common, rows, None, text)
 }
 
@@ -204,6 +271,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         program,
         arguments: vec![PEER_COMMAND.to_owned()],
         cpus,
+        allowed: probe::allowed_cpus(),
         runs,
         seconds,
         methods: method::BUILT_IN,
@@ -242,7 +310,7 @@ struct Bench {
     stop: Stop,
     started_unix_s: u64,
     /// Where the result is written besides standard output.
-    out: Vec<PathBuf>,
+    save: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -252,14 +320,14 @@ impl Bench {
             method.runs,
             method.seconds.as_secs_f64(),
         )?;
-        files::check(&method.out)?;
+        files::check(&method.save)?;
         Ok(Self {
             name,
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
             started_unix_s: unix_time_s(),
-            out: method.out.clone(),
+            save: method.save.clone(),
         })
     }
 
@@ -284,6 +352,29 @@ impl Bench {
         Ok(result?)
     }
 
+    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
+    fn report(
+        self,
+        common: Common,
+        results: Vec<Row>,
+        floor: Option<FloorResult>,
+        mut out: String,
+    ) -> Outcome {
+        let file = self.file(results, floor);
+        files::save(&file, &self.save)?;
+        if common.json {
+            print_json(&file)?;
+        } else {
+            out.push_str(&print::failed(&file));
+            out.push_str(&print::conditions(&file));
+            print(&out)?;
+        }
+        if file.failures().next().is_some() {
+            return Err(Failure::BadResult);
+        }
+        Ok(())
+    }
+
     /// What was found, with what it was found on.
     fn file(&self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
         ResultFile {
@@ -298,29 +389,6 @@ impl Bench {
             floor,
             results,
         }
-    }
-
-    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
-    fn report(
-        self,
-        common: Common,
-        results: Vec<Row>,
-        floor: Option<FloorResult>,
-        mut out: String,
-    ) -> Outcome {
-        let file = self.file(results, floor);
-        files::save(&file, &self.out)?;
-        if common.json {
-            print_json(&file)?;
-        } else {
-            out.push_str(&print::failed(&file));
-            out.push_str(&print::conditions(&file));
-            print(&out)?;
-        }
-        if file.failures().next().is_some() {
-            return Err(Failure::BadResult);
-        }
-        Ok(())
     }
 }
 
@@ -366,7 +434,7 @@ fn aligns(ring: &RingArgs) -> &'static [&'static str] {
 /// Every size with every batch; without either, the three that say most.
 fn throughput_variants(sizes: &[u64], batches: &[u16], settings: &str) -> Outcome<Vec<Variant>> {
     let variant = |size: u64, batch: u16| -> Outcome<Variant> {
-        let mut variant = variant(OLIVINE, size, settings)?;
+        let mut variant = variant(OWN, size, settings)?;
         variant.parameters.batch_count = u64::from(batch);
         Ok(variant)
     };

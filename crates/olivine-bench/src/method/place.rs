@@ -219,6 +219,16 @@ impl Door {
         })
     }
 
+    /// The same connection once more, to be kept while the method is measured.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn again(&self) -> Result<Self> {
+        let stream = self.stream.try_clone().map_err(io("keep the door open"))?;
+        Self::of(stream, &self.folder)
+    }
+
     /// A folder of both sides, removed after the measurement.
     #[must_use]
     pub fn folder(&self) -> &Path {

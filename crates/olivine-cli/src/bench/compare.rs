@@ -52,7 +52,7 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             let bench = Bench::new("pingpong", &args.method)?;
             let mut rows = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
             let whole = bench.file(rows.clone(), None);
-            files::save(&whole, &args.method.out)?;
+            files::save(&whole, &args.method.save)?;
             // Rows come in the order of their variants, so that a method can be compared with itself.
             let of_first = first_half(&rows, &first, &second);
             let second_file = bench.file(rows.split_off(of_first), None);

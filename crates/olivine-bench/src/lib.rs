@@ -22,6 +22,7 @@ pub mod report;
 pub mod result;
 pub mod rival;
 pub mod scenario;
+pub mod selfcheck;
 pub mod spread;
 mod sys;
 pub mod tally;

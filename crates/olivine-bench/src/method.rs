@@ -22,6 +22,7 @@ mod signals;
 mod threads;
 mod uring;
 mod vm;
+mod wrong_echo;
 
 pub use fixed::{FIXED_SIZES, Fixed, Pop, Push, no_such_size};
 pub use place::{Door, remove};
@@ -180,6 +181,9 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::SystemVQueue,
     &queue::PosixQueue,
 ];
+
+/// What the self-check measures: a method that works and one that lies.
+pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WrongEcho];
 
 /// The method called `name`.
 ///

@@ -126,6 +126,23 @@ pub struct Progress {
     pub done: u64,
     /// Slices in all.
     pub total: u64,
+    /// p50 of the last slice in nanoseconds, where it has a distribution.
+    pub p50_ns: Option<f64>,
+    /// Rate of the last slice, where it has one.
+    pub messages_per_s: Option<f64>,
+}
+
+impl Progress {
+    /// How far, with no figure to show yet.
+    #[must_use]
+    pub fn of(done: u64, total: u64) -> Self {
+        Self {
+            done,
+            total,
+            p50_ns: None,
+            messages_per_s: None,
+        }
+    }
 }
 
 /// Called between slices, never within one; breaking ends the scenario with what there is so far.
@@ -177,7 +194,12 @@ impl<'a> Session<'a> {
             peer,
             clock,
             watch,
-            progress: Progress { done: 0, total },
+            progress: Progress {
+                done: 0,
+                total,
+                p50_ns: None,
+                messages_per_s: None,
+            },
             samples,
             observed,
             start: TickClock::ticks(),

@@ -300,7 +300,7 @@ pub(crate) struct DemoArgs {
 
 /// Measure this machine, always next to what it does without a channel
 #[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
+#[command(help_template = TEMPLATE, args_conflicts_with_subcommands = true, after_help = "\
 Without a command: round trips of every method there is, in under a minute.
 
 Examples:
@@ -309,12 +309,18 @@ Examples:
   olivine bench floor                         the machine without a channel
   olivine bench pingpong --slots 64,1024      does room for subscribers cost?
   olivine bench throughput --size 32 --batch 1,16
-  olivine bench latency --rate 1K,1M --json > latency.json
+  olivine bench latency --rate 1K,1M --save latency.json
+  olivine bench compare olivine-spin pipe     which is faster, or is it noise?
+  olivine bench report latency.json           a page with plots
   olivine bench http http://127.0.0.1:8000/   load a server, check each answer
   olivine bench http --peers all              ours and others, taking turns")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
+    /// Without SCENARIO, write the table's result here, too: .json, .csv,
+    /// .hlog or .html by its ending; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -328,6 +334,9 @@ pub(crate) enum Scenario {
     Sweep(SweepArgs),
     Http(load::HttpArgs),
     Tcp(load::TcpArgs),
+    Compare(CompareArgs),
+    Report(PageArgs),
+    Selfcheck(SelfcheckArgs),
     /// List the scenarios
     List,
 }
@@ -344,6 +353,10 @@ pub(crate) struct MethodArgs {
     /// Seconds for each variant, over all runs
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "2")]
     pub(crate) seconds: Duration,
+    /// Write the result here, too: .json, .csv, .hlog or .html by its ending;
+    /// may be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Vec<PathBuf>,
 }
 
 /// How the measured channel is set up.
@@ -486,6 +499,63 @@ pub(crate) struct LatencyArgs {
     pub(crate) method: MethodArgs,
 }
 
+/// Say which of two is faster, by how much, and whether that is noise
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench compare olivine-spin pipe     measured now, runs in turns
+  olivine bench compare olivine-spin olivine-spin
+                                              how much is noise here?
+  olivine bench compare before.json after.json
+  olivine bench compare all.json:pipe all.json:fifo
+
+Files are results of 'olivine bench ... --json' or '--save'. Rows of the same
+situation are compared. The margin covers the true ratio in 95 of 100 cases.")]
+pub(crate) struct CompareArgs {
+    /// Method, result file, or FILE:METHOD
+    pub(crate) first: String,
+    /// What it is compared with
+    pub(crate) second: String,
+    /// Bytes of a message where methods are measured; a list in turns
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
+    pub(crate) size: Vec<u64>,
+    #[command(flatten)]
+    pub(crate) method: MethodArgs,
+}
+
+/// Make a page of result files: tables and plots in one HTML file
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench --save all.json
+  olivine bench report all.json --out all.html
+  olivine bench report *.json --out all.html --svg plots
+  olivine bench report all.json --out all.csv
+
+The page is one file that opens without a network, light or dark, and prints.")]
+pub(crate) struct PageArgs {
+    /// Results of 'olivine bench ... --json' or '--save'
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// What to write: .html; of one file also .csv or .hlog
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) out: PathBuf,
+    /// Write each plot into this folder, too
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Measure the measuring: a stall, a wrong answer and the same thing twice
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench selfcheck                     exit code 1 if it misses any
+  olivine bench selfcheck --json | jq '.checks[].ok'")]
+pub(crate) struct SelfcheckArgs {
+    #[command(flatten)]
+    pub(crate) method: MethodArgs,
+}
+
 /// Print completions for a shell
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
@@ -511,6 +581,9 @@ pub(crate) struct ManArgs {
 /// The second process of a measurement.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
+    /// Know the methods of the self-check, and only those.
+    #[arg(long)]
+    pub(crate) self_check: bool,
     pub(crate) words: PathBuf,
     pub(crate) cpu: u32,
 }

@@ -1,10 +1,15 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
+mod compare;
+mod files;
 mod load;
 mod print;
+mod report;
 mod rivals;
+mod selfcheck;
 mod sweep;
 
+use crate::args::values;
 use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, RingArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -20,8 +25,9 @@ use olivine_bench::rival::Program;
 use olivine_bench::scenario::floor::FloorResult;
 use olivine_bench::scenario::throughput::OWN;
 use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
-use olivine_bench::{BenchError, peer};
+use olivine_bench::{BenchError, peer, text};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the names of this library's methods start.
@@ -44,6 +50,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             cpus: None,
             runs: RUNS_QUOTABLE,
             seconds: Duration::from_secs_f64(ALL_SECONDS),
+            save: args.save.clone(),
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
@@ -53,6 +60,9 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::List => list(common),
         Scenario::Http(args) => load::http(args, common),
         Scenario::Tcp(args) => load::tcp(args, common),
+        Scenario::Compare(args) => compare::run(args, common),
+        Scenario::Report(args) => report::run(args, common),
+        Scenario::Selfcheck(args) => selfcheck::run(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
@@ -184,6 +194,13 @@ fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
     message_size(size)?;
     let mut parameters = Parameters::pair(size);
     settings.clone_into(&mut parameters.settings);
+    for (key, value) in settings.split('&').filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "wait" => parameters.wait = Some(value.to_owned()),
+            "capacity" => parameters.ring_bytes = values::size(value).ok(),
+            _ => {}
+        }
+    }
     Ok(Variant {
         method: method.to_owned(),
         parameters,
@@ -226,7 +243,12 @@ pub(crate) use load::serve as serve_load;
 
 /// Runs as the second process of a measurement.
 pub(crate) fn serve(args: &PeerArgs) -> Outcome {
-    Ok(peer::serve(&args.words, args.cpu, method::BUILT_IN)?)
+    let methods = if args.self_check {
+        method::SELF_CHECK
+    } else {
+        method::BUILT_IN
+    };
+    Ok(peer::serve(&args.words, args.cpu, methods)?)
 }
 
 /// The CPUs asked for, or the first two allowed.
@@ -300,6 +322,8 @@ struct Bench {
     machine: Machine,
     stop: Stop,
     started_unix_s: u64,
+    /// Where the result is written besides standard output.
+    save: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -309,12 +333,14 @@ impl Bench {
             method.runs,
             method.seconds.as_secs_f64(),
         )?;
+        files::check(&method.save)?;
         Ok(Self {
             name,
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
             started_unix_s: unix_time_s(),
+            save: method.save.clone(),
         })
     }
 
@@ -329,7 +355,7 @@ impl Bench {
         let result = scenario(&self.setup, &mut |progress| {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
             bar.phase(self.name);
-            bar.show(progress.done, String::new());
+            bar.show(progress.done, live(&progress));
             if self.stop.now() {
                 ControlFlow::Break(())
             } else {
@@ -342,7 +368,7 @@ impl Bench {
         Ok(result?)
     }
 
-    /// Prints what was found. Rows without figures make the command fail.
+    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     fn report(
         self,
         common: Common,
@@ -351,6 +377,7 @@ impl Bench {
         mut out: String,
     ) -> Outcome {
         let file = self.file(results, floor);
+        files::save(&file, &self.save)?;
         if common.json {
             print_json(&file)?;
         } else {
@@ -379,6 +406,13 @@ impl Bench {
             results,
         }
     }
+}
+
+/// The last slice in a few words.
+fn live(progress: &scenario::Progress) -> String {
+    let p50 = progress.p50_ns.map(|ns| format!("p50 {}", text::nanos(ns)));
+    let rate = progress.messages_per_s.map(text::rate);
+    p50.or(rate).unwrap_or_default()
 }
 
 /// Refuses a size that cannot be checked.

@@ -63,6 +63,19 @@ impl Method for Olivine {
         size: usize,
         settings: &str,
     ) -> Result<Box<dyn Player>> {
+        Ok(play(self.channels(side, door, size, settings)?, size))
+    }
+}
+
+impl Olivine {
+    /// One end of both channels.
+    pub(super) fn channels(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        settings: &str,
+    ) -> Result<Channels> {
         let uri = |name: &str| -> Result<Config> {
             let more = if settings.is_empty() { "" } else { "&" };
             // Where the door is: gone with it, and away from channels in use.
@@ -83,16 +96,16 @@ impl Method for Olivine {
         door.exchange("subscribed")?;
         let publisher = Publisher::open(&to.uri())?;
         door.exchange("open")?;
-        let end = Channels {
+        Ok(Channels {
             publisher,
             subscriber,
             size,
-        };
-        Ok(play(end, size))
+        })
     }
 }
 
-struct Channels {
+/// One end: a publisher of one channel, a subscriber of the other.
+pub(super) struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
     size: usize,

@@ -2,6 +2,7 @@
 
 use super::{Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
+use crate::floor::middle_ns;
 use crate::latency::Latency;
 use crate::peer::Peer;
 use crate::result::{Collector, Figures, Load, Outcome, Pair, Row, Slice};
@@ -46,6 +47,24 @@ pub(super) enum Taken {
 }
 
 impl Taken {
+    /// The middle of its distribution, for whoever watches.
+    fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
+        match self {
+            Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
+                Some(middle_ns(clock, found))
+            }
+            Self::Rate { .. } => None,
+        }
+    }
+
+    /// Its rate, for whoever watches.
+    fn messages_per_s(&self) -> Option<f64> {
+        match self {
+            Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
+            Self::RoundTrips(_) | Self::OneWay { .. } => None,
+        }
+    }
+
     fn figures(&self) -> Figures<'_> {
         match self {
             Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
@@ -184,6 +203,8 @@ fn one_run<S: Subject>(
                 figures: slice.value.figures(),
             },
         );
+        session.progress.p50_ns = slice.value.p50_ns(&session.clock);
+        session.progress.messages_per_s = slice.value.messages_per_s();
         if let Taken::Rate { pairs, .. } = slice.value {
             for pair in pairs {
                 let rates = turn.pairs.entry((pair.publisher, pair.subscriber));

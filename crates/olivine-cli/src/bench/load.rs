@@ -188,7 +188,7 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
         let mut done = 0;
         for _ in 0..runs {
             for ((batch, backend), found) in cells.iter().zip(&mut found) {
-                if watch(Progress { done, total }).is_break() {
+                if watch(Progress::of(done, total)).is_break() {
                     return Ok(());
                 }
                 done += 1;

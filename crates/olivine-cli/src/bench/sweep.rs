@@ -1,6 +1,6 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, print as show};
+use super::{Bench, files, print as show};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{json_line, print, print_json};
@@ -66,6 +66,7 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     }
     bar.clear();
     let file = bench.file(rows, None);
+    files::save(&file, &bench.save)?;
     if common.json {
         print_json(&file)?;
     } else {

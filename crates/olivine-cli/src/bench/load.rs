@@ -19,12 +19,9 @@ use olivine_net::WaitStrategy;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 /// The word that makes this program a server to be measured.
 pub(crate) const SERVE_COMMAND: &str = "__serve";
-/// How long our own server spins before it sleeps, where its generator sleeps too.
-const SPIN: Duration = Duration::from_micros(50);
 /// Smallest message that can carry its number and something to check.
 const SIZE_MIN: u64 = 16;
 
@@ -222,7 +219,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         backend: args.backend.into(),
         wait: match args.wait {
             WaitName::Spin => WaitStrategy::Spin,
-            WaitName::Block => WaitStrategy::Adaptive(SPIN),
+            WaitName::Block => WaitStrategy::Block,
         },
     };
     let announce = |address: SocketAddr| {

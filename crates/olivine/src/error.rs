@@ -3,8 +3,13 @@
 //! Each text says what, which value and what to do; `source()` is the cause and is not repeated. What the hot
 //! path answers is a small `Copy` enum: [`NotSent`].
 
+mod journal;
+
+pub use journal::JournalError;
+
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a message was not sent. Nothing of it became visible.
@@ -31,6 +36,116 @@ pub enum NotSent {
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
+    /// The far side of a channel elsewhere cannot be reached any more. [`crate::Publisher::link_failure`] says why.
+    #[error("the link to the far side has failed: what it had not acknowledged is undelivered")]
+    LinkFailed,
+}
+
+/// Why the far side of a channel cannot be reached, for good. What may pass is waited for instead, and told by
+/// [`crate::LinkStatus`].
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The operating system refused.
+    #[error("cannot {action} {place}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which address or file.
+        place: String,
+        /// Its answer.
+        source: Arc<io::Error>,
+    },
+    /// The other side of a connection speaks another version of the protocol.
+    #[error(
+        "{far} speaks version {found} of the protocol, this build speaks {expected}: run matching versions"
+    )]
+    Version {
+        /// Address of the other side.
+        far: String,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// The other side of a connection is not one of ours, or broke the protocol.
+    #[error("{far} does not speak the protocol of tcp://: {problem}")]
+    Protocol {
+        /// Address of the other side.
+        far: String,
+        /// What it said.
+        problem: String,
+    },
+    /// The other side refused, and would again.
+    #[error("{far} refused: {reason}")]
+    Refused {
+        /// Address of the other side.
+        far: String,
+        /// What it said.
+        reason: String,
+    },
+    /// A setting of the two sides does not fit together.
+    #[error("{far} has {key}={theirs}, this side has {key}={ours}: {rule}")]
+    Settings {
+        /// Address of the other side.
+        far: String,
+        /// The setting.
+        key: &'static str,
+        /// Its value there.
+        theirs: String,
+        /// Its value here.
+        ours: String,
+        /// What to do.
+        rule: &'static str,
+    },
+    /// TLS could not be set up, or the other side could not prove who it is.
+    #[error("TLS with {far}: {problem}")]
+    Tls {
+        /// Address of the other side, or the file.
+        far: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The far side no longer has what comes next, so that messages are missing.
+    #[error(
+        "messages are missing: {far} cannot go on from position {position} of lane {lane}: {problem}; open the channel again to go on without them"
+    )]
+    Lost {
+        /// Where the messages came from.
+        far: String,
+        /// Lane of the publisher.
+        lane: u32,
+        /// Position of the first missing byte.
+        position: u64,
+        /// Why they are gone.
+        problem: String,
+    },
+    /// A file is not what it should be.
+    #[error("{place}: {problem}")]
+    Damaged {
+        /// The file, and where in it.
+        place: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A journal cannot be recorded into, or replayed.
+    #[error(transparent)]
+    Journal(Arc<JournalError>),
+    /// The ring of this side could not be opened.
+    #[error("the ring of this side could not be opened")]
+    Ring {
+        /// Why.
+        source: Arc<OpenError>,
+    },
+    /// Reading the ring of this side failed.
+    #[error("the ring of this side cannot be read")]
+    Receive {
+        /// Why.
+        source: Arc<ReceiveError>,
+    },
+    /// The thread of the bridge panicked: a bug of ours.
+    #[error("the thread of the bridge panicked: please report what it printed")]
+    Panicked,
 }
 
 /// Why nothing was received.
@@ -66,6 +181,9 @@ pub enum ReceiveError {
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
+    /// The far side of a channel elsewhere cannot be reached any more; everything that had arrived was read.
+    #[error("the link to the far side has failed")]
+    Link(#[source] LinkError),
     /// A publisher's lane appeared but could not be mapped. Its messages wait; the call may be repeated.
     #[error("cannot attach to lane {lane}")]
     Lane {
@@ -197,6 +315,14 @@ pub enum OpenError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Whenever it was found, it was just going away.
+    #[error("channel '{channel}' has come and gone for {} s without staying: others make and remove it all the time; try again", waited.as_secs())]
+    Restless {
+        /// The channel.
+        channel: String,
+        /// How long was tried.
+        waited: Duration,
+    },
     /// There is no such channel.
     #[error("channel '{channel}' does not exist in {}", path.display())]
     Missing {
@@ -214,6 +340,15 @@ pub enum OpenError {
         allowed: String,
         /// The kernel's answer.
         source: io::Error,
+    },
+    /// The far side of a channel elsewhere cannot be reached.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// This build was made without the bridge.
+    #[error("this build has no {scheme}:// bridge: build the library with the feature '{scheme}'")]
+    NoBridge {
+        /// Scheme of the URI.
+        scheme: &'static str,
     },
     /// Large pages were required and cannot be had.
     #[error("hugepages=require cannot be met: {problem}")]

@@ -29,15 +29,22 @@
 #[cfg(not(loom))]
 pub mod admin;
 #[cfg(not(loom))]
+mod bridge;
+#[cfg(not(loom))]
 mod channel;
 pub mod clock;
 mod error;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
 mod liveness;
 #[cfg(not(loom))]
 mod message;
+#[cfg(not(loom))]
+mod open;
+mod points;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;
@@ -48,15 +55,24 @@ mod sync;
 mod uri;
 mod wait;
 
+#[cfg(all(feature = "journal", not(loom)))]
+pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
-pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
+pub use channel::status::{LaneState, LaneStatus};
+#[cfg(not(loom))]
+pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{NotSent, OpenError, ReceiveError};
+pub use error::{LinkError, NotSent, OpenError, ReceiveError};
+#[cfg(not(loom))]
+pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
-pub use uri::{Config, Delivery, Expire, HugePages, Scheme, Slow, Start, UriError, WaitStrategy};
+pub use uri::{
+    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
+    SyncPolicy, UriError, WaitStrategy,
+};

@@ -1,13 +1,18 @@
 //! Channel URIs and the settings they carry. Depends on nothing else in the crate.
 //!
-//! `scheme://channel[?key=value&…]`. The keys, the builder methods of [`Config`], the tool's flags and the
+//! `scheme://[host:port/]channel[?key=value&…]`; see [`remote`] for what stands before the `?`. The keys, the builder methods of [`Config`], the tool's flags and the
 //! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
 //! escapes, no repeated keys, nothing ignored.
 
+mod journal;
 mod parse;
+pub(crate) mod remote;
+mod start;
 mod values;
 
-pub use values::{Delivery, Expire, HugePages, Scheme, Slow, Start, WaitStrategy};
+pub use journal::{Compression, Pace, Rotation, SyncPolicy};
+pub use start::Start;
+pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,14 +35,16 @@ pub(crate) const NAME_LENGTH_MAX: usize = 48;
 #[non_exhaustive]
 pub enum UriError {
     /// There is no `scheme://` at the start.
-    #[error("'{uri}' is no channel URI: expected shm://NAME or inproc://NAME")]
+    #[error(
+        "'{uri}' is no channel URI: expected shm://NAME, inproc://NAME, tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
+    )]
     NoScheme {
         /// The text given.
         uri: String,
     },
     /// The scheme is not one of ours.
     #[error(
-        "unknown scheme '{scheme}': this build knows shm:// (processes of this machine) and inproc:// (threads of this process)"
+        "unknown scheme '{scheme}': expected shm:// (processes of this machine), inproc:// (threads of this process), tcp:// (other machines), nats:// (a cluster) or file:// (a journal)"
     )]
     UnknownScheme {
         /// The scheme given.
@@ -50,6 +57,24 @@ pub enum UriError {
     Name {
         /// The name given, control bytes escaped.
         name: String,
+    },
+    /// Host and port break the grammar.
+    #[error(
+        "address '{address}' is not usable: {rule}; expected HOST:PORT, such as example.org:9000 or [::1]:9000"
+    )]
+    Address {
+        /// The address given, control bytes escaped.
+        address: String,
+        /// What is wrong.
+        rule: &'static str,
+    },
+    /// The path of a `file://` channel breaks the grammar.
+    #[error(
+        "path '{path}' is not usable: expected file:// and an absolute path of a file, without control characters, '&' or '?'"
+    )]
+    Path {
+        /// The path given, control bytes escaped.
+        path: String,
     },
     /// The key is not one of ours.
     #[error("unknown key '{key}' in the URI: known keys are {known}")]
@@ -103,8 +128,8 @@ pub enum UriError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a config does nothing until it is opened"]
 pub struct Config {
-    scheme: Scheme,
-    channel: String,
+    pub(crate) scheme: Scheme,
+    pub(crate) channel: String,
     pub(crate) capacity: Option<u64>,
     pub(crate) align: Option<u64>,
     pub(crate) wait: WaitStrategy,
@@ -124,10 +149,12 @@ pub struct Config {
     pub(crate) linger: Duration,
     pub(crate) cpu: Option<u32>,
     pub(crate) origin: u64,
+    pub(crate) remote: Box<remote::Remote>,
 }
 
 impl Config {
-    /// Default settings for a channel of this scheme and name.
+    /// Default settings for a channel of this scheme and name. `tcp://` and `nats://` also need
+    /// [`Config::address`], `file://` needs [`Config::path`].
     pub fn new(scheme: Scheme, channel: &str) -> Self {
         Self {
             scheme,
@@ -136,7 +163,7 @@ impl Config {
             align: None,
             wait: WaitStrategy::default(),
             delivery: Delivery::default(),
-            from: Start::default(),
+            from: Start::default_of(scheme),
             name: None,
             expire: Expire::default(),
             subscribers: 0,
@@ -151,6 +178,7 @@ impl Config {
             linger: Duration::ZERO,
             cpu: None,
             origin: 0,
+            remote: Box::default(),
         }
     }
 
@@ -192,7 +220,7 @@ impl Config {
         self
     }
 
-    /// Where a new subscriber starts. Default [`Start::Now`].
+    /// Where a new subscriber starts. Default [`Start::Now`]; [`Start::Oldest`] for `file://`.
     pub fn from(mut self, start: Start) -> Self {
         self.from = start;
         self
@@ -208,6 +236,9 @@ impl Config {
     }
 
     /// How long an absent durable subscriber keeps its place. Default [`Expire::Never`].
+    ///
+    /// Over `tcp://` it also says how long a subscriber without a name, whose connection broke, keeps its place:
+    /// 30 s unless given.
     pub fn expire(mut self, expire: Expire) -> Self {
         self.expire = expire;
         self
@@ -272,7 +303,8 @@ impl Config {
 
     /// How long closing a publisher waits for reliable subscribers to read everything. Default 0.
     ///
-    /// Attached subscribers lose nothing either way: the ring outlives the publisher.
+    /// Attached subscribers of `shm://` and `inproc://` lose nothing either way: the ring outlives the publisher.
+    /// Elsewhere 0 means no bound: closing waits until the far side has taken everything, or is given up.
     pub fn linger(mut self, duration: Duration) -> Self {
         self.linger = duration;
         self
@@ -309,10 +341,10 @@ impl Config {
         self.dir.as_deref()
     }
 
-    /// The canonical URI: settings that differ from their defaults, in a fixed order.
+    /// The canonical URI: settings that differ from their defaults, in a fixed order. A token is not shown.
     #[must_use]
     pub fn uri(&self) -> String {
-        let mut uri = format!("{}://{}", self.scheme, self.channel);
+        let mut uri = format!("{}://{}", self.scheme, remote::show(self));
         let mut mark = '?';
         let mut add = |key: &str, value: String| {
             // Writing to a String cannot fail.

@@ -10,15 +10,16 @@ const LAYERS: &[&[&str]] = &[
     &["uri", "clock"],
     &["error"],
     &["sync"],
-    &["region"],
+    &["region", "points"],
     &["ring::layout", "probe"],
     &["ring::gate"],
-    &["segment", "wait", "fork", "counters"],
+    &["segment", "wait", "fork"],
     &["ring"],
-    &["liveness"],
+    &["liveness", "link"],
     &["message"],
     &["channel"],
     &["admin", "bridge"],
+    &["open"],
 ];
 
 /// Arrows the layers forbid and we allow: from, to, the reason.

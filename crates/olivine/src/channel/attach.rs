@@ -14,14 +14,13 @@ use crate::ring::layout::{
 use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
 use crate::sync::Ordering;
 use crate::uri::{CAPACITY_DEFAULT, Config, Scheme, Slow};
+use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
 const BUSY_MAX: Duration = Duration::from_secs(10);
-/// The word after the creator's: who holds the membership lock, for messages.
-const MEMBER_PID: usize = control::CREATOR_PID + 1;
 
 /// A channel that this participant has mapped, with locks of its own.
 #[derive(Debug)]
@@ -34,10 +33,12 @@ pub(crate) struct Attached {
 }
 
 /// The type of a channel's messages as an opener sees it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TypeTag {
     pub(crate) hash: u64,
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
+    /// Takes the channel as it is: for bridges, which do not look into messages.
+    pub(crate) any: bool,
 }
 
 /// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
@@ -53,7 +54,7 @@ impl Drop for Membership<'_> {
 }
 
 /// What a new channel would look like under these settings.
-fn wanted(config: &Config, typed: TypeTag) -> Geometry {
+fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
     Geometry {
         capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
         align: config.align.unwrap_or(8),
@@ -69,7 +70,7 @@ fn wanted(config: &Config, typed: TypeTag) -> Geometry {
             _ => 0,
         },
         type_hash: typed.hash,
-        type_name: typed.name.to_owned(),
+        type_name: typed.name.clone().into_owned(),
     }
 }
 
@@ -81,10 +82,10 @@ fn wanted(config: &Config, typed: TypeTag) -> Geometry {
 pub(crate) fn open<T>(
     config: &Config,
     typed: TypeTag,
-    join: impl FnOnce(&mut Attached) -> Result<T, OpenError>,
+    mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
-    let wanted = wanted(config, typed);
+    let wanted = wanted(config, &typed);
     if wanted.align * 2 > wanted.capacity {
         let rule = "the ring must hold at least two frames of 'align' bytes";
         return Err(crate::uri::UriError::Pair {
@@ -95,48 +96,68 @@ pub(crate) fn open<T>(
         .into());
     }
     let started = Instant::now();
-    loop {
+    // Others come and go meanwhile; each round of theirs takes microseconds.
+    while started.elapsed() <= BUSY_MAX {
         let found = match config.scheme() {
-            Scheme::Inproc => find_inside(config, &wanted)?,
-            Scheme::Shm => match find_files(config, &wanted)? {
-                Some(attached) => attached,
-                None => continue,
-            },
-        };
-        let mut attached = found;
-        lock_membership(&attached, started)?;
-        if !is_current(&attached) {
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        if attached
-            .control
-            .word(control::STATE)
-            .load(Ordering::Acquire)
-            == control::REMOVED
-        {
-            // Whoever removed it died on the way: finish, and start over.
-            remove_files(&attached)?;
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        if let Err(mismatch) = agree(config, &attached, &wanted) {
-            if !is_abandoned(&attached) || holds_unseen(&attached) {
-                attached.locks.unlock(lock_byte::MEMBERSHIP);
-                return Err(mismatch);
+            Scheme::Inproc => Some(find_inside(config, &wanted)?),
+            // Those that this build can reach never come here: see `open.rs`.
+            elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
+                return Err(OpenError::NoBridge {
+                    scheme: elsewhere.word(),
+                });
             }
-            // Nobody lives here and nobody will come back for it: make way for the new shape.
-            remove_files(&attached)?;
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        let joined = join(&mut attached);
-        if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
-            let _ = remove_files(&attached);
-        }
+            Scheme::Shm => find_files(config, &wanted)?,
+        };
+        let Some(mut attached) = found else { continue };
+        lock_membership(&attached, started)?;
+        let joined = is_usable(config, &attached, &wanted, typed.any).and_then(|usable| {
+            if !usable {
+                return Ok(None);
+            }
+            slots::note_absences(&attached);
+            let joined = join(&mut attached);
+            if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
+                let _ = remove_files(&attached);
+            }
+            joined.map(Some)
+        });
         attached.locks.unlock(lock_byte::MEMBERSHIP);
-        return joined.map(|joined| (attached, joined));
+        if let Some(joined) = joined? {
+            return Ok((attached, joined));
+        }
     }
+    Err(OpenError::Restless {
+        channel: config.channel().to_owned(),
+        waited: BUSY_MAX,
+    })
+}
+
+/// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
+/// membership lock.
+fn is_usable(
+    config: &Config,
+    attached: &Attached,
+    wanted: &Geometry,
+    any_type: bool,
+) -> Result<bool, OpenError> {
+    if !is_current(attached) {
+        return Ok(false);
+    }
+    let state = attached.control.word(control::STATE);
+    if state.load(Ordering::Acquire) == control::REMOVED {
+        // Whoever removed it died on the way, or its last handle is going: finish, and start over.
+        remove_files(attached)?;
+        return Ok(false);
+    }
+    let Err(mismatch) = agree(config, attached, wanted, any_type) else {
+        return Ok(true);
+    };
+    if !is_abandoned(attached) || holds_unseen(attached) {
+        return Err(mismatch);
+    }
+    // Nobody lives here and nobody will come back for it: make way for the new shape.
+    remove_files(attached)?;
+    Ok(false)
 }
 
 fn find_inside(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
@@ -197,7 +218,7 @@ pub(crate) fn open_control(
         return Ok(None);
     };
     let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
-    let locks = Locks::file(file);
+    let locks = Locks::file(&file).map_err(io_error("open", &path))?;
     Ok(Some(Attached {
         channel: channel.to_owned(),
         place: Place::Files(files),
@@ -253,6 +274,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
     words[control::GEOMETRY..control::GEOMETRY + control::GEOMETRY_WORDS]
         .copy_from_slice(&geometry.to_words());
     words[control::CREATOR_PID] = u64::from(std::process::id());
+    words[control::INCARNATION] = draw();
     words[control::ALWAYS] = 1;
     for slot in 0..geometry.slots() {
         for lane in 0..geometry.lanes() {
@@ -260,6 +282,16 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
         }
     }
     to_bytes(&words)
+}
+
+/// A number that nobody else draws, for all that accident can do; never 0.
+pub(crate) fn draw() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds its hashers from the system's random numbers.
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u64(crate::clock::monotonic_ns());
+    hasher.write_u32(std::process::id());
+    hasher.finish().max(1)
 }
 
 /// Takes the membership lock, waiting for others to finish.
@@ -279,7 +311,10 @@ fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenErro
             return Err(OpenError::Busy {
                 channel: attached.channel.clone(),
                 // Relaxed: for the message only.
-                pid: attached.control.word(MEMBER_PID).load(Ordering::Relaxed),
+                pid: attached
+                    .control
+                    .word(control::MEMBER_PID)
+                    .load(Ordering::Relaxed),
                 waited: BUSY_MAX,
             });
         }
@@ -293,7 +328,7 @@ fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenErro
     // Relaxed: for messages only.
     attached
         .control
-        .word(MEMBER_PID)
+        .word(control::MEMBER_PID)
         .store(u64::from(std::process::id()), Ordering::Relaxed);
     Ok(())
 }
@@ -307,7 +342,12 @@ pub(crate) fn is_current(attached: &Attached) -> bool {
 }
 
 /// Compares the settings that were asked for with what the channel has.
-fn agree(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<(), OpenError> {
+fn agree(
+    config: &Config,
+    attached: &Attached,
+    wanted: &Geometry,
+    any_type: bool,
+) -> Result<(), OpenError> {
     let found = &attached.geometry;
     let slow = |ns: u64| {
         if ns == 0 {
@@ -359,7 +399,7 @@ fn agree(config: &Config, attached: &Attached, wanted: &Geometry) -> Result<(), 
             });
         }
     }
-    if wanted.type_hash != found.type_hash {
+    if wanted.type_hash != found.type_hash && !any_type {
         let show = |name: &str| {
             if name.is_empty() {
                 "untyped bytes".to_owned()
@@ -428,7 +468,10 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
         .store(control::REMOVED, Ordering::Release);
     match &attached.place {
         Place::Files(folder) => folder.remove(),
-        Place::Process(_) => Ok(()),
+        Place::Process(inside) => {
+            inside.forget();
+            Ok(())
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::slots;
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
+use crate::link::Link;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
 use crate::ring::layout::{lane, lane_entry, slot};
@@ -30,6 +31,8 @@ pub(super) struct Core {
     pub(super) heard: bool,
     pub(super) lost_bytes: u64,
     pub(super) watch: Option<Watch>,
+    /// The bridge behind the ring, where the channel is elsewhere.
+    pub(super) link: Option<Link>,
     pub(super) closed: bool,
 }
 
@@ -105,6 +108,24 @@ impl Core {
         slots::state(control, geometry, self.slot) == slot::EVICTED
     }
 
+    /// Whether the bridge behind the ring gave up.
+    fn link_has_failed(&self) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.control().has_failed())
+    }
+
+    /// Says that the bridge behind the ring gave up, once everything that it had brought is read.
+    pub(super) fn link_failure(&mut self, lanes: &mut Vec<Consumer>) -> Result<(), ReceiveError> {
+        if !self.link_has_failed()
+            || self.attach_new_lanes(lanes)?
+            || lanes.iter().any(Consumer::has_next)
+        {
+            return Ok(());
+        }
+        let failure = self.link.as_ref().and_then(|link| link.control().failure());
+        failure.map_or(Ok(()), |failure| Err(ReceiveError::Link(failure)))
+    }
+
     /// An overrun was found: counts it, and says what it means.
     pub(super) fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
         let Attached {
@@ -143,4 +164,5 @@ pub(super) fn is_ready(core: &Core, lanes: &[Consumer]) -> bool {
         || core.epoch.load(Ordering::Acquire) != core.lanes_epoch
         || core.is_evicted()
         || core.is_at_end(lanes)
+        || core.link_has_failed()
 }

@@ -3,13 +3,12 @@
 use super::attach::TypeTag;
 use super::publisher::Publisher;
 use super::subscriber::Subscriber;
-use crate::error::{NotSent, OpenError, ReceiveError};
+use crate::error::{NotSent, ReceiveError};
 use crate::message::{Message, Plain, Position, layout_hash};
-use crate::uri::Config;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-fn tag_of<T: Plain>() -> TypeTag {
+pub(crate) fn tag_of<T: Plain>() -> TypeTag {
     const {
         assert!(
             align_of::<T>() <= 8,
@@ -21,29 +20,12 @@ fn tag_of<T: Plain>() -> TypeTag {
     }
     TypeTag {
         hash: layout_hash::<T>(),
-        name: T::TYPE_NAME,
+        name: T::TYPE_NAME.into(),
+        any: false,
     }
 }
 
 impl<T: Plain> Publisher<T> {
-    /// Opens the channel that `uri` names as a publisher of `T`.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; `Type` if the channel carries something else.
-    pub fn typed(uri: &str) -> Result<Self, OpenError> {
-        Self::typed_with(&Config::parse(uri)?)
-    }
-
-    /// As [`Publisher::typed`], from settings.
-    ///
-    /// # Errors
-    ///
-    /// As [`Publisher::typed`].
-    pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_as(config, tag_of::<T>())
-    }
-
     /// Sends a copy of `value` if there is room. Never waits. Returns the position after it.
     ///
     /// # Errors
@@ -66,24 +48,6 @@ impl<T: Plain> Publisher<T> {
 }
 
 impl<T: Plain> Subscriber<T> {
-    /// Opens the channel that `uri` names as a subscriber of `T`.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; `Type` if the channel carries something else.
-    pub fn typed(uri: &str) -> Result<Self, OpenError> {
-        Self::typed_with(&Config::parse(uri)?)
-    }
-
-    /// As [`Subscriber::typed`], from settings.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subscriber::typed`].
-    pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_as(config, tag_of::<T>())
-    }
-
     /// Hands up to `limit` values to `handler`; returns how many. Never sleeps.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of everything in this file. Any change of meaning or place raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 1;
+pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -59,6 +59,10 @@ pub(crate) mod control {
     pub(crate) const GEOMETRY_WORDS: usize = 17;
     /// Process that created the channel, for display.
     pub(crate) const CREATOR_PID: usize = 20;
+    /// Process that took the membership lock last, for messages.
+    pub(crate) const MEMBER_PID: usize = 21;
+    /// A number drawn when the channel was made: tells it from others of its name.
+    pub(crate) const INCARNATION: usize = 22;
     /// Raised when a lane file appears.
     pub(crate) const LANES_EPOCH: usize = 32;
     /// Nonzero when somebody may be parked: the word publishers read after each commit.
@@ -120,6 +124,8 @@ pub(crate) mod slot {
     pub(crate) const NAME_LENGTH: usize = 7;
     /// Six words of name.
     pub(crate) const NAME: usize = 8;
+    /// Raised whenever a subscriber takes the slot, so that its time is its own. Survives clearing.
+    pub(crate) const TICKET: usize = 14;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
     /// First of `publishers_max` positions.
@@ -161,6 +167,15 @@ pub(crate) mod lane {
     pub(crate) const WAKES: usize = 50;
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
+    /// Hash of who a bridge brings this lane's messages for; 0 for a lane that programs publish in. Such a lane is
+    /// kept for that bridge.
+    pub(crate) const LINK_KEY: usize = 64;
+    /// Index of the lane at the source.
+    pub(crate) const LINK_LANE: usize = 65;
+    /// Which of the two records counts: 0 or 1.
+    pub(crate) const LINK_TURN: usize = 66;
+    /// Two records: incarnation of the source, and what is added to a position here to get the position there.
+    pub(crate) const LINK_RECORDS: usize = 68;
     /// Words of the page.
     pub(crate) const WORDS: usize = (super::LANE_HEADER_BYTES / 8) as usize;
 }

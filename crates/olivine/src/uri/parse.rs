@@ -3,7 +3,8 @@
 use super::values::{parse_bytes, parse_duration, show_bytes, show_duration};
 use super::{
     CAPACITY_RANGE, Config, Delivery, Expire, NAME_LENGTH_MAX, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT,
-    Scheme, Slow, UriError,
+    Scheme, Slow, Start, UriError,
+    remote::{self, TIMEOUT_RANGE, is_token, show_token},
 };
 use std::str::FromStr;
 
@@ -27,13 +28,26 @@ pub(super) const KEYS: &[&str] = &[
     "numa",
     "linger",
     "cpu",
+    "channel",
+    "role",
+    "token",
+    "timeout",
+    "tls",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
+    "sync",
+    "rotate",
+    "compress",
+    "follow",
+    "pace",
 ];
 
 const CAPACITY_RULE: &str = "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB";
 const ALIGN_RULE: &str = "a power of two from 8 to 4096";
 const WAIT_RULE: &str = "one of spin, yield, park, adaptive";
 const DELIVERY_RULE: &str = "one of reliable, latest";
-const FROM_RULE: &str = "one of now, oldest";
+const FROM_RULE: &str = "one of now, oldest, or for file:// time:DATE such as time:2026-01-31T08:30:00Z, or position:BYTES";
 const NAME_RULE: &str = "1 to 48 of A-Z a-z 0-9 . _ -";
 const EXPIRE_RULE: &str = "never, or a duration such as 30s";
 const SUBSCRIBERS_RULE: &str = "a number from 0 to 1024";
@@ -47,6 +61,18 @@ const HUGEPAGES_RULE: &str = "one of no, try, require";
 const NUMA_RULE: &str = "a node number from 0 to 63";
 const LINGER_RULE: &str = "a duration such as 500ms, 2s or 1m";
 const CPU_RULE: &str = "a CPU number from 0 to 1023";
+const CHANNEL_RULE: &str = "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -";
+const ROLE_RULE: &str = "one of listen, connect";
+const TOKEN_RULE: &str = "1 to 256 visible ASCII characters, or @ and the path of a file with them";
+const TIMEOUT_RULE: &str = "a duration from 100ms to 1h";
+const TLS_RULE: &str = "one of yes, no";
+const SYNC_RULE: &str = "block, never, or interval:DURATION such as interval:1s";
+const ROTATE_RULE: &str =
+    "never, a size from 4KiB such as 1GiB, a duration such as 1h, or both as 1GiB,1h";
+const COMPRESS_RULE: &str = "no, zstd, or zstd:LEVEL with a level from 1 to 19";
+const FOLLOW_RULE: &str = "one of yes, no";
+const PACE_RULE: &str = "full, original, or a factor such as 2x or 0.5x";
+const FILE_RULE: &str = "an absolute path of a file";
 
 /// Reads a whole URI.
 pub(super) fn config(uri: &str) -> Result<Config, UriError> {
@@ -61,8 +87,10 @@ pub(super) fn config(uri: &str) -> Result<Config, UriError> {
     let (channel, query) = rest
         .split_once('?')
         .map_or((rest, None), |(name, query)| (name, Some(query)));
-    let mut config = Config::new(scheme, channel);
-    check_channel(channel)?;
+    let mut config = remote::read(scheme, channel)?;
+    if scheme != Scheme::File {
+        check_channel(config.channel())?;
+    }
     let mut seen: Vec<&str> = Vec::new();
     for pair in query.into_iter().flat_map(|query| query.split('&')) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -79,7 +107,7 @@ pub(super) fn config(uri: &str) -> Result<Config, UriError> {
 }
 
 /// Whether `text` consists of 1 to `longest` name characters and is no dot file.
-fn is_name(text: &str, longest: usize) -> bool {
+pub(super) fn is_name(text: &str, longest: usize) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('.')
 }
@@ -112,6 +140,13 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
             .bytes()
             .all(|b| b.is_ascii_digit())
             .then(|| value.parse().ok())?
+    }
+    fn yes_or_no(value: &str) -> Option<bool> {
+        match value {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        }
     }
     match key {
         "capacity" => {
@@ -158,6 +193,36 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         "numa" => config.numa = Some(read("numa", value, NUMA_RULE, whole(value))?),
         "linger" => config.linger = read("linger", value, LINGER_RULE, parse_duration(value))?,
         "cpu" => config.cpu = Some(read("cpu", value, CPU_RULE, whole(value))?),
+        "channel" => {
+            let fits = config.scheme() == Scheme::File && is_name(value, 64);
+            config.channel = read(
+                "channel",
+                value,
+                CHANNEL_RULE,
+                fits.then(|| value.to_owned()),
+            )?;
+            config.remote.named = true;
+        }
+        "role" => config.remote.role = Some(read("role", value, ROLE_RULE, value.parse().ok())?),
+        "token" => config.remote.token = Some(value.to_owned()),
+        "timeout" => {
+            config.remote.timeout =
+                Some(read("timeout", value, TIMEOUT_RULE, parse_duration(value))?);
+        }
+        "tls" => config.remote.tls = read("tls", value, TLS_RULE, yes_or_no(value))?,
+        "tls_cert" => config.remote.tls_cert = Some(value.into()),
+        "tls_key" => config.remote.tls_key = Some(value.into()),
+        "tls_ca" => config.remote.tls_ca = Some(value.into()),
+        "sync" => config.remote.sync = Some(read("sync", value, SYNC_RULE, value.parse().ok())?),
+        "rotate" => {
+            config.remote.rotate = Some(read("rotate", value, ROTATE_RULE, value.parse().ok())?);
+        }
+        "compress" => {
+            let how = read("compress", value, COMPRESS_RULE, value.parse().ok())?;
+            config.remote.compress = Some(how);
+        }
+        "follow" => config.remote.follow = read("follow", value, FOLLOW_RULE, yes_or_no(value))?,
+        "pace" => config.remote.pace = Some(read("pace", value, PACE_RULE, value.parse().ok())?),
         _ => {
             return Err(UriError::UnknownKey {
                 key: key.escape_default().to_string(),
@@ -178,7 +243,9 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "align" => config.align.map(|bytes| bytes.to_string()),
         "wait" => unless_default(&config.wait),
         "delivery" => unless_default(&config.delivery),
-        "from" => unless_default(&config.from),
+        "from" => {
+            (config.from != Start::default_of(config.scheme())).then(|| config.from.to_string())
+        }
         "name" => config.name.clone(),
         "expire" => unless_default(&config.expire),
         "subscribers" => unless_default(&config.subscribers),
@@ -192,12 +259,33 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "numa" => config.numa.map(|node| node.to_string()),
         "linger" => (!config.linger.is_zero()).then(|| show_duration(config.linger)),
         "cpu" => config.cpu.map(|cpu| cpu.to_string()),
+        "channel" => {
+            let given = config.scheme() == Scheme::File && config.remote.named;
+            given.then(|| config.channel().to_owned())
+        }
+        "role" => config.remote.role.map(|role| role.to_string()),
+        "token" => show_token(config),
+        "timeout" => config.remote.timeout.map(show_duration),
+        "tls" => config.remote.tls.then(|| "yes".to_owned()),
+        "tls_cert" => show_path(config.remote.tls_cert.as_deref()),
+        "tls_key" => show_path(config.remote.tls_key.as_deref()),
+        "tls_ca" => show_path(config.remote.tls_ca.as_deref()),
+        "sync" => config.remote.sync.map(|policy| policy.to_string()),
+        "rotate" => config.remote.rotate.map(|when| when.to_string()),
+        "compress" => config.remote.compress.map(|how| how.to_string()),
+        "follow" => config.remote.follow.then(|| "yes".to_owned()),
+        "pace" => config.remote.pace.map(|pace| pace.to_string()),
         _ => None,
     }
 }
 
+fn show_path(path: Option<&std::path::Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
+}
+
 /// Checks ranges and pairs; every rule that `set` could not know from the value's form.
 pub(super) fn validate(config: &Config) -> Result<(), UriError> {
+    remote::validate(config)?;
     check_channel(config.channel())?;
     let refuse = |key: &'static str, rule: &'static str| {
         let value = show(config, key).unwrap_or_default();
@@ -267,6 +355,27 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     if config.cpu.is_some_and(|cpu| cpu > 1023) {
         return refuse("cpu", CPU_RULE);
     }
+    let far = &config.remote;
+    if far.token.as_deref().is_some_and(|token| !is_token(token)) {
+        return refuse("token", TOKEN_RULE);
+    }
+    if far
+        .timeout
+        .is_some_and(|timeout| timeout < TIMEOUT_RANGE.0 || timeout > TIMEOUT_RANGE.1)
+    {
+        return refuse("timeout", TIMEOUT_RULE);
+    }
+    let files = [
+        ("tls_cert", &far.tls_cert),
+        ("tls_key", &far.tls_key),
+        ("tls_ca", &far.tls_ca),
+    ];
+    for (key, path) in files {
+        let path = path.as_ref().map(|path| path.to_str().is_some_and(plain));
+        if path == Some(false) {
+            return refuse(key, FILE_RULE);
+        }
+    }
     pairs(config)
 }
 
@@ -285,7 +394,8 @@ fn pairs(config: &Config) -> Result<(), UriError> {
             "a durable subscriber is reliable; drop one of the two",
         );
     }
-    if config.name.is_none() && config.expire != Expire::Never {
+    let keeps_place = config.name.is_some() || config.scheme() == Scheme::Tcp;
+    if !keeps_place && config.expire != Expire::Never {
         return refuse(
             "expire",
             "no name",
@@ -334,6 +444,13 @@ mod tests {
 
     #[test]
     fn every_key_round_trips_through_its_canonical_form() {
+        let far = "tcp://[::1]:9000/a?expire=5s&role=connect&token=@/run/token&timeout=2s&tls=yes\
+                   &tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
+        let round = |uri: &str| super::config(uri).map(|config| config.uri());
+        assert_eq!(round(far).as_deref(), Ok(far));
+        let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
+                    &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
+        assert_eq!(round(file).as_deref(), Ok(file));
         let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
                    &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
                    &hugepages=try&numa=0&linger=2s&cpu=1";
@@ -341,7 +458,10 @@ mod tests {
         assert_eq!(config.uri(), uri);
         for key in KEYS {
             assert!(
-                *key == "delivery" || uri.contains(&format!("{key}=")),
+                *key == "delivery"
+                    || [uri, far, file]
+                        .iter()
+                        .any(|uri| uri.contains(&format!("{key}="))),
                 "the test misses {key}"
             );
         }
@@ -407,6 +527,47 @@ mod tests {
             ),
             ("inproc://x?dir=/tmp", "dir and inproc://"),
             ("inproc://x?name=a", "name and inproc://"),
+            ("tcp://x", "address 'x' is not usable: the port"),
+            ("tcp://:9000/x", "address ':9000' is not usable: the host"),
+            ("tcp://h:70000/x", "the port must be"),
+            ("tcp://h:/x", "the port must be"),
+            ("tcp://::1:9000/x", "stands in brackets"),
+            ("tcp://[h]:9000/x", "stands in brackets"),
+            ("tcp://u@h:9000/x", "the host must be"),
+            ("tcp://h:9000", "channel name ''"),
+            ("tcp://h:9000/a/b", "channel name 'a/b'"),
+            (
+                "tcp://h:9/x?role=both",
+                "role=both is not usable: one of listen, connect",
+            ),
+            ("tcp://h:9/x?token=", "token=… is not usable: 1 to 256"),
+            ("tcp://h:9/x?timeout=1ms", "timeout=1ms is not usable"),
+            ("tcp://h:9/x?tls=maybe", "tls=maybe is not usable"),
+            ("tcp://h:9/x?tls_ca=/a", "tls_cert or tls_ca and tls=no"),
+            ("tcp://h:9/x?tls=yes&tls_key=/a", "tls_cert and tls_key"),
+            ("tcp://h:9/x?tls=yes&tls_ca=a", "tls_ca=a is not usable"),
+            ("shm://x?role=listen", "role and this scheme"),
+            (
+                "shm://x?channel=y",
+                "channel=y is not usable: for file:// only",
+            ),
+            ("file:///x?group=trading", "group and file://"),
+            ("shm://x?sync=block", "sync and this scheme"),
+            ("shm://x?from=position:5", "from and this scheme"),
+            ("file:///x?sync=maybe", "sync=maybe is not usable: block"),
+            ("file:///x?rotate=1", "rotate=1 is not usable: never"),
+            ("file:///x?compress=gzip", "compress=gzip is not usable: no"),
+            ("file:///x?follow=true", "follow=true is not usable"),
+            ("file:///x?pace=fast", "pace=fast is not usable: full"),
+            ("file:///x?from=time:noon", "from=time:noon is not usable"),
+            (
+                "file:///x?from=position:-1",
+                "from=position:-1 is not usable",
+            ),
+            ("nats:///x", "the host must be"),
+            ("file://relative", "path 'relative' is not usable"),
+            ("file:///", "path '/' is not usable"),
+            ("file:///data/.hidden", "the file's name and no channel"),
         ];
         for (uri, expected) in cases {
             let error = config(uri).expect_err(uri).to_string();

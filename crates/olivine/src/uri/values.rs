@@ -50,6 +50,23 @@ words! {
         Shm = "shm",
         /// Memory of this process: its threads.
         Inproc = "inproc",
+        /// A connection to another machine.
+        Tcp = "tcp",
+        /// A NATS server or cluster.
+        Nats = "nats",
+        /// A journal in a file.
+        File = "file",
+    }
+}
+
+words! {
+    /// Which side of a connection waits for the other.
+    Role {
+        /// Waits for connections.
+        #[default]
+        Listen = "listen",
+        /// Makes the connection.
+        Connect = "connect",
     }
 }
 
@@ -76,17 +93,6 @@ words! {
         Reliable = "reliable",
         /// Publishers never wait for it: it may be overrun, is told how many bytes it lost, and never sees torn data.
         Latest = "latest",
-    }
-}
-
-words! {
-    /// Where a new subscriber starts.
-    Start {
-        /// With the next message published.
-        #[default]
-        Now = "now",
-        /// With the oldest message still in the ring.
-        Oldest = "oldest",
     }
 }
 

@@ -1,0 +1,191 @@
+//! Bridges: what carries the messages of a ring to another place, or from there into a ring.
+//!
+//! Every channel is a ring in memory. A program that opens `tcp://` (or `nats://`, `file://`) gets the ordinary
+//! handle of a ring of its own, and behind it a thread that runs a bridge between that ring and the place:
+//!
+//! ```text
+//!   Publisher -> ring -> [Egress] -> Outlet  ~~~ place ~~~  Inlet -> [Ingress] -> ring -> Subscriber
+//! ```
+//!
+//! [`Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
+//! memory, which outlives the bridge.
+//!
+//! # What loses and repeats nothing
+//!
+//! * [`egress::Egress`] is a reliable subscriber whose position moves only when the far side acknowledges. What is
+//!   not acknowledged stays in the ring and holds publishers back: that is all there is of back-pressure.
+//! * [`ingress::Ingress`] is a publisher for each lane of the source. It acknowledges what is committed, and its
+//!   lanes remember where at the source they are, in the lane's own memory. Over shared memory, whoever comes after
+//!   a killed bridge asks for exactly what is missing.
+//!
+//! # How a new kind of place plugs in
+//!
+//! It supplies an [`Outlet`], an [`Inlet`] or both, and an arm in [`outlet`] and [`inlet`]. Either runs on a thread
+//! of its own until there is nothing left to do, `control.must_stop()`, or a failure that time will not heal; what
+//! time may heal it waits out, and says so by `control.report`. An outlet ends with `Ok` once
+//! `control.stopping()` is some and everything was delivered. Its ring:
+//!
+//! * a single far side (a journal, a stream of a server): [`Source::take_first`], subscribed before the publisher
+//!   was handed out, so that it has every message from the first;
+//! * any number of far sides: [`Source::subscribe`] for each one that comes.
+
+pub(crate) mod egress;
+pub(crate) mod ingress;
+#[cfg(feature = "journal")]
+pub mod journal;
+
+use crate::channel::attach::{TypeTag, draw};
+use crate::error::{LinkError, OpenError};
+use crate::link::Control;
+use crate::uri::{Config, Scheme};
+use egress::Egress;
+use ingress::Ingress;
+use std::sync::Arc;
+
+/// Carries frames from a ring to another place.
+pub(crate) trait Outlet: Send {
+    /// Whether the place has a single far side, which then gets every message from the first.
+    fn is_single(&self) -> bool;
+
+    /// Carries until everything was delivered and nothing more is to come, or until it is told to stop.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`]: what time does not heal.
+    fn run(self: Box<Self>, source: Source, control: &Arc<Control>) -> Result<(), LinkError>;
+}
+
+/// Carries frames from another place into a ring.
+pub(crate) trait Inlet: Send {
+    /// Words that say who brings the messages: the same each time, so that it finds the lanes it left.
+    fn who(&self) -> String;
+
+    /// Changes the settings of a ring that is about to be made for it alone to what suits the messages.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] if it is known already that nothing can be brought.
+    fn shape(&self, _ring: &mut Config) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    /// Carries until the place has ended, or until it is told to stop.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`]: what time does not heal.
+    fn run(self: Box<Self>, destination: Ingress, control: &Arc<Control>) -> Result<(), LinkError>;
+}
+
+/// The ring that an outlet carries away.
+#[derive(Debug)]
+pub(crate) struct Source {
+    ring: Config,
+    first: Option<Egress>,
+}
+
+impl Source {
+    /// The ring of `ring`'s settings. With `first`, subscribed from here on.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub(crate) fn new(ring: &Config, first: bool) -> Result<Self, OpenError> {
+        let first = first.then(|| Egress::open(ring)).transpose()?;
+        Ok(Self {
+            ring: ring.clone(),
+            first,
+        })
+    }
+
+    /// The subscriber of a single far side.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Ring`] if it was taken already and cannot be opened again.
+    pub(crate) fn take_first(&mut self) -> Result<Egress, LinkError> {
+        match self.first.take() {
+            Some(first) => Ok(first),
+            None => Egress::open(&self.ring).map_err(ring_error),
+        }
+    }
+
+    /// The ring's settings: change what concerns one subscriber, and open it by [`Egress::open`].
+    pub(crate) fn ring(&self) -> &Config {
+        &self.ring
+    }
+}
+
+/// A ring that could not be opened.
+pub(crate) fn ring_error(source: OpenError) -> LinkError {
+    let source = Arc::new(source);
+    LinkError::Ring { source }
+}
+
+/// What carries frames to the place that `config` names.
+///
+/// # Errors
+///
+/// [`OpenError`]; `NoBridge` where this build cannot.
+pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
+    match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
+        _ => Err(no_bridge(config)),
+    }
+}
+
+/// What carries frames from the place that `config` names.
+///
+/// # Errors
+///
+/// As [`outlet`].
+pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
+    match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
+        _ => Err(no_bridge(config)),
+    }
+}
+
+fn no_bridge(config: &Config) -> OpenError {
+    OpenError::NoBridge {
+        scheme: config.scheme().word(),
+    }
+}
+
+/// Settings of the ring in front of the place that `config` names: memory of this process, or, for a durable
+/// `name`, shared memory that the next process of that name finds again.
+pub(crate) fn ring_of(config: &Config) -> Config {
+    let mut ring = config.clone();
+    *ring.remote = Default::default();
+    ring.from = crate::uri::Start::default_of(Scheme::Shm);
+    match &config.name {
+        Some(name) => {
+            ring.scheme = Scheme::Shm;
+            let mut uri = config.clone();
+            uri.remote.token = None;
+            let path = || Some(uri.remote.path.as_ref()?.display().to_string());
+            let address = uri.remote.address.as_ref().map(ToString::to_string);
+            let place = address.or_else(path);
+            let words = format!("{}/{}/{name}", place.unwrap_or_default(), config.channel());
+            let hash = crate::ring::layout::fnv(words.bytes());
+            ring.channel = format!("link.{hash:016x}");
+        }
+        None => {
+            ring.scheme = Scheme::Inproc;
+            ring.channel = format!("link.{:016x}", draw());
+            (ring.dir, ring.mode, ring.group) = (None, None, None);
+            ring.expire = crate::uri::Expire::Never;
+        }
+    }
+    ring
+}
+
+/// The type of a ring whose messages nobody here looks into.
+pub(crate) fn any_type() -> TypeTag {
+    TypeTag {
+        any: true,
+        ..TypeTag::default()
+    }
+}

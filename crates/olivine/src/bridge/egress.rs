@@ -1,0 +1,211 @@
+//! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
+
+use crate::channel::attach::TypeTag;
+use crate::channel::subscriber::Subscriber;
+use crate::error::{OpenError, ReceiveError};
+use crate::ring::layout::Geometry;
+use crate::uri::Config;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Takes frames out of a ring for the far side.
+///
+/// Per lane it has two positions: what was handed over ([`Egress::position`]) and what the far side has
+/// ([`Egress::acknowledged`]). Only the second holds publishers back, and only [`Egress::acknowledge`] moves it;
+/// [`Egress::rewind`] goes back to it after a connection broke. Dropping it leaves the second where it is, so that
+/// a durable one goes on from there.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    subscriber: Subscriber,
+    copy: Vec<u8>,
+}
+
+/// Whole frames of one lane as they lie in the ring, padding included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frames<'a> {
+    /// Where they start in the lane.
+    pub(crate) position: u64,
+    /// Where they end.
+    pub(crate) end: u64,
+    /// Headers, payloads and padding.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Egress {
+    /// Subscribes to the ring that `config` names, whatever type its messages are of.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub(crate) fn open(config: &Config) -> Result<Self, OpenError> {
+        let any = TypeTag {
+            any: true,
+            ..TypeTag::default()
+        };
+        Ok(Self {
+            subscriber: Subscriber::open_as(config, any)?,
+            copy: Vec::new(),
+        })
+    }
+
+    /// The shape of the channel.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.subscriber.attached().geometry
+    }
+
+    /// Tells the channel from others that had or will have its name.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.subscriber.attached().incarnation()
+    }
+
+    /// Looks for new lanes; returns how many there are. They keep their places in the order of appearance.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`].
+    pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
+        if self.subscriber.is_evicted() {
+            return Err(ReceiveError::Evicted);
+        }
+        self.subscriber.map_lanes()?;
+        Ok(self.subscriber.consumers().len())
+    }
+
+    /// Index of the lane at `place`, as messages carry it.
+    pub(crate) fn lane(&mut self, place: usize) -> u32 {
+        u32::try_from(self.subscriber.consumers()[place].index()).unwrap_or(u32::MAX)
+    }
+
+    /// Where the next frames to hand over start.
+    pub(crate) fn position(&mut self, place: usize) -> u64 {
+        self.subscriber.consumers()[place].position()
+    }
+
+    /// Everything before this was acknowledged.
+    pub(crate) fn acknowledged(&mut self, place: usize) -> u64 {
+        self.subscriber.consumers()[place].released()
+    }
+
+    /// End of what is published, from the position on.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`].
+    pub(crate) fn committed(&mut self, place: usize) -> Result<u64, ReceiveError> {
+        self.subscriber.consumers()[place].committed()
+    }
+
+    /// Whole frames from the position up to `most`, a position; empty if there are none. They stay in place until
+    /// they are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`]; [`ReceiveError::Evicted`] if they were overwritten meanwhile.
+    pub(crate) fn frames(&mut self, place: usize, most: u64) -> Result<Frames<'_>, ReceiveError> {
+        let checked = self.subscriber.is_checked();
+        let consumer = &mut self.subscriber.consumers()[place];
+        let position = consumer.position();
+        let committed = consumer.committed()?;
+        let end = if committed <= most {
+            committed
+        } else {
+            consumer.boundary(position, committed, most)?
+        };
+        let bytes = if checked {
+            if !consumer.copy_frames(end, &mut self.copy) {
+                return Err(ReceiveError::Evicted);
+            }
+            &self.copy
+        } else {
+            consumer.frames(end)
+        };
+        Ok(Frames {
+            position,
+            end,
+            bytes,
+        })
+    }
+
+    /// Goes past frames that were handed over, up to `end`. They are still held.
+    pub(crate) fn advance(&mut self, place: usize, end: u64) {
+        self.subscriber.consumers()[place].go_to(end);
+    }
+
+    /// The far side has everything before `position`, the end of a frame: gives the room back. Positions that were
+    /// acknowledged already change nothing; `false` if it was never handed over.
+    pub(crate) fn acknowledge(&mut self, place: usize, position: u64) -> bool {
+        let consumer = &mut self.subscriber.consumers()[place];
+        if position > consumer.position() {
+            return false;
+        }
+        if position > consumer.released() {
+            consumer.release_to(position);
+        }
+        true
+    }
+
+    /// Hands everything over again that was not acknowledged.
+    pub(crate) fn rewind(&mut self) {
+        for consumer in self.subscriber.consumers() {
+            consumer.go_to(consumer.released());
+        }
+    }
+
+    /// Goes on from `position`, which the far side says it has reached: everything before it is acknowledged.
+    /// `false` if it is no frame boundary of what is held.
+    pub(crate) fn resume(&mut self, place: usize, position: u64) -> Result<bool, ReceiveError> {
+        let consumer = &mut self.subscriber.consumers()[place];
+        let released = consumer.released();
+        consumer.go_to(released);
+        let committed = consumer.committed()?;
+        if position < released || consumer.boundary(released, committed, position)? != position {
+            return Ok(false);
+        }
+        consumer.go_to(position);
+        consumer.release_to(position);
+        Ok(true)
+    }
+
+    /// Whether the lane's publisher has closed it and everything was handed over.
+    pub(crate) fn is_lane_ended(&mut self, place: usize) -> bool {
+        self.subscriber.is_lane_ended(place)
+    }
+
+    /// Whether every publisher has closed and everything was handed over, given that there was one.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.subscriber.is_at_end()
+    }
+
+    /// A descriptor that becomes readable once there is more than there was at the last [`Egress::arm`].
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor or thread left.
+    pub(crate) fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        self.subscriber.event_fd()
+    }
+
+    /// Clears the descriptor and arms it from the positions as they are. Look once more afterwards: what came
+    /// before is not told.
+    pub(crate) fn arm(&mut self) {
+        self.subscriber.arm();
+    }
+
+    /// Gives a durable name up, with everything that was not acknowledged.
+    pub(crate) fn unsubscribe(mut self) {
+        self.subscriber.forget_name();
+    }
+
+    /// Bytes handed over and not acknowledged, over all lanes.
+    pub(crate) fn in_flight(&mut self) -> u64 {
+        let lanes = self.subscriber.consumers().iter();
+        lanes.map(|lane| lane.position() - lane.released()).sum()
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        // A subscriber releases what it has gone past when it leaves: what is not acknowledged is not gone past.
+        self.rewind();
+    }
+}

@@ -1,0 +1,399 @@
+//! Into a ring: a publisher per lane of the source, which acknowledges after commit.
+
+use crate::channel::attach::{self, Attached, TypeTag};
+use crate::channel::publisher::Publisher;
+use crate::channel::raw::{Brought, Origin, lanes_kept_for};
+use crate::error::{NotSent, OpenError};
+use crate::region::HEADER_BYTES;
+use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag};
+use crate::uri::{Config, Expire};
+use std::time::Duration;
+
+/// Publishes frames that come from elsewhere.
+///
+/// Each lane of the source has a lane here that is kept for it and remembers where it was: for a ring in shared
+/// memory also after this process was killed, so that the source is asked for exactly what is missing. What is
+/// committed is acknowledged ([`Ingress::acknowledged`]); a message of which only a part has come is not visible
+/// and not acknowledged.
+#[derive(Debug)]
+pub(crate) struct Ingress {
+    config: Config,
+    typed: TypeTag,
+    attached: Attached,
+    key: u64,
+    lanes: Vec<Lane>,
+    messages: u64,
+}
+
+#[derive(Debug)]
+struct Lane {
+    /// Index at the source.
+    index: u32,
+    /// Absent while the lane is closed at the source.
+    publisher: Option<Publisher>,
+    origin: Origin,
+    /// Position here after the last committed frame; kept while the publisher is absent.
+    position: u64,
+    /// The message of which only a part has come.
+    partial: Option<Partial>,
+    /// Bytes of payload for which the source has no room.
+    wanted: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Partial {
+    header: u64,
+    /// Bytes of the frame that have come, its header included.
+    come: u64,
+}
+
+/// Why frames were not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotTaken {
+    /// The source breaks the rules.
+    #[error("{0}")]
+    Wrong(String),
+    /// There is no room yet for the message that comes next. What came before it was taken.
+    #[error("no room in the ring yet")]
+    NoRoom {
+        /// Bytes taken.
+        taken: usize,
+    },
+    /// The ring cannot be written.
+    #[error("the ring of this side cannot be written")]
+    Ring(#[from] OpenError),
+    /// The ring is closed, or belongs to a parent process.
+    #[error("the ring of this side is closed")]
+    Closed,
+}
+
+impl Ingress {
+    /// For the ring that `config` names, which is made with the type `typed` if need be. `who` says who brings the
+    /// messages: the same words each time, others for others.
+    ///
+    /// Lanes that are kept for it are opened.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub(crate) fn open(config: &Config, typed: TypeTag, who: &str) -> Result<Self, OpenError> {
+        let key = fnv(who.bytes()).max(1);
+        // Each lane is a publisher of its own; what else the settings say concerns the source.
+        let mut config = config.clone();
+        (config.name, config.expire) = (None, Expire::Never);
+        (config.subscribers, config.cpu, config.linger) = (0, None, Duration::ZERO);
+        let (attached, kept) = attach::open(&config, typed.clone(), |attached| {
+            Ok(lanes_kept_for(attached, key))
+        })?;
+        let mut ingress = Self {
+            config,
+            typed,
+            attached,
+            key,
+            lanes: Vec::new(),
+            messages: 0,
+        };
+        for index in kept {
+            let lane = ingress.open_lane(index)?;
+            ingress.lanes.push(lane);
+        }
+        Ok(ingress)
+    }
+
+    fn open_lane(&self, index: u32) -> Result<Lane, OpenError> {
+        let brought = Brought {
+            key: self.key,
+            lane: index,
+        };
+        let publisher = Publisher::open_as(&self.config, self.typed.clone(), Some(brought))?;
+        Ok(Lane {
+            index,
+            origin: publisher.origin(),
+            position: publisher.cursor().0,
+            publisher: Some(publisher),
+            partial: None,
+            wanted: None,
+        })
+    }
+
+    /// The shape of the ring.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.attached.geometry
+    }
+
+    /// Where to go on with a source of this incarnation: its lanes, and positions there. Lanes that are not named
+    /// start where the source says.
+    pub(crate) fn resume(&self, incarnation: u64) -> Vec<(u32, u64)> {
+        let ours = |lane: &&Lane| lane.origin.incarnation == incarnation;
+        self.lanes
+            .iter()
+            .filter(ours)
+            .map(|lane| (lane.index, lane.there(lane.position)))
+            .collect()
+    }
+
+    /// The connection broke: forgets messages of which only a part has come.
+    pub(crate) fn interrupt(&mut self) {
+        for lane in &mut self.lanes {
+            lane.partial = None;
+            lane.wanted = None;
+        }
+    }
+
+    /// A lane of the source is open, and goes on from `position` there.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Wrong`] if that is not where we are; [`NotTaken::Ring`].
+    pub(crate) fn open_from(
+        &mut self,
+        incarnation: u64,
+        index: u32,
+        position: u64,
+    ) -> Result<(), NotTaken> {
+        let place = match self.lanes.iter().position(|lane| lane.index == index) {
+            Some(place) => place,
+            None => {
+                let lane = self.open_lane(index)?;
+                self.lanes.push(lane);
+                self.lanes.len() - 1
+            }
+        };
+        if self.lanes[place].publisher.is_none() {
+            self.lanes[place] = self.open_lane(index)?;
+        }
+        let lane = &mut self.lanes[place];
+        if lane.origin.incarnation != incarnation {
+            let shift = position.wrapping_sub(lane.position);
+            lane.origin = Origin { incarnation, shift };
+            if let Some(publisher) = &mut lane.publisher {
+                publisher.set_origin(lane.origin);
+            }
+            return Ok(());
+        }
+        let expected = lane.there(lane.position);
+        if expected == position {
+            return Ok(());
+        }
+        Err(NotTaken::Wrong(format!(
+            "lane {index} goes on from position {position}, not from {expected}"
+        )))
+    }
+
+    /// What lies before `position` in an open lane of the source is not for us: goes on there.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Wrong`] if the lane was never opened, or a part of a message has come.
+    pub(crate) fn skip_to(&mut self, index: u32, position: u64) -> Result<(), NotTaken> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
+        let Some(lane) = lane.filter(|lane| lane.partial.is_none()) else {
+            return Err(NotTaken::Wrong(format!(
+                "lane {index} cannot go on from position {position}"
+            )));
+        };
+        lane.origin.shift = position.wrapping_sub(lane.position);
+        if let Some(publisher) = &mut lane.publisher {
+            publisher.set_origin(lane.origin);
+        }
+        Ok(())
+    }
+
+    /// A lane of the source is closed.
+    pub(crate) fn close_lane(&mut self, index: u32) {
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.index == index) {
+            lane.partial = None;
+            lane.publisher = None;
+        }
+    }
+
+    /// The source has ended for good: closes every lane, and gives them back to everybody.
+    pub(crate) fn end(&mut self) {
+        for lane in &mut self.lanes {
+            if let Some(publisher) = &mut lane.publisher {
+                publisher.forget_origin();
+            }
+            lane.publisher = None;
+        }
+        self.lanes.clear();
+    }
+
+    /// Takes frames, or parts of them, of a lane of the source that start at `position` there. Their number of
+    /// bytes is a multiple of 8. Whole messages become visible together.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken`].
+    pub(crate) fn take(&mut self, index: u32, position: u64, bytes: &[u8]) -> Result<(), NotTaken> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
+        let Some(lane) = lane else {
+            return Err(NotTaken::Wrong(format!("lane {index} was never opened")));
+        };
+        let expected = lane.there(lane.position + lane.partial.map_or(0, |partial| partial.come));
+        if position != expected || !bytes.len().is_multiple_of(8) {
+            return Err(NotTaken::Wrong(format!(
+                "{} bytes at position {position} of lane {index}, where {expected} comes next",
+                bytes.len()
+            )));
+        }
+        lane.take(bytes, &mut self.messages)
+    }
+
+    /// Position at the source up to which a lane's messages are committed here.
+    pub(crate) fn acknowledged(&self, index: u32) -> Option<u64> {
+        let lane = self.lanes.iter().find(|lane| lane.index == index)?;
+        Some(lane.there(lane.position))
+    }
+
+    /// Position at the source up to which whole frames have room here now. A promise that a new subscriber may
+    /// break: then [`Ingress::take`] finds no room.
+    pub(crate) fn room(&mut self, index: u32) -> Option<u64> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.index == index)?;
+        let end = lane.publisher.as_mut()?.room_end();
+        Some(lane.there(end))
+    }
+
+    /// The source has no room for a message of `length` bytes: asks for it, as a publisher that waits does, so that
+    /// subscribers that died are reclaimed and slow ones judged.
+    pub(crate) fn want(&mut self, index: u32, length: usize) {
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.index == index) {
+            lane.wanted = Some(length);
+        }
+    }
+
+    /// Looks after the lanes that want room; `true` if one still does.
+    pub(crate) fn press(&mut self) -> bool {
+        let mut wanting = false;
+        for lane in &mut self.lanes {
+            let (Some(length), Some(publisher)) = (lane.wanted, &mut lane.publisher) else {
+                continue;
+            };
+            match publisher.ask_room(length) {
+                Err(NotSent::BackPressured | NotSent::NotConnected) => wanting = true,
+                _ => lane.wanted = None,
+            }
+        }
+        wanting
+    }
+
+    /// Lanes known so far, as indices at the source.
+    pub(crate) fn lanes(&self) -> Vec<u32> {
+        self.lanes.iter().map(|lane| lane.index).collect()
+    }
+
+    /// Messages committed so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages
+    }
+}
+
+impl Drop for Ingress {
+    fn drop(&mut self) {
+        self.lanes.clear();
+        // The last one to leave removes the ring.
+        self.attached.leave(|| ());
+    }
+}
+
+impl Lane {
+    /// A position of ours as the source counts.
+    fn there(&self, here: u64) -> u64 {
+        here.wrapping_add(self.origin.shift)
+    }
+
+    fn take(&mut self, mut bytes: &[u8], messages: &mut u64) -> Result<(), NotTaken> {
+        let Some(publisher) = &mut self.publisher else {
+            return Err(NotTaken::Wrong(format!(
+                "bytes for lane {}, which is closed",
+                self.index
+            )));
+        };
+        let align = publisher.attached().geometry.align;
+        let frame_max = publisher.message_max() as u64 + HEADER_BYTES;
+        let all = bytes.len();
+        let wrong = |header: u64| {
+            let length = frame_bytes(header);
+            NotTaken::Wrong(format!(
+                "a frame of {length} bytes, where 8 to {frame_max} are possible"
+            ))
+        };
+        // First the rest of the message of which a part has come.
+        if let Some(partial) = &mut self.partial {
+            let frame = frame_bytes(partial.header);
+            let padded = frame.next_multiple_of(align);
+            let part = usize_of((padded - partial.come).min(bytes.len() as u64));
+            let payload = usize_of((frame.saturating_sub(partial.come)).min(part as u64));
+            let length = usize_of(frame - HEADER_BYTES);
+            let at = usize_of((partial.come - HEADER_BYTES).min(length as u64));
+            publisher
+                .write_part(length, at, &bytes[..payload])
+                .map_err(|why| refused(why, 0))?;
+            partial.come += part as u64;
+            bytes = &bytes[part..];
+            if partial.come < padded {
+                return Ok(());
+            }
+            publisher
+                .publish_parts(length, frame_tag(partial.header))
+                .map_err(|why| refused(why, part))?;
+            self.position = publisher.cursor().0;
+            self.partial = None;
+            *messages += 1;
+        }
+        // Then whole ones, together.
+        let mut rest = bytes;
+        let mut batch = publisher.batch();
+        let mut outcome = Ok(());
+        while let Some((header, _)) = rest.split_first_chunk::<8>() {
+            let header = u64::from_le_bytes(*header);
+            let frame = frame_bytes(header);
+            if !(HEADER_BYTES..=frame_max).contains(&frame) {
+                outcome = Err(wrong(header));
+                break;
+            }
+            let padded = usize_of(frame.next_multiple_of(align));
+            if padded > rest.len() {
+                break;
+            }
+            let payload = &rest[8..usize_of(frame)];
+            if let Err(why) = batch.push_tagged(frame_tag(header), payload) {
+                outcome = Err(refused(why, all - rest.len()));
+                break;
+            }
+            *messages += 1;
+            rest = &rest[padded..];
+        }
+        self.position = batch.commit().0;
+        outcome?;
+        // Last the first part of the next one.
+        if let Some((header, part)) = rest.split_first_chunk::<8>() {
+            let header = u64::from_le_bytes(*header);
+            let frame = frame_bytes(header);
+            let length = usize_of(frame - HEADER_BYTES);
+            let payload = part.len().min(length);
+            let taken = all - rest.len();
+            publisher
+                .write_part(length, 0, &part[..payload])
+                .map_err(|why| refused(why, taken))?;
+            let come = rest.len() as u64;
+            self.partial = Some(Partial { header, come });
+        }
+        Ok(())
+    }
+}
+
+/// What a lane's publisher answered, after `taken` bytes were taken.
+fn refused(why: NotSent, taken: usize) -> NotTaken {
+    match why {
+        NotSent::BackPressured | NotSent::NotConnected => NotTaken::NoRoom { taken },
+        NotSent::TooLong { max } => NotTaken::Wrong(format!(
+            "a message longer than the {max} bytes that this ring takes"
+        )),
+        _ => NotTaken::Closed,
+    }
+}
+
+/// A number of bytes that a ring of ours holds.
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

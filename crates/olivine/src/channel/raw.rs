@@ -1,0 +1,280 @@
+//! What a bridge needs of the handles and programs do not: frames as they lie, positions that move only when told
+//! to, and lanes that remember where their messages came from.
+
+use super::attach::Attached;
+use super::place::Place;
+use super::publisher::Publisher;
+use super::subscriber::Subscriber;
+use crate::error::{NotSent, ReceiveError};
+use crate::link::{Link, LinkStatus};
+use crate::region::Words;
+use crate::ring::consume::Consumer;
+use crate::ring::layout::{Geometry, control, lane, lane_entry};
+use crate::sync::Ordering;
+use crate::uri::HugePages;
+
+/// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// Never 0.
+    pub(crate) key: u64,
+    pub(crate) lane: u32,
+}
+
+/// Where the messages of a bridge's lane come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Of the channel at the source; 0 for none.
+    pub(crate) incarnation: u64,
+    /// What is added to a position here, modulo 2^64, to get the position there.
+    pub(crate) shift: u64,
+}
+
+impl Brought {
+    fn of(words: &Words) -> Option<Self> {
+        // Acquire: the key is stored last.
+        let key = words.word(lane::LINK_KEY).load(Ordering::Acquire);
+        // Relaxed: stored before the key.
+        let lane = words.word(lane::LINK_LANE).load(Ordering::Relaxed);
+        let lane = u32::try_from(lane).unwrap_or(u32::MAX);
+        (key != 0).then_some(Self { key, lane })
+    }
+
+    /// The lane that is kept for us, if there is one.
+    pub(super) fn find(self, place: &Place, control: &Words, geometry: &Geometry) -> Option<usize> {
+        kept_lanes(place, control, geometry)
+            .find_map(|(index, kept)| (kept == self).then_some(index))
+    }
+
+    /// Whether a publisher that brings messages for `wanted` may take the lane of these words. The caller holds
+    /// the lane's lock; a free lane is kept for `wanted` from here on.
+    pub(super) fn may_take(words: &Words, wanted: Option<Self>) -> bool {
+        match (Self::of(words), wanted) {
+            (None, Some(wanted)) => {
+                // Relaxed: before the key.
+                for record in 0..4 {
+                    words
+                        .word(lane::LINK_RECORDS + record)
+                        .store(0, Ordering::Relaxed);
+                }
+                words
+                    .word(lane::LINK_LANE)
+                    .store(u64::from(wanted.lane), Ordering::Relaxed);
+                // Release: pairs with `of`.
+                words
+                    .word(lane::LINK_KEY)
+                    .store(wanted.key, Ordering::Release);
+                true
+            }
+            (found, wanted) => found == wanted,
+        }
+    }
+}
+
+/// Lanes that are kept for bridges.
+fn kept_lanes<'a>(
+    place: &'a Place,
+    control: &'a Words,
+    geometry: &'a Geometry,
+) -> impl Iterator<Item = (usize, Brought)> + 'a {
+    (0..geometry.lanes()).filter_map(move |index| {
+        let present = control.word(geometry.lane_entry(index) + lane_entry::PRESENT);
+        if present.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mapped = place.open_lane(geometry, index, false, HugePages::No);
+        let (words, _) = mapped.ok().flatten()?;
+        Some((index, Brought::of(&words)?))
+    })
+}
+
+/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`.
+pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<u32> {
+    let Attached {
+        place,
+        control,
+        geometry,
+        ..
+    } = attached;
+    let kept = kept_lanes(place, control, geometry);
+    kept.filter(|(_, kept)| kept.key == key)
+        .map(|(_, kept)| kept.lane)
+        .collect()
+}
+
+impl<T: ?Sized> Publisher<T> {
+    /// What the bridge behind this publisher is doing; `None` for `shm://` and `inproc://`.
+    #[must_use]
+    pub fn link_status(&self) -> Option<LinkStatus> {
+        let link = self.endpoint.link.as_ref()?;
+        Some(link.control().status())
+    }
+
+    /// Why the bridge behind this publisher gave up, if it did.
+    #[must_use]
+    pub fn link_failure(&self) -> Option<crate::error::LinkError> {
+        self.endpoint.link.as_ref()?.control().failure()
+    }
+
+    /// The bridge behind the ring.
+    pub(crate) fn set_link(&mut self, link: Link) {
+        self.endpoint.link = Some(link);
+    }
+
+    /// The channel as this publisher has it mapped.
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.endpoint.attached
+    }
+
+    /// Where the lane's messages come from.
+    pub(crate) fn origin(&self) -> Origin {
+        let words = self.producer.lane();
+        // Relaxed: only the lane's publisher writes these, and that is us; Acquire: of one before us.
+        let turn = words.word(lane::LINK_TURN).load(Ordering::Acquire) & 1;
+        let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
+        Origin {
+            incarnation: words.word(at).load(Ordering::Relaxed),
+            shift: words.word(at + 1).load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says where the lane's messages come from, from here on. Whoever dies on the way leaves the old record.
+    pub(crate) fn set_origin(&mut self, origin: Origin) {
+        let words = self.producer.lane();
+        // Relaxed: only we write it.
+        let turn = words.word(lane::LINK_TURN).load(Ordering::Relaxed) & 1 ^ 1;
+        let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
+        words.word(at).store(origin.incarnation, Ordering::Relaxed);
+        words.word(at + 1).store(origin.shift, Ordering::Relaxed);
+        // Release: the record is whole for whoever sees its turn.
+        words.word(lane::LINK_TURN).store(turn, Ordering::Release);
+    }
+
+    /// Gives the lane back to everybody: the source has ended for good.
+    pub(crate) fn forget_origin(&mut self) {
+        let words = self.producer.lane();
+        // Relaxed: only we write it.
+        words.word(lane::LINK_KEY).store(0, Ordering::Relaxed);
+    }
+
+    /// Position up to which frames may be written now.
+    pub(crate) fn room_end(&mut self) -> u64 {
+        self.producer.room_end()
+    }
+}
+
+impl Publisher {
+    /// Writes a part of a message of `length` bytes that becomes visible by [`Publisher::publish_parts`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; there must be room for the whole.
+    pub(crate) fn write_part(
+        &mut self,
+        length: usize,
+        at: usize,
+        part: &[u8],
+    ) -> Result<(), NotSent> {
+        self.room(self.producer.position(), length)?;
+        self.producer.payload_mut(length)[at..at + part.len()].copy_from_slice(part);
+        Ok(())
+    }
+
+    /// Asks for room for a message of `length` bytes as a publisher does that waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`].
+    pub(crate) fn ask_room(&mut self, length: usize) -> Result<(), NotSent> {
+        self.room(self.producer.position(), length).map(|_| ())
+    }
+
+    /// Makes the message that [`Publisher::write_part`] put together visible.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; nothing was made visible.
+    pub(crate) fn publish_parts(&mut self, length: usize, tag: u32) -> Result<(), NotSent> {
+        let end = self.room(self.producer.position(), length)?;
+        self.producer.commit(end, tag, length);
+        Ok(())
+    }
+}
+
+impl<T: ?Sized> Subscriber<T> {
+    /// What the bridge behind this subscriber is doing; `None` for `shm://` and `inproc://`.
+    #[must_use]
+    pub fn link_status(&self) -> Option<LinkStatus> {
+        let link = self.core.link.as_ref()?;
+        Some(link.control().status())
+    }
+
+    /// The bridge behind the ring.
+    pub(crate) fn set_link(&mut self, link: Link) {
+        self.core.link = Some(link);
+    }
+
+    /// The channel as this subscriber has it mapped.
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.core.attached
+    }
+
+    /// Maps lanes that appeared since the last look.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Lane`].
+    pub(crate) fn map_lanes(&mut self) -> Result<(), ReceiveError> {
+        self.core.attach_new_lanes(&mut self.lanes).map(|_| ())
+    }
+
+    /// The lanes seen so far.
+    pub(crate) fn consumers(&mut self) -> &mut [Consumer] {
+        &mut self.lanes
+    }
+
+    /// Whether frames may be overwritten while they are read: this subscriber may be evicted.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked
+    }
+
+    /// Whether a publisher evicted this subscriber.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.core.is_evicted()
+    }
+
+    /// Whether a lane was closed by its publisher and nothing is left in it to go past.
+    pub(crate) fn is_lane_ended(&self, index: usize) -> bool {
+        let consumer = &self.lanes[index];
+        // Acquire: closed comes after the last frame, so the look for a frame is the last word.
+        let state = consumer.lane().word(lane::STATE).load(Ordering::Acquire);
+        state & 1 == 0 && !consumer.has_next()
+    }
+
+    /// Whether the stream has ended: every lane closed, after something was heard.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.core.is_at_end(&self.lanes)
+    }
+
+    /// Leaves for good when dropped, whatever the name.
+    pub(crate) fn forget_name(&mut self) {
+        self.core.config.name = None;
+    }
+
+    /// Arms the descriptor of `event_fd` with the lanes as they are now, if it was asked for.
+    pub(crate) fn arm(&mut self) {
+        if let Some(watch) = &self.core.watch {
+            watch.arm(&self.lanes, self.core.lanes_epoch);
+        }
+    }
+}
+
+impl Attached {
+    /// The number drawn when the channel was made.
+    pub(crate) fn incarnation(&self) -> u64 {
+        // Relaxed: written before the file had a name, never changed.
+        self.control
+            .word(control::INCARNATION)
+            .load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,342 @@
+//! Between a handle and the thread that carries its messages elsewhere.
+//!
+//! A publisher or subscriber of `tcp://`, `nats://` or `file://` is a handle of a ring in this process, and a
+//! [`Link`]: a thread that runs a bridge between that ring and the far side. The two share a [`Control`]: the
+//! handle asks the thread to end, the thread says what it is doing, and why it gave up. Nothing here is touched
+//! per message.
+
+use crate::error::LinkError;
+use crate::sync::{AtomicU64, Ordering};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a bridge is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LinkStage {
+    /// Nobody is connected: it waits for somebody, or tries again by itself.
+    #[default]
+    Waiting,
+    /// Somebody is connected.
+    Connected,
+    /// The far side has ended the channel, or this side was closed.
+    Ended,
+    /// It gave up; the reason is in the error of the next call of the handle.
+    Failed,
+}
+
+impl LinkStage {
+    /// The word used in output.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Connected => "connected",
+            Self::Ended => "ended",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for LinkStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What a bridge is doing, and what it has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkStatus {
+    /// What it is doing.
+    pub stage: LinkStage,
+    /// What it waits for, and the newest problem on the way: one line, empty if there is nothing to say.
+    pub note: String,
+    /// Far sides connected now.
+    pub peers: usize,
+    /// Connections made so far.
+    pub connections: u64,
+    /// Connections that broke, or could not be made.
+    pub failures: u64,
+    /// Far sides turned away, because of what they said or were.
+    pub refusals: u64,
+    /// Far subscribers given up with messages undelivered: evicted, or away for longer than they had asked to be
+    /// waited for.
+    pub abandoned: u64,
+    /// Messages carried; repeated ones count once.
+    pub messages: u64,
+    /// Bytes of frames carried, headers and padding included.
+    pub bytes: u64,
+    /// Bytes of frames that the far side has acknowledged, or that we have.
+    pub acknowledged_bytes: u64,
+}
+
+/// How a bridge is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// After everything was delivered, or at the deadline.
+    Delivered(Option<Instant>),
+    /// At once; what was not delivered stays where it is.
+    Now,
+}
+
+/// What a handle and its bridge's thread share.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// 1 once the bridge gave up: the word that a waiting handle looks at.
+    failed: AtomicU64,
+    /// 1 once the bridge was asked to end.
+    stopping: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Readable once the bridge was asked to end.
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    status: LinkStatus,
+    failure: Option<LinkError>,
+    stop: Option<Stop>,
+    /// Everything was delivered.
+    delivered: bool,
+    /// The outcome of the first attempt to reach the far side is known.
+    tried: bool,
+}
+
+impl Control {
+    /// For a bridge that is about to start.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor left.
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        Ok(Arc::new(Self {
+            failed: AtomicU64::new(0),
+            stopping: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wake: rustix::event::eventfd(0, flags)?,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the bridge to end. A later `Now` wins over an earlier wish.
+    pub(crate) fn stop(&self, stop: Stop) {
+        let mut state = self.lock();
+        if state.stop.is_none() || stop == Stop::Now {
+            state.stop = Some(stop);
+        }
+        // Release: whoever sees it finds the wish under the lock anyway.
+        self.stopping.store(1, Ordering::Release);
+        drop(state);
+        // An eventfd that is full is readable already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        self.changed.notify_all();
+    }
+
+    /// How the bridge was asked to end, if it was.
+    pub(crate) fn stopping(&self) -> Option<Stop> {
+        // Acquire: pairs with `stop`; the common answer costs one load.
+        if self.stopping.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.lock().stop
+    }
+
+    /// Whether the bridge must end now.
+    pub(crate) fn must_stop(&self) -> bool {
+        match self.stopping() {
+            Some(Stop::Now) => true,
+            Some(Stop::Delivered(deadline)) => {
+                deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            }
+            None => false,
+        }
+    }
+
+    /// Readable once the bridge was asked to end: for `poll`.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Waits up to `longest`, or until the bridge is asked to end.
+    pub(crate) fn pause(&self, longest: Duration) {
+        let until = Instant::now() + longest;
+        let mut state = self.lock();
+        while state.stop.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // Asked to deliver the rest first: trying again is still worth a wait.
+        if let Some(Stop::Delivered(_)) = state.stop {
+            let left = until.saturating_duration_since(Instant::now());
+            let _unlocked = self.changed.wait_timeout(state, left);
+        }
+    }
+
+    /// Changes what is told about the bridge.
+    pub(crate) fn report(&self, change: impl FnOnce(&mut LinkStatus)) {
+        change(&mut self.lock().status);
+    }
+
+    /// The first attempt to reach the far side is over, one way or the other.
+    pub(crate) fn tried(&self) {
+        self.lock().tried = true;
+        self.changed.notify_all();
+    }
+
+    /// What is told about the bridge.
+    pub(crate) fn status(&self) -> LinkStatus {
+        self.lock().status.clone()
+    }
+
+    /// Whether the bridge gave up. One load.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        // Acquire: what the bridge committed before it gave up is there to be read.
+        self.failed.load(Ordering::Acquire) != 0
+    }
+
+    /// Why the bridge gave up.
+    pub(crate) fn failure(&self) -> Option<LinkError> {
+        self.lock().failure.clone()
+    }
+
+    fn end(&self, outcome: Result<(), LinkError>) {
+        let mut state = self.lock();
+        state.tried = true;
+        state.status.peers = 0;
+        match outcome {
+            Ok(()) => {
+                // What it was waiting for does not matter any more; what it said about its end does.
+                if state.status.stage != LinkStage::Ended {
+                    state.status.note.clear();
+                }
+                state.status.stage = LinkStage::Ended;
+                state.delivered = true;
+            }
+            Err(error) => {
+                state.status.stage = LinkStage::Failed;
+                state.status.note = error.to_string();
+                state.failure = Some(error);
+                // Release: pairs with `has_failed`.
+                self.failed.store(1, Ordering::Release);
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// A bridge on a thread of its own; ended and joined when dropped.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The URI that the handle was opened with.
+    uri: String,
+    control: Arc<Control>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Link {
+    /// Runs `bridge` on a thread. It ends by itself, or soon after it was asked to by its [`Control`].
+    ///
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub(crate) fn start(
+        uri: String,
+        control: Arc<Control>,
+        bridge: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,
+    ) -> io::Result<Self> {
+        let ours = Arc::clone(&control);
+        let thread = std::thread::Builder::new()
+            .name("olivine-bridge".into())
+            .spawn(move || {
+                // A bug of ours must not leave a handle waiting for ever.
+                let run = std::panic::AssertUnwindSafe(|| bridge(&ours));
+                let outcome = std::panic::catch_unwind(run).unwrap_or(Err(LinkError::Panicked));
+                ours.end(outcome);
+            })?;
+        let thread = Some(thread);
+        Ok(Self {
+            uri,
+            control,
+            thread,
+        })
+    }
+
+    /// The URI that the handle was opened with.
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// What the two sides share.
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Waits up to `longest` for the outcome of the first attempt to reach the far side.
+    ///
+    /// # Errors
+    ///
+    /// Why the bridge gave up, if it did.
+    pub(crate) fn wait_tried(&self, longest: Duration) -> Result<(), LinkError> {
+        let until = Instant::now() + longest;
+        let mut state = self.control.lock();
+        while !state.tried {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.control.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends the bridge after everything was delivered, or when `linger` is over, which 0 leaves open. Returns
+    /// whether everything was delivered.
+    pub(crate) fn finish(&mut self, linger: Duration) -> bool {
+        let deadline = (!linger.is_zero())
+            .then(|| Instant::now().checked_add(linger))
+            .flatten();
+        self.control.stop(Stop::Delivered(deadline));
+        self.join();
+        self.control.lock().delivered
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported as a failure already.
+            let _ = thread.join();
+        }
+    }
+
+    /// In a forked child: the thread lives in the parent, there is nothing to stop or to join.
+    pub(crate) fn forget(mut self) {
+        self.thread = None;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.control.stop(Stop::Now);
+            self.join();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Opening a channel wherever it is: the ring, and the bridge behind it where the place is elsewhere.
+
+use crate::bridge::ingress::Ingress;
+use crate::bridge::{self, Source};
+use crate::channel::attach::TypeTag;
+use crate::channel::publisher::Publisher;
+use crate::channel::subscriber::Subscriber;
+use crate::channel::typed::tag_of;
+use crate::error::{LinkError, OpenError};
+use crate::link::{Control, Link};
+use crate::message::Plain;
+use crate::uri::{Config, Scheme};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long opening waits for the first answer of a far side. Later answers are told by the handle's next call.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+impl Publisher {
+    /// Opens the channel that `uri` names as a publisher of bytes, making it if need be.
+    ///
+    /// Elsewhere (`tcp://`) a far side that is not there yet is waited for by a thread of this handle, while
+    /// messages go into its ring; see [`Publisher::link_status`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open(uri: &str) -> Result<Self, OpenError> {
+        Self::open_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Publisher::open`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, TypeTag::default())
+    }
+}
+
+impl<T: Plain> Publisher<T> {
+    /// Opens the channel that `uri` names as a publisher of `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; `Type` if the channel carries something else.
+    pub fn typed(uri: &str) -> Result<Self, OpenError> {
+        Self::typed_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Publisher::typed`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::typed`].
+    pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, tag_of::<T>())
+    }
+}
+
+impl<T: ?Sized> Publisher<T> {
+    fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        if is_here(config) {
+            return Self::open_as(config, typed, None);
+        }
+        config.validate()?;
+        let outlet = bridge::outlet(config)?;
+        let ring = bridge::ring_of(config);
+        let mut publisher = Self::open_as(&ring, typed, None)?;
+        let mut follower = ring;
+        (follower.cpu, follower.subscribers) = (None, 0);
+        let source = Source::new(&follower, outlet.is_single())?;
+        let link = start(config, move |control| outlet.run(source, control))?;
+        link.wait_tried(FIRST_ANSWER_MAX)?;
+        publisher.set_link(link);
+        Ok(publisher)
+    }
+}
+
+impl Subscriber {
+    /// Opens the channel that `uri` names as a subscriber of bytes, making it if need be.
+    ///
+    /// Elsewhere (`tcp://`) a far side that is not there yet is waited for by a thread of this handle; see
+    /// [`Subscriber::link_status`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open(uri: &str) -> Result<Self, OpenError> {
+        Self::open_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Subscriber::open`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing stays behind.
+    pub fn open_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, TypeTag::default())
+    }
+}
+
+impl<T: Plain> Subscriber<T> {
+    /// Opens the channel that `uri` names as a subscriber of `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; `Type` if the channel carries something else.
+    pub fn typed(uri: &str) -> Result<Self, OpenError> {
+        Self::typed_with(&Config::parse(uri)?)
+    }
+
+    /// As [`Subscriber::typed`], from settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::typed`].
+    pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, tag_of::<T>())
+    }
+}
+
+impl<T: ?Sized> Subscriber<T> {
+    fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        if is_here(config) {
+            return Self::open_as(config, typed);
+        }
+        config.validate()?;
+        let inlet = bridge::inlet(config)?;
+        let mut ring = bridge::ring_of(config);
+        // Nothing was in the ring before us, and everything that comes into it is for us.
+        ring.from = crate::uri::Start::Oldest;
+        inlet.shape(&mut ring)?;
+        let mut subscriber = Self::open_as(&ring, typed.clone())?;
+        let destination = Ingress::open(&ring, typed, &inlet.who())?;
+        let link = start(config, move |control| inlet.run(destination, control))?;
+        link.wait_tried(FIRST_ANSWER_MAX)?;
+        subscriber.set_link(link);
+        Ok(subscriber)
+    }
+}
+
+/// Whether the channel is a ring of this machine, with no bridge behind it.
+fn is_here(config: &Config) -> bool {
+    matches!(config.scheme(), Scheme::Shm | Scheme::Inproc)
+}
+
+/// Runs a bridge behind a handle.
+fn start(
+    config: &Config,
+    bridge: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,
+) -> Result<Link, OpenError> {
+    let refused = |source: std::io::Error| LinkError::Io {
+        action: "start a thread for",
+        place: config.uri(),
+        source: Arc::new(source),
+    };
+    let control = Control::new().map_err(refused)?;
+    Ok(Link::start(config.uri(), control, bridge).map_err(refused)?)
+}

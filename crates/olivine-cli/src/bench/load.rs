@@ -9,10 +9,12 @@ use crate::args::load::{
 };
 use crate::failure::{Failure, Outcome};
 use crate::log;
+use crate::output::print_json;
 use crate::stop::Stop;
 use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
+use olivine_bench::result::ResultFile;
 use olivine_bench::scenario::{Progress, Setup};
 use olivine_bench::spread::Spread;
 use olivine_net::WaitStrategy;
@@ -22,6 +24,8 @@ use std::path::Path;
 
 /// The word that makes this program a server to be measured.
 pub(crate) const SERVE_COMMAND: &str = "__serve";
+/// Names the form of the JSON.
+const SCHEMA: &str = "olivine-load-1";
 /// Smallest message that can carry its number and something to check.
 const SIZE_MIN: u64 = 16;
 
@@ -70,7 +74,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    bench.report(common, &rows, &print::http(&rows))?;
+    report(&bench, common, &rows, print::http(&rows))?;
     verdict(&rows)
 }
 
@@ -131,7 +135,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    bench.report(common, &rows, &print::echo(&rows, args.size))?;
+    report(&bench, common, &rows, print::echo(&rows, args.size))?;
     verdict(&rows)
 }
 
@@ -184,7 +188,7 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
     if rows.is_empty() {
         return Err(LoadError::Stopped.into());
     }
-    bench.report(common, &rows, &print::stream(&rows))
+    report(&bench, common, &rows, print::stream(&rows))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -298,6 +302,31 @@ fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcom
         }
     }
     Ok(servers)
+}
+
+/// Prints rows of servers with the same conditions as every result. In JSON they have a schema of their own:
+/// a server's figures are not a channel's.
+fn report(bench: &Bench, common: Common, rows: &impl Serialize, mut text: String) -> Outcome {
+    let file = ResultFile {
+        schema: SCHEMA.to_owned(),
+        scenario: bench.name.to_owned(),
+        started_unix_s: bench.started_unix_s,
+        machine: bench.machine.clone(),
+        cpus: vec![bench.setup.cpus.0, bench.setup.cpus.1],
+        runs: bench.setup.runs,
+        seconds_per_variant: bench.setup.seconds,
+        interrupted: bench.stop.interrupted(),
+        floor: None,
+        results: Vec::new(),
+    };
+    if common.json {
+        let failed = |error: serde_json::Error| Failure::Failed(error.into());
+        let mut value = serde_json::to_value(&file).map_err(failed)?;
+        value["results"] = serde_json::to_value(rows).map_err(failed)?;
+        return print_json(&value);
+    }
+    text.push_str(&super::print::conditions(&file));
+    crate::output::print(&text)
 }
 
 /// A server without a figure makes the whole a failure, once the table is printed.

@@ -195,9 +195,11 @@ fn load(
     }
     let tally: Tally = generator.join().map_err(|_| LoadError::Panicked)??;
     let server = used[1].0.zip(used[0].0);
+    // A server that is gone early ends the measured time with it.
+    let end = times.end.min(tally.ended).max(times.begin);
     Ok(Outcome {
         answers: tally.answers,
-        seconds: clock.nanos(times.end - times.begin) as f64 / 1e9,
+        seconds: clock.nanos(end - times.begin).max(1) as f64 / 1e9,
         latency: tally.latency,
         send_delay: tally.send_delay,
         unanswered: tally.unanswered,

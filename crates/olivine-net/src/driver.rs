@@ -27,6 +27,10 @@ pub(crate) mod readiness;
 /// A connection as the driver knows it.
 pub(crate) type Slot = u32;
 
+/// Bytes left free at the start of every receive buffer: what a handler left over of the last batch is
+/// put there, in front of what has just arrived, so that the new bytes need not be copied.
+pub(crate) const HEADROOM: usize = 4096;
+
 /// Bytes on their way out, owned by the driver while it sends them.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -52,8 +56,8 @@ pub(crate) enum Event {
     Accepted(OwnedFd),
     /// A connection arrived and was closed at once, because descriptors or memory ran out.
     TurnedAway,
-    /// `buffer[..length]` arrived; `length` 0 is the end of the stream. The buffer goes back by
-    /// [`Driver::recycle`].
+    /// `length` bytes arrived and lie in `buffer` from [`HEADROOM`] on; `length` 0 is the end of the
+    /// stream. The buffer goes back by [`Driver::recycle`].
     Received {
         slot: Slot,
         buffer: Box<[u8]>,

@@ -74,6 +74,8 @@ pub(super) struct Tally {
     pub(super) closed: u64,
     pub(super) cut: u64,
     pub(super) gone: bool,
+    /// When the loop ended, in ticks.
+    pub(super) ended: u64,
 }
 
 #[derive(Debug)]
@@ -228,6 +230,7 @@ impl<P: Protocol> Client<P> {
                 .filter(|at| self.times.measured(**at));
             self.tally.unanswered += measured.count() as u64;
         }
+        self.tally.ended = TickClock::ticks();
         Ok(self.tally)
     }
 

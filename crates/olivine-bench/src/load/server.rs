@@ -74,7 +74,7 @@ pub fn serve(
         .wait(settings.wait);
     match kind {
         Kind::Hello => {
-            let headers = [("Server", "olivine"), ("Content-Type", "text/plain")];
+            let headers = [("Content-Type", "text/plain")];
             let answer = StaticAnswer::new(200, &headers, BODY.as_bytes())
                 .map_err(|error| failed(&error))?;
             let service = move |_| Hello(answer.clone());
@@ -86,8 +86,7 @@ pub fn serve(
         }
         Kind::Unparsed => {
             let answer = format!(
-                "HTTP/1.1 200 OK\r\nServer: olivine\r\nContent-Type: text/plain\r\n\
-                 Content-Length: {}\r\n\r\n{BODY}",
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{BODY}",
                 BODY.len()
             );
             let handler = move |_| Unparsed(answer.clone().into_bytes());

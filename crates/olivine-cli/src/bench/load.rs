@@ -9,6 +9,7 @@ use crate::args::load::{
 };
 use crate::failure::{Failure, Outcome};
 use crate::log;
+use crate::output::print_json;
 use crate::stop::Stop;
 use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
@@ -20,12 +21,11 @@ use olivine_net::WaitStrategy;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 /// The word that makes this program a server to be measured.
 pub(crate) const SERVE_COMMAND: &str = "__serve";
-/// How long our own server spins before it sleeps, where its generator sleeps too.
-const SPIN: Duration = Duration::from_micros(50);
+/// Names the form of the JSON.
+const SCHEMA: &str = "olivine-load-1";
 /// Smallest message that can carry its number and something to check.
 const SIZE_MIN: u64 = 16;
 
@@ -36,28 +36,6 @@ impl From<LoadError> for Failure {
             _ => Self::Failed(error.into()),
         }
     }
-}
-
-/// What is printed as JSON: rows of servers in place of rows of methods.
-#[derive(Serialize)]
-struct LoadFile<'a, T> {
-    #[serde(flatten)]
-    file: &'a ResultFile,
-    servers: &'a T,
-}
-
-/// Prints what was found.
-fn report<T: Serialize>(bench: Bench, common: Common, rows: &T, mut out: String) -> Outcome {
-    let file = bench.file(Vec::new(), None);
-    if common.json {
-        let servers = rows;
-        return crate::output::print_json(&LoadFile {
-            file: &file,
-            servers,
-        });
-    }
-    out.push_str(&super::print::conditions(&file));
-    crate::output::print(&out)
 }
 
 /// Runs `bench http`.
@@ -96,7 +74,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    report(bench, common, &rows, print::http(&rows))?;
+    report(&bench, common, &rows, print::http(&rows))?;
     verdict(&rows)
 }
 
@@ -157,7 +135,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    report(bench, common, &rows, print::echo(&rows, args.size))?;
+    report(&bench, common, &rows, print::echo(&rows, args.size))?;
     verdict(&rows)
 }
 
@@ -210,7 +188,7 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
     if rows.is_empty() {
         return Err(LoadError::Stopped.into());
     }
-    report(bench, common, &rows, print::stream(&rows))
+    report(&bench, common, &rows, print::stream(&rows))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -245,7 +223,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         backend: args.backend.into(),
         wait: match args.wait {
             WaitName::Spin => WaitStrategy::Spin,
-            WaitName::Block => WaitStrategy::Adaptive(SPIN),
+            WaitName::Block => WaitStrategy::Block,
         },
     };
     let announce = |address: SocketAddr| {
@@ -324,6 +302,31 @@ fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcom
         }
     }
     Ok(servers)
+}
+
+/// Prints rows of servers with the same conditions as every result. In JSON they have a schema of their own:
+/// a server's figures are not a channel's.
+fn report(bench: &Bench, common: Common, rows: &impl Serialize, mut text: String) -> Outcome {
+    let file = ResultFile {
+        schema: SCHEMA.to_owned(),
+        scenario: bench.name.to_owned(),
+        started_unix_s: bench.started_unix_s,
+        machine: bench.machine.clone(),
+        cpus: vec![bench.setup.cpus.0, bench.setup.cpus.1],
+        runs: bench.setup.runs,
+        seconds_per_variant: bench.setup.seconds,
+        interrupted: bench.stop.interrupted(),
+        floor: None,
+        results: Vec::new(),
+    };
+    if common.json {
+        let failed = |error: serde_json::Error| Failure::Failed(error.into());
+        let mut value = serde_json::to_value(&file).map_err(failed)?;
+        value["results"] = serde_json::to_value(rows).map_err(failed)?;
+        return print_json(&value);
+    }
+    text.push_str(&super::print::conditions(&file));
+    crate::output::print(&text)
 }
 
 /// A server without a figure makes the whole a failure, once the table is printed.

@@ -14,7 +14,7 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 
-use super::{Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+use super::{Acceptor, Driver, Event, HEADROOM, Outgoing, SendState, Slot, Waker};
 use crate::sys::socket;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -166,12 +166,12 @@ impl Readiness {
         let mut buffer = self
             .buffers
             .pop()
-            .unwrap_or_else(|| vec![0; self.buffer_bytes].into_boxed_slice());
-        match socket::receive(link.socket.as_fd(), &mut buffer) {
+            .unwrap_or_else(|| vec![0; HEADROOM + self.buffer_bytes].into_boxed_slice());
+        match socket::receive(link.socket.as_fd(), &mut buffer[HEADROOM..]) {
             Ok(length) => {
                 if length == 0 {
                     link.ended = true;
-                } else if length == buffer.len() || link.ending {
+                } else if length == self.buffer_bytes || link.ending {
                     self.enqueue(slot);
                 } else {
                     // A short read has emptied the socket; the next arrival makes a new edge.

@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn every_kept_input_of_the_fuzz_targets_holds() {
         assert!(replay("head", check_head) > 50);
-        assert!(replay("chunked", check_chunked) > 50);
+        assert!(replay("chunked", check_chunked) > 20);
     }
 
     /// Pieces of requests, good and bad, so that random texts reach deep into the parser.

@@ -100,6 +100,9 @@ static HOST: [bool; 256] = bytes!(
     | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
 );
 
+/// Bytes of a field value that are looked at one by one before vectors are worth their start.
+const SHORT_VALUE: usize = 16;
+
 /// Reads a head from the start of `data`; `Ok(None)` if it is not complete yet.
 ///
 /// `fields` is cleared and filled. Bytes behind the head are not looked at. What can be refused
@@ -205,6 +208,8 @@ fn request_line(data: &[u8], start: usize, limits: &Limits) -> Result<Option<Req
     }
     let there = &data[version..data.len().min(next)];
     let minor = match there {
+        // Nearly all of them, compared as words.
+        _ if there == b"HTTP/1.1\r\n" => 1,
         [
             b'H',
             b'T',
@@ -286,12 +291,10 @@ fn field_line(
     if stop + 2 - start > limits.line_bytes_max {
         return Err(Reject::HeadTooLong);
     }
-    let raw = value.of(data);
-    let trimmed = raw.trim_ascii();
     // `trim_ascii` trims form feeds too, but VALUE has let none in.
-    let lead = raw.len() - raw.trim_ascii_start().len();
-    let from = value.start as usize + lead;
-    let value = Span::new(from, from + trimmed.len());
+    let behind = value.of(data).trim_ascii_start();
+    let from = stop - behind.len();
+    let value = Span::new(from, from + behind.trim_ascii_end().len());
     Ok(Some((Field { name, value }, stop + 2)))
 }
 
@@ -302,9 +305,13 @@ fn run(data: &[u8], start: usize, class: &[bool; 256]) -> Option<(Span, u8)> {
     Some((Span::new(start, start + length), rest[length]))
 }
 
-/// As [`run`] for the bytes of a field value, a vector of them at a time: values are long.
+/// As [`run`] for the bytes of a field value: a short one byte by byte, a long one a vector at a time.
 fn run_value(data: &[u8], start: usize) -> Option<(Span, u8)> {
     let rest = data.get(start..)?;
+    let near = &rest[..rest.len().min(SHORT_VALUE)];
+    if let Some(length) = near.iter().position(|byte| !VALUE[usize::from(*byte)]) {
+        return Some((Span::new(start, start + length), rest[length]));
+    }
     let end = memchr::memchr(b'\r', rest);
     let line = &rest[..end.unwrap_or(rest.len())];
     // Without a way out, so that the compiler can use vectors. The same bytes as in VALUE.

@@ -19,7 +19,12 @@ impl<'a> Request<'a> {
     /// The method as it came: `GET`, `POST`, …; case matters.
     #[must_use]
     pub fn method(&self) -> &'a str {
-        text(self.head.method.of(self.bytes))
+        match self.head.method.of(self.bytes) {
+            // Known to be text without looking at it again.
+            b"GET" => "GET",
+            b"POST" => "POST",
+            other => text(other),
+        }
     }
 
     /// The request target as it came: `/path?query`, `http://host/path`, or `*`.
@@ -32,7 +37,8 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn path(&self) -> &'a str {
         let target = self.origin_form();
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        let end = target.iter().position(|byte| *byte == b'?');
+        let path = &target[..end.unwrap_or(target.len())];
         if path.is_empty() { "/" } else { text(path) }
     }
 

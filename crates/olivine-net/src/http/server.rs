@@ -413,7 +413,7 @@ impl<S: Service> Handler for Server<S> {
                 Step::Wait => break,
             }
             // Answers to a long pipeline wait until the peer has read the earlier ones.
-            if shard.is_over(id) {
+            if at < data.len() && shard.is_over(id) {
                 break;
             }
         }

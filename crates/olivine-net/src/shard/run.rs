@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::WaitStrategy,
-    driver::{Event, Slot},
+    driver::{Event, HEADROOM, Slot},
     error::{CloseReason, ConnectError},
     handler::{Handler, Origin},
     mailbox::Letter,
@@ -141,10 +141,10 @@ impl<H: Handler> Runner<H> {
         match event {
             Event::Received {
                 slot,
-                buffer,
+                mut buffer,
                 length,
             } => {
-                self.received(slot, &buffer[..length]);
+                self.received(slot, &mut buffer, length);
                 self.shard.driver.recycle(buffer);
             }
             Event::Sent {
@@ -237,11 +237,12 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    fn received(&mut self, slot: Slot, bytes: &[u8]) {
+    /// Takes in `length` bytes, which lie in `buffer` behind the headroom.
+    fn received(&mut self, slot: Slot, buffer: &mut [u8], length: usize) {
         let tick = self.shard.tick;
         let connection = &mut self.shard.connections[slot as usize];
         match connection.phase {
-            Phase::Open if bytes.is_empty() => {
+            Phase::Open if length == 0 => {
                 // A TLS peer may have said so before.
                 if connection.end == End::No {
                     connection.end = End::Unseen;
@@ -252,9 +253,10 @@ impl<H: Handler> Runner<H> {
                 connection.activity = tick;
                 let counters = self.shard.count_up();
                 counters.receives.add(1);
-                counters.received_bytes.add(bytes.len() as u64);
+                counters.received_bytes.add(length as u64);
                 #[cfg(feature = "rustls")]
                 if self.shard.connections[slot as usize].tls.is_some() {
+                    let bytes = &buffer[HEADROOM..HEADROOM + length];
                     let plain = self.shard.unseal(slot, bytes);
                     if !plain.is_empty() {
                         self.deliver(slot, &plain);
@@ -264,16 +266,35 @@ impl<H: Handler> Runner<H> {
                     self.end_of_stream(slot);
                     return;
                 }
-                self.deliver(slot, bytes);
+                self.deliver_behind(slot, buffer, length);
                 self.shard.flush(slot);
             }
-            Phase::Draining if bytes.is_empty() => {
+            Phase::Draining if length == 0 => {
                 let reason = connection.reason;
                 self.shard.detach(slot, reason, false);
             }
-            Phase::Finishing if bytes.is_empty() => connection.end = End::Told,
+            Phase::Finishing if length == 0 => connection.end = End::Told,
             _ => {}
         }
+    }
+
+    /// As [`Runner::deliver`], for bytes with headroom in front of them: what was kept goes there if it
+    /// fits, so that only that is copied.
+    fn deliver_behind(&mut self, slot: Slot, buffer: &mut [u8], length: usize) {
+        let connection = &mut self.shard.connections[slot as usize];
+        let kept = connection.rest.len();
+        if connection.blocked() || kept == 0 || kept > HEADROOM {
+            return self.deliver(slot, &buffer[HEADROOM..HEADROOM + length]);
+        }
+        let mut rest = std::mem::take(&mut connection.rest);
+        let start = HEADROOM - kept;
+        buffer[start..HEADROOM].copy_from_slice(&rest);
+        let data = &buffer[start..HEADROOM + length];
+        let id = self.shard.id(slot);
+        let consumed = self.handler.on_data(&mut self.shard, id, data);
+        rest.clear();
+        rest.extend_from_slice(&data[consumed.min(data.len())..]);
+        self.keep(slot, rest);
     }
 
     /// Shows bytes to the handler and keeps what it does not consume.

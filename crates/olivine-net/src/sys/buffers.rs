@@ -17,6 +17,8 @@ use std::{
 
 use io_uring::{Submitter, types::BufRingEntry};
 
+use crate::driver::HEADROOM;
+
 /// The kernel wants the ring on a page of its own.
 const PAGE: usize = 4096;
 
@@ -30,6 +32,7 @@ pub(crate) struct Buffers {
     provided: Vec<Option<NonNull<u8>>>,
     /// Ids that are not in `provided`.
     free: Vec<u16>,
+    /// Bytes the kernel may write to each, behind the headroom.
     buffer_bytes: usize,
 }
 
@@ -71,7 +74,7 @@ impl Buffers {
             submitter.register_buf_ring_with_flags(entries.as_ptr() as u64, count, group, 0)?
         };
         for _ in 0..count {
-            buffers.provide(vec![0; buffer_bytes].into_boxed_slice());
+            buffers.provide(vec![0; HEADROOM + buffer_bytes].into_boxed_slice());
         }
         Ok(buffers)
     }
@@ -79,7 +82,7 @@ impl Buffers {
     /// Hands a buffer to the kernel, under any id that it does not hold. One that is not of this
     /// ring's size, or too many, is dropped.
     pub(crate) fn provide(&mut self, buffer: Box<[u8]>) {
-        if buffer.len() != self.buffer_bytes {
+        if buffer.len() != HEADROOM + self.buffer_bytes {
             return;
         }
         let Some(id) = self.free.pop() else { return };
@@ -94,7 +97,7 @@ impl Buffers {
         // SAFETY: the block is live and zeroed or written by us; the kernel only reads it, and not
         // this entry before PROVIDE. Nothing else refers to it.
         let entry = unsafe { &mut *entry };
-        entry.set_addr(memory.as_ptr() as u64);
+        entry.set_addr(memory.as_ptr() as u64 + HEADROOM as u64);
         // At most 16 MiB (`EngineConfig::validate`).
         entry.set_len(u32::try_from(self.buffer_bytes).unwrap_or(u32::MAX));
         entry.set_bid(id);
@@ -112,7 +115,7 @@ impl Buffers {
     pub(crate) fn take(&mut self, id: u16) -> Option<Box<[u8]>> {
         let memory = self.provided.get_mut(usize::from(id))?.take()?;
         self.free.push(id);
-        let whole = slice_from_raw_parts_mut(memory.as_ptr(), self.buffer_bytes);
+        let whole = slice_from_raw_parts_mut(memory.as_ptr(), HEADROOM + self.buffer_bytes);
         // SAFETY: `provide` made the pointer from a box of this length; the completion says that the
         // kernel is done with it, and taking it out of `provided` makes this the only owner.
         Some(unsafe { Box::from_raw(whole) })

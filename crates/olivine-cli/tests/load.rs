@@ -1,0 +1,204 @@
+//! Servers under load: our own, one that lies, one that is stopped, and none at all.
+
+mod common;
+
+use common::{Place, json, said, until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+
+#[test]
+fn each_of_our_servers_is_measured_and_every_answer_checked() {
+    let place = Place::new();
+    let quick = ["--seconds", "0.2", "--runs", "1", "--json"];
+    for (words, rows) in [
+        (
+            &["bench", "http", "--depth", "1,16", "--connections", "4"][..],
+            2,
+        ),
+        (&["bench", "http", "--unparsed", "--depth", "64"], 1),
+        (&["bench", "http", "--depth", "4", "--rate", "2K"], 1),
+        (
+            &[
+                "bench", "tcp", "--wait", "block", "--size", "16", "--depth", "8",
+            ],
+            1,
+        ),
+    ] {
+        let output = place.run(&[words, &quick].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{words:?}: {}",
+            said(&output)
+        );
+        let found = &json(&output)["results"];
+        assert_eq!(found.as_array().unwrap().len(), rows, "{words:?}");
+        for row in found.as_array().unwrap() {
+            assert!(row["per_s"]["median"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["server_ns"]["median"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["latency"]["count"].as_u64().unwrap() > 0, "{row}");
+            assert_eq!(row["failure"], serde_json::Value::Null, "{row}");
+            assert_eq!(row["cut_count"], 0, "{row}");
+        }
+    }
+    let words = [
+        "bench", "tcp", "--frames", "--wait", "block", "--batch", "100",
+    ];
+    let found = json(&place.run(&[&words[..], &quick].concat()));
+    assert!(
+        found["results"][0]["frames_per_s"]["median"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+}
+
+#[test]
+fn a_load_that_makes_no_sense_is_refused() {
+    let place = Place::new();
+    for (words, code, what) in [
+        (
+            &["bench", "http", "ftp://127.0.0.1/"][..],
+            2,
+            "only http://",
+        ),
+        (
+            &["bench", "http", "http://127.0.0.1:1/"],
+            1,
+            "cannot connect to 127.0.0.1:1",
+        ),
+        (&["bench", "http", "--depth", "0"], 2, "1..=10000"),
+        (
+            &["bench", "http", "--peers", "apache"],
+            2,
+            "--peers apache is not known",
+        ),
+        (&["bench", "tcp", "--size", "8"], 2, "--size 8 is too small"),
+    ] {
+        let output = place.run(&[words, &["--seconds", "0.1", "--runs", "1"]].concat());
+        let said = said(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(what), "{words:?}: {said}");
+    }
+}
+
+/// A server on a thread of the test that gives each answer to each request, one connection at a time.
+fn liar(answers: &'static [&'static [u8]]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let mut request = [0; 1024];
+            for answer in answers {
+                // The generator leaves when it has seen enough.
+                if !matches!(socket.read(&mut request), Ok(1..))
+                    || socket.write_all(answer).is_err()
+                {
+                    break;
+                }
+            }
+        }
+    });
+    url
+}
+
+#[test]
+fn a_wrong_answer_has_no_speed() {
+    let place = Place::new();
+    const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    const OTHER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nho";
+    const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+    const TWICE: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    for (answers, what) in [
+        (&[GOOD, GOOD, OTHER][..], "differs from the first one"),
+        (&[MISSING], "the server answers 404"),
+        (&[b"what?\r\n\r\n"], "cannot be read as HTTP/1.1"),
+        (&[GOOD, TWICE], "nobody asked for"),
+    ] {
+        let url = liar(answers);
+        let words = ["bench", "http", &url, "--depth", "1", "--connections", "1"];
+        let output = place.run(&[&words[..], &["--seconds", "0.5", "--runs", "1"]].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{what}: {text}");
+        assert!(text.contains(what), "{what}: {text}");
+    }
+}
+
+/// A server that is killed if the test ends before it.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts our own server as a process, which runs as long as its standard input is open; `None` if it
+/// gives no address.
+fn serve(place: &Place, backend: &str) -> Option<(Served, String)> {
+    let mut command = place.olivine(&["__serve", "hello", backend, "block", "0"]);
+    let mut server = Served(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    let mut stdout = BufReader::new(server.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let address = line.trim().to_owned();
+    (!address.is_empty()).then_some((server, address))
+}
+
+/// CPU time that a process has used so far.
+fn cpu_ns(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let times = tasks.map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    });
+    times.sum()
+}
+
+/// SIGTERM while the generator does what it can: every answer that was begun arrives whole.
+#[test]
+fn a_server_asked_to_stop_under_load_cuts_no_answer() {
+    let place = Place::new();
+    for backend in ["mio", "io-uring"] {
+        for depth in ["1", "16"] {
+            let Some((mut server, address)) = serve(&place, backend) else {
+                assert_eq!(backend, "io-uring", "the server gives no address");
+                println!("io_uring is left out: this machine forbids it");
+                continue;
+            };
+            let url = format!("http://{address}/plaintext");
+            let words = [
+                "bench",
+                "http",
+                &url,
+                "--depth",
+                depth,
+                "--connections",
+                "32",
+            ];
+            let load =
+                place.start(&[&words[..], &["--seconds", "20", "--runs", "1", "--json"]].concat());
+            // More than the generator's warm-up of 0.3 s can take.
+            until("the load to run", || cpu_ns(server.0.id()) > 700_000_000);
+            kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
+            let output = load.output();
+            let row = &json(&output)["results"][0];
+            assert!(row["latency"]["count"].as_u64().unwrap() > 0, "{row}");
+            assert_eq!(row["cut_count"], 0, "{backend}, depth {depth}: {row}");
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{backend}, depth {depth}: {row}"
+            );
+            assert!(
+                server.0.wait().unwrap().success(),
+                "{backend}, depth {depth}"
+            );
+        }
+    }
+}

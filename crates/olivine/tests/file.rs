@@ -115,7 +115,29 @@ fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file()
             assert_eq!((found.tag(), &*found), (n, &message(n)[..]));
         }
     }
-    assert!(subscriber.try_receive().unwrap().is_none());
+    let end = subscriber.receive_timeout(common::WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    // Nobody records: there is nothing that could end, so it waits.
+    let mut late = Subscriber::open(&uri(&path, "follow=yes&from=position:1000000000")).unwrap();
+    assert!(
+        late.receive_timeout(Duration::from_millis(50))
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// The next message, whoever publishes it: a publisher that closes is not the last one.
+fn live(subscriber: &mut Subscriber) -> (u32, Vec<u8>) {
+    let mut found = None;
+    until("a message comes", || {
+        match subscriber.receive_timeout(Duration::from_millis(20)) {
+            Ok(message) => found = message.map(|message| (message.tag(), message.to_vec())),
+            Err(ReceiveError::Closed) => {}
+            Err(error) => panic!("{error}"),
+        }
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
@@ -84,6 +84,18 @@ pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalE
     let locks = Locks::file(file);
     let ours = locks.try_lock(LOCK_BYTE).map_err(refused("lock", path))?;
     Ok(ours.then_some(locks))
+}
+
+/// Whether a recorder is at work on the file at `path`, a journal's newest.
+pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
+    let Some(file) = open(path, false)? else {
+        return Ok(false);
+    };
+    Ok(liveness::is_locked(
+        file.as_raw_fd(),
+        LOCK_BYTE,
+        LOCK_BYTE + 1,
+    ))
 }
 
 /// The descriptor that is written through: the one that holds the lock.
@@ -283,11 +295,6 @@ impl Source {
             .metadata()
             .map_err(refused("look at", &self.path))?;
         Ok(meta.len())
-    }
-
-    /// Whether a recorder is at work on this file.
-    pub(super) fn is_recorded_into(&self) -> bool {
-        liveness::is_locked(self.file.as_fd().as_raw_fd(), LOCK_BYTE, LOCK_BYTE + 1)
     }
 
     /// Reads `bytes` bytes at `offset`, fewer at the end of the file.

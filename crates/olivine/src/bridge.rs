@@ -31,6 +31,8 @@
 
 pub(crate) mod egress;
 pub(crate) mod ingress;
+#[cfg(feature = "journal")]
+pub mod journal;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]
@@ -65,6 +67,15 @@ pub(crate) trait Outlet: Send {
 
 /// Carries frames from another place into a ring.
 pub(crate) trait Inlet: Send {
+    /// Changes the settings of a ring that is about to be made for it alone to what suits the messages.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] if it is known already that nothing can be brought.
+    fn shape(&self, _ring: &mut Config) -> Result<(), OpenError> {
+        Ok(())
+    }
+
     /// Carries until it is told to stop; with `until_end` until the place has ended.
     ///
     /// # Errors
@@ -172,6 +183,8 @@ pub(crate) fn ring_error(source: OpenError) -> LinkError {
 /// [`OpenError`]; `NoBridge` where this build cannot.
 pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
         #[cfg(feature = "tcp")]
         Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
         _ => Err(no_bridge(config)),
@@ -185,6 +198,8 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
 /// As [`outlet`].
 pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
     match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
         #[cfg(feature = "tcp")]
         Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
         _ => Err(no_bridge(config)),
@@ -202,12 +217,15 @@ fn no_bridge(config: &Config) -> OpenError {
 pub(crate) fn ring_of(config: &Config) -> Config {
     let mut ring = config.clone();
     *ring.remote = Default::default();
+    ring.from = crate::uri::Start::default_of(Scheme::Shm);
     match &config.name {
         Some(name) => {
             ring.scheme = Scheme::Shm;
             let mut uri = config.clone();
             uri.remote.token = None;
-            let place = uri.remote.address.as_ref().map(ToString::to_string);
+            let path = || Some(uri.remote.path.as_ref()?.display().to_string());
+            let address = uri.remote.address.as_ref().map(ToString::to_string);
+            let place = address.or_else(path);
             let words = format!("{}/{}/{name}", place.unwrap_or_default(), config.channel());
             let hash = crate::ring::layout::fnv(words.bytes());
             ring.channel = format!("link.{hash:016x}");

@@ -13,6 +13,16 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
+/// Nanoseconds since 1970 by the wall clock of this machine. It jumps when the clock is set: for stamps that people
+/// and other machines read, not for spans.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    // A clock before 1970 is no clock.
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
 /// Converts counter ticks to nanoseconds.
 ///
 /// Tick values are comparable between threads and processes of one machine, so the difference between a

@@ -3,6 +3,10 @@
 //! Each text says what, which value and what to do; `source()` is the cause and is not repeated. What the hot
 //! path answers is a small `Copy` enum: [`NotSent`].
 
+mod journal;
+
+pub use journal::JournalError;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +128,9 @@ pub enum LinkError {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// A journal cannot be recorded into, or replayed.
+    #[error(transparent)]
+    Journal(Arc<JournalError>),
     /// The ring of this side could not be opened.
     #[error("the ring of this side could not be opened")]
     Ring {
@@ -306,6 +313,14 @@ pub enum OpenError {
         /// Who holds it, 0 if unknown.
         pid: u64,
         /// How long was waited.
+        waited: Duration,
+    },
+    /// Whenever it was found, it was just going away.
+    #[error("channel '{channel}' has come and gone for {} s without staying: others make and remove it all the time; try again", waited.as_secs())]
+    Restless {
+        /// The channel.
+        channel: String,
+        /// How long was tried.
         waited: Duration,
     },
     /// There is no such channel.

@@ -44,6 +44,7 @@ mod liveness;
 mod message;
 #[cfg(not(loom))]
 mod open;
+mod points;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;
@@ -54,12 +55,16 @@ mod sync;
 mod uri;
 mod wait;
 
+#[cfg(all(feature = "journal", not(loom)))]
+pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
-pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
+pub use channel::status::{LaneState, LaneStatus};
+#[cfg(not(loom))]
+pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
 pub use error::{LinkError, NotSent, OpenError, ReceiveError};
@@ -68,5 +73,6 @@ pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Config, Delivery, Expire, HugePages, Role, Scheme, Slow, Start, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
+    SyncPolicy, UriError, WaitStrategy,
 };

@@ -230,8 +230,11 @@ impl Control {
         state.status.peers = 0;
         match outcome {
             Ok(()) => {
+                // What it was waiting for does not matter any more; what it said about its end does.
+                if state.status.stage != LinkStage::Ended {
+                    state.status.note.clear();
+                }
                 state.status.stage = LinkStage::Ended;
-                state.status.note.clear();
                 state.delivered = !state.undelivered;
             }
             Err(error) => {

@@ -130,6 +130,7 @@ impl<T: ?Sized> Subscriber<T> {
         let mut ring = bridge::ring_of(config);
         // Nothing was in the ring before us, and everything that comes into it is for us.
         ring.from = crate::uri::Start::Oldest;
+        inlet.shape(&mut ring)?;
         let mut subscriber = Self::open_as(&ring, typed.clone())?;
         let destination = Destination::new(&ring, typed);
         let link = start(config, move |control| {

@@ -4,11 +4,15 @@
 //! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
 //! escapes, no repeated keys, nothing ignored.
 
+mod journal;
 mod parse;
 pub(crate) mod remote;
+mod start;
 mod values;
 
-pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, Start, WaitStrategy};
+pub use journal::{Compression, Pace, Rotation, SyncPolicy};
+pub use start::Start;
+pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -159,7 +163,7 @@ impl Config {
             align: None,
             wait: WaitStrategy::default(),
             delivery: Delivery::default(),
-            from: Start::default(),
+            from: Start::default_of(scheme),
             name: None,
             expire: Expire::default(),
             subscribers: 0,
@@ -216,7 +220,7 @@ impl Config {
         self
     }
 
-    /// Where a new subscriber starts. Default [`Start::Now`].
+    /// Where a new subscriber starts. Default [`Start::Now`]; [`Start::Oldest`] for `file://`.
     pub fn from(mut self, start: Start) -> Self {
         self.from = start;
         self

@@ -180,6 +180,25 @@ impl Ingress {
         )))
     }
 
+    /// What lies before `position` in an open lane of the source is not for us: goes on there.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Wrong`] if the lane was never opened, or a part of a message has come.
+    pub(crate) fn skip_to(&mut self, index: u32, position: u64) -> Result<(), NotTaken> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
+        let Some(lane) = lane.filter(|lane| lane.partial.is_none()) else {
+            return Err(NotTaken::Wrong(format!(
+                "lane {index} cannot go on from position {position}"
+            )));
+        };
+        lane.origin.shift = position.wrapping_sub(lane.position);
+        if let Some(publisher) = &mut lane.publisher {
+            publisher.set_origin(lane.origin);
+        }
+        Ok(())
+    }
+
     /// A lane of the source is closed.
     pub(crate) fn close_lane(&mut self, index: u32) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.index == index) {

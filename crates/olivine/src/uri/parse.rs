@@ -3,7 +3,7 @@
 use super::values::{parse_bytes, parse_duration, show_bytes, show_duration};
 use super::{
     CAPACITY_RANGE, Config, Delivery, Expire, NAME_LENGTH_MAX, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT,
-    Scheme, Slow, UriError,
+    Scheme, Slow, Start, UriError,
     remote::{self, TIMEOUT_RANGE, is_token, show_token},
 };
 use std::str::FromStr;
@@ -36,13 +36,18 @@ pub(super) const KEYS: &[&str] = &[
     "tls_cert",
     "tls_key",
     "tls_ca",
+    "sync",
+    "rotate",
+    "compress",
+    "follow",
+    "pace",
 ];
 
 const CAPACITY_RULE: &str = "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB";
 const ALIGN_RULE: &str = "a power of two from 8 to 4096";
 const WAIT_RULE: &str = "one of spin, yield, park, adaptive";
 const DELIVERY_RULE: &str = "one of reliable, latest";
-const FROM_RULE: &str = "one of now, oldest";
+const FROM_RULE: &str = "one of now, oldest, or for file:// time:DATE such as time:2026-01-31T08:30:00Z, or position:BYTES";
 const NAME_RULE: &str = "1 to 48 of A-Z a-z 0-9 . _ -";
 const EXPIRE_RULE: &str = "never, or a duration such as 30s";
 const SUBSCRIBERS_RULE: &str = "a number from 0 to 1024";
@@ -61,6 +66,12 @@ const ROLE_RULE: &str = "one of listen, connect";
 const TOKEN_RULE: &str = "1 to 256 visible ASCII characters, or @ and the path of a file with them";
 const TIMEOUT_RULE: &str = "a duration from 100ms to 1h";
 const TLS_RULE: &str = "one of yes, no";
+const SYNC_RULE: &str = "block, never, or interval:DURATION such as interval:1s";
+const ROTATE_RULE: &str =
+    "never, a size from 4KiB such as 1GiB, a duration such as 1h, or both as 1GiB,1h";
+const COMPRESS_RULE: &str = "no, zstd, or zstd:LEVEL with a level from 1 to 19";
+const FOLLOW_RULE: &str = "one of yes, no";
+const PACE_RULE: &str = "full, original, or a factor such as 2x or 0.5x";
 const FILE_RULE: &str = "an absolute path of a file";
 
 /// Reads a whole URI.
@@ -130,6 +141,13 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
             .all(|b| b.is_ascii_digit())
             .then(|| value.parse().ok())?
     }
+    fn yes_or_no(value: &str) -> Option<bool> {
+        match value {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        }
+    }
     match key {
         "capacity" => {
             config.capacity = Some(read("capacity", value, CAPACITY_RULE, parse_bytes(value))?)
@@ -191,17 +209,20 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
             config.remote.timeout =
                 Some(read("timeout", value, TIMEOUT_RULE, parse_duration(value))?);
         }
-        "tls" => {
-            let on = match value {
-                "yes" => Some(true),
-                "no" => Some(false),
-                _ => None,
-            };
-            config.remote.tls = read("tls", value, TLS_RULE, on)?;
-        }
+        "tls" => config.remote.tls = read("tls", value, TLS_RULE, yes_or_no(value))?,
         "tls_cert" => config.remote.tls_cert = Some(value.into()),
         "tls_key" => config.remote.tls_key = Some(value.into()),
         "tls_ca" => config.remote.tls_ca = Some(value.into()),
+        "sync" => config.remote.sync = Some(read("sync", value, SYNC_RULE, value.parse().ok())?),
+        "rotate" => {
+            config.remote.rotate = Some(read("rotate", value, ROTATE_RULE, value.parse().ok())?);
+        }
+        "compress" => {
+            let how = read("compress", value, COMPRESS_RULE, value.parse().ok())?;
+            config.remote.compress = Some(how);
+        }
+        "follow" => config.remote.follow = read("follow", value, FOLLOW_RULE, yes_or_no(value))?,
+        "pace" => config.remote.pace = Some(read("pace", value, PACE_RULE, value.parse().ok())?),
         _ => {
             return Err(UriError::UnknownKey {
                 key: key.escape_default().to_string(),
@@ -222,7 +243,9 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "align" => config.align.map(|bytes| bytes.to_string()),
         "wait" => unless_default(&config.wait),
         "delivery" => unless_default(&config.delivery),
-        "from" => unless_default(&config.from),
+        "from" => {
+            (config.from != Start::default_of(config.scheme())).then(|| config.from.to_string())
+        }
         "name" => config.name.clone(),
         "expire" => unless_default(&config.expire),
         "subscribers" => unless_default(&config.subscribers),
@@ -247,6 +270,11 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "tls_cert" => show_path(config.remote.tls_cert.as_deref()),
         "tls_key" => show_path(config.remote.tls_key.as_deref()),
         "tls_ca" => show_path(config.remote.tls_ca.as_deref()),
+        "sync" => config.remote.sync.map(|policy| policy.to_string()),
+        "rotate" => config.remote.rotate.map(|when| when.to_string()),
+        "compress" => config.remote.compress.map(|how| how.to_string()),
+        "follow" => config.remote.follow.then(|| "yes".to_owned()),
+        "pace" => config.remote.pace.map(|pace| pace.to_string()),
         _ => None,
     }
 }
@@ -420,7 +448,8 @@ mod tests {
                    &tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
         let round = |uri: &str| config(uri).map(|config| config.uri());
         assert_eq!(round(far).as_deref(), Ok(far));
-        let file = "file:///data/day-1.olv?channel=ticks";
+        let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
+                    &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
         assert_eq!(round(file).as_deref(), Ok(file));
         let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
                    &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
@@ -521,6 +550,19 @@ mod tests {
             (
                 "shm://x?channel=y",
                 "channel=y is not usable: for file:// only",
+            ),
+            ("file:///x?group=trading", "group and file://"),
+            ("shm://x?sync=block", "sync and this scheme"),
+            ("shm://x?from=position:5", "from and this scheme"),
+            ("file:///x?sync=maybe", "sync=maybe is not usable: block"),
+            ("file:///x?rotate=1", "rotate=1 is not usable: never"),
+            ("file:///x?compress=gzip", "compress=gzip is not usable: no"),
+            ("file:///x?follow=true", "follow=true is not usable"),
+            ("file:///x?pace=fast", "pace=fast is not usable: full"),
+            ("file:///x?from=time:noon", "from=time:noon is not usable"),
+            (
+                "file:///x?from=position:-1",
+                "from=position:-1 is not usable",
             ),
             ("nats:///x", "the host must be"),
             ("file://relative", "path 'relative' is not usable"),

@@ -7,7 +7,7 @@
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
 use super::parse::is_name;
-use super::{Config, Role, Scheme, UriError};
+use super::{Compression, Config, Pace, Role, Rotation, Scheme, Start, SyncPolicy, UriError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +57,11 @@ pub(crate) struct Remote {
     pub(crate) tls_ca: Option<PathBuf>,
     pub(crate) token: Option<String>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) sync: Option<SyncPolicy>,
+    pub(crate) rotate: Option<Rotation>,
+    pub(crate) compress: Option<Compression>,
+    pub(crate) follow: bool,
+    pub(crate) pace: Option<Pace>,
 }
 
 impl Config {
@@ -121,6 +126,37 @@ impl Config {
     /// Silence after which a connection is given up and made again: 100 ms to 1 h. Default 5 s.
     pub fn timeout(mut self, silence: Duration) -> Self {
         self.remote.timeout = Some(silence);
+        self
+    }
+
+    /// What a message recorded in a `file://` journal survives. Default [`SyncPolicy::Block`].
+    pub fn sync(mut self, policy: SyncPolicy) -> Self {
+        self.remote.sync = Some(policy);
+        self
+    }
+
+    /// When a `file://` journal that is recorded goes on in its next file. Default [`Rotation::NEVER`].
+    pub fn rotate(mut self, when: Rotation) -> Self {
+        self.remote.rotate = Some(when);
+        self
+    }
+
+    /// How a `file://` journal is packed. Default [`Compression::No`].
+    pub fn compress(mut self, how: Compression) -> Self {
+        self.remote.compress = Some(how);
+        self
+    }
+
+    /// Whether a subscriber of a `file://` journal waits for more at its end. Default: no, it is the end of the
+    /// stream.
+    pub fn follow(mut self, on: bool) -> Self {
+        self.remote.follow = on;
+        self
+    }
+
+    /// How fast a `file://` journal is replayed. Default [`Pace::Full`].
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.remote.pace = Some(pace);
         self
     }
 
@@ -297,6 +333,33 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
                 "only a channel over the network has it; use tcp://, or drop it",
             );
         }
+    }
+    let given = [
+        ("sync", remote.sync.is_some()),
+        ("rotate", remote.rotate.is_some()),
+        ("compress", remote.compress.is_some()),
+        ("follow", remote.follow),
+        ("pace", remote.pace.is_some()),
+        (
+            "from",
+            matches!(config.from, Start::Time(_) | Start::Position(_)),
+        ),
+    ];
+    for (key, given) in given {
+        if given && config.scheme != Scheme::File {
+            return pair(
+                key,
+                "this scheme",
+                "only a journal has it; use file://, or another value",
+            );
+        }
+    }
+    if config.scheme == Scheme::File && config.group.is_some() {
+        return pair(
+            "group",
+            "file://",
+            "the group of a journal's files is the recording process's; give their mode=, and change the group outside",
+        );
     }
     if remote.tls_cert.is_some() != remote.tls_key.is_some() {
         return pair(

@@ -97,17 +97,6 @@ words! {
 }
 
 words! {
-    /// Where a new subscriber starts.
-    Start {
-        /// With the next message published.
-        #[default]
-        Now = "now",
-        /// With the oldest message still in the ring.
-        Oldest = "oldest",
-    }
-}
-
-words! {
     /// Large pages for the ring.
     HugePages {
         /// Ordinary pages.

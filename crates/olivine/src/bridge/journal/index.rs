@@ -1,0 +1,139 @@
+//! Where blocks start, by position and by time: kept sparse, so that it stays small however long a file gets.
+
+use super::format::{Place, SEAL_MAGIC, Seal};
+use super::lane::{self, Known};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Most places an index holds; twice as many are thinned out to every other one.
+const PLACES_MAX: usize = 1 << 15;
+/// Bytes of file between two places, at first.
+const STRIDE_BYTES: u64 = 256 << 10;
+
+/// Places in one file where blocks of frames start, oldest first.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    places: Vec<Place>,
+    stride: u64,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            places: Vec::new(),
+            stride: STRIDE_BYTES,
+        }
+    }
+}
+
+impl Index {
+    /// A block of frames starts at `offset`.
+    pub(super) fn add(&mut self, offset: u64, sequence: u64, position: u64, time: u64) {
+        let near = |last: &Place| offset < last.offset.get() + self.stride;
+        if self.places.last().is_some_and(near) {
+            return;
+        }
+        if self.places.len() == PLACES_MAX {
+            let mut keep = false;
+            self.places.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride *= 2;
+        }
+        self.places.push(Place {
+            offset: offset.into(),
+            sequence: sequence.into(),
+            position: position.into(),
+            time: time.into(),
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes that its places and its seal take.
+    pub(super) fn bytes(&self) -> u64 {
+        (size_of_val(&self.places[..]) + size_of::<Seal>()) as u64
+    }
+
+    /// The last place that `is_before` what is looked for.
+    pub(super) fn last(&self, is_before: impl Fn(&Place) -> bool) -> Option<&Place> {
+        let after = self.places.partition_point(is_before);
+        self.places[..after].last()
+    }
+
+    /// The body of an index block that starts at `offset`: every lane, the places, the seal.
+    pub(super) fn encode(&self, lanes: &[Known], offset: u64, time: u64) -> Vec<u8> {
+        let mut body = Vec::new();
+        lane::encode(0, lanes, &mut body);
+        for place in &self.places {
+            body.extend_from_slice(place.as_bytes());
+        }
+        let seal = Seal {
+            offset: offset.into(),
+            time: time.into(),
+            magic: SEAL_MAGIC,
+        };
+        body.extend_from_slice(seal.as_bytes());
+        body
+    }
+
+    /// Reads the body of an index block with `count` lanes.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(super) fn decode(
+        count: u32,
+        body: &[u8],
+        lanes: &mut Vec<Known>,
+    ) -> Result<(Self, Seal), &'static str> {
+        let rest = lane::decode(count, body, lanes)?;
+        let (places, seal) = Seal::read_from_suffix(rest).map_err(|_| "an index is cut")?;
+        if seal.magic != SEAL_MAGIC || !places.len().is_multiple_of(size_of::<Place>()) {
+            return Err("an index does not end with its seal");
+        }
+        let places: Vec<Place> = places
+            .chunks_exact(size_of::<Place>())
+            .filter_map(|bytes| Place::read_from_bytes(bytes).ok())
+            .collect();
+        let rises = |pair: &[Place]| {
+            pair[0].offset.get() < pair[1].offset.get()
+                && pair[0].sequence.get() < pair[1].sequence.get()
+                && pair[0].position.get() <= pair[1].position.get()
+                && pair[0].time.get() <= pair[1].time.get()
+        };
+        if places.len() > PLACES_MAX || !places.windows(2).all(rises) {
+            return Err("an index is out of order");
+        }
+        let stride = STRIDE_BYTES;
+        Ok((Self { places, stride }, seal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_stays_small_and_finds_what_is_at_most_twice_a_stride_before() {
+        let mut index = Index::default();
+        let blocks = 5 * PLACES_MAX as u64;
+        for n in 0..blocks {
+            index.add(64 + n * STRIDE_BYTES, n, n * 100, n * 10);
+        }
+        assert!(index.places.len() <= PLACES_MAX);
+        for n in [0, 1, 77, blocks / 2, blocks - 1] {
+            let found = index.last(|place| place.position.get() <= n * 100).unwrap();
+            assert!(
+                found.sequence.get() <= n && n - found.sequence.get() <= 8,
+                "block {n}"
+            );
+        }
+        let body = index.encode(&[], 7, 9);
+        let (again, seal) = Index::decode(0, &body, &mut Vec::new()).unwrap();
+        assert_eq!(again.places, index.places);
+        assert_eq!((seal.offset.get(), seal.time.get()), (7, 9));
+    }
+}

@@ -1,0 +1,172 @@
+//! The lanes of a journal: whose frames its runs are.
+
+use super::format::{LANES_MAX, LaneHeader, TEXT_MAX};
+use crate::error::JournalError;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Whose frames a run holds: one publisher's lane of one channel, in one of the channel's lives.
+///
+/// Positions count on within a lane. A channel that was removed and made again starts over and is another
+/// life, so its lanes are others even where their numbers are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Lane {
+    /// Name of the channel, 1 to 1024 bytes.
+    pub channel: String,
+    /// Index of the publisher's lane in the channel.
+    pub publisher: u32,
+    /// Bytes to which frames are padded: a power of two from 8 to 4096.
+    pub align: u32,
+    /// A number that differs for each life of the channel.
+    pub incarnation: u64,
+    /// Hash of the message type; 0 for untyped bytes.
+    pub type_hash: u64,
+    /// Name of the message type, up to 1024 bytes; empty for untyped bytes.
+    pub type_name: String,
+}
+
+impl Lane {
+    /// Lane `publisher` of an untyped channel with frames padded to `align` bytes.
+    #[must_use]
+    pub fn new(channel: &str, publisher: u32, align: u32, incarnation: u64) -> Self {
+        Self {
+            channel: channel.to_owned(),
+            publisher,
+            align,
+            incarnation,
+            type_hash: 0,
+            type_name: String::new(),
+        }
+    }
+
+    /// The same with a message type.
+    #[must_use]
+    pub fn typed(mut self, hash: u64, name: &str) -> Self {
+        self.type_hash = hash;
+        name.clone_into(&mut self.type_name);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), JournalError> {
+        let refuse = |what, value: String, rule| Err(JournalError::Value { what, value, rule });
+        let is_text = |text: &str| text.len() <= TEXT_MAX && !text.chars().any(char::is_control);
+        if self.channel.is_empty() || !is_text(&self.channel) {
+            let shown = self.channel.escape_default().to_string();
+            return refuse(
+                "a channel's name",
+                shown,
+                "1 to 1024 bytes of printable text",
+            );
+        }
+        if !is_text(&self.type_name) {
+            let shown = self.type_name.escape_default().to_string();
+            return refuse("a type's name", shown, "up to 1024 bytes of printable text");
+        }
+        if !self.align.is_power_of_two() || !(8..=4096).contains(&self.align) {
+            let shown = self.align.to_string();
+            return refuse("align", shown, "a power of two from 8 to 4096");
+        }
+        Ok(())
+    }
+
+    /// Padding as an index bound.
+    pub(super) fn align(&self) -> usize {
+        self.align as usize
+    }
+}
+
+/// A lane and where its recorded frames end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) lane: Lane,
+    /// Position behind its last recorded frame; 0 before its first.
+    pub(super) end: u64,
+}
+
+/// Bytes that the descriptions of `lanes` take.
+pub(super) fn bytes(lanes: &[Known]) -> u64 {
+    let texts = |known: &Known| known.lane.channel.len() + known.lane.type_name.len();
+    let bytes = |known| (size_of::<LaneHeader>() + texts(known)).next_multiple_of(8) as u64;
+    lanes.iter().map(bytes).sum()
+}
+
+/// Appends the descriptions of `lanes`, the first of which is number `first`.
+pub(super) fn encode(first: usize, lanes: &[Known], into: &mut Vec<u8>) {
+    for (index, Known { lane, end }) in lanes.iter().enumerate() {
+        // Checked when the lane was added: at most 65,536 lanes, texts of at most 1024 bytes.
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "bounded by LANES_MAX and TEXT_MAX"
+        )]
+        let (number, channel, kind) = (
+            (first + index) as u32,
+            lane.channel.len() as u16,
+            lane.type_name.len() as u16,
+        );
+        let header = LaneHeader {
+            lane: number.into(),
+            publisher: lane.publisher.into(),
+            align: lane.align.into(),
+            channel_bytes: channel.into(),
+            type_bytes: kind.into(),
+            incarnation: lane.incarnation.into(),
+            type_hash: lane.type_hash.into(),
+            end: (*end).into(),
+        };
+        into.extend_from_slice(header.as_bytes());
+        into.extend_from_slice(lane.channel.as_bytes());
+        into.extend_from_slice(lane.type_name.as_bytes());
+        into.resize(into.len().next_multiple_of(8), 0);
+    }
+}
+
+/// Reads `count` descriptions from the start of `body` into `lanes`; returns the bytes behind them.
+///
+/// A lane that is known already must be described the same; only its end may be newer.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub(super) fn decode<'a>(
+    count: u32,
+    mut body: &'a [u8],
+    lanes: &mut Vec<Known>,
+) -> Result<&'a [u8], &'static str> {
+    for _ in 0..count {
+        let (header, rest) =
+            LaneHeader::read_from_prefix(body).map_err(|_| "a lane's description is cut")?;
+        let channel_bytes = usize::from(header.channel_bytes.get());
+        let texts = channel_bytes + usize::from(header.type_bytes.get());
+        let padded =
+            (size_of::<LaneHeader>() + texts).next_multiple_of(8) - size_of::<LaneHeader>();
+        let (text, padding) = rest
+            .get(..padded)
+            .and_then(|padded| padded.split_at_checked(texts))
+            .ok_or("a lane's description is cut")?;
+        if padding.iter().any(|byte| *byte != 0) {
+            return Err("a lane's description has something in its padding");
+        }
+        let (channel, kind) = text.split_at(channel_bytes);
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a lane's name is no text");
+        let lane = Lane {
+            channel: text(channel)?.to_owned(),
+            publisher: header.publisher.get(),
+            align: header.align.get(),
+            incarnation: header.incarnation.get(),
+            type_hash: header.type_hash.get(),
+            type_name: text(kind)?.to_owned(),
+        };
+        lane.check()
+            .map_err(|_| "a lane's description is not possible")?;
+        let number = header.lane.get() as usize;
+        let end = header.end.get();
+        let count = lanes.len();
+        match lanes.get_mut(number) {
+            Some(known) if known.lane == lane => known.end = known.end.max(end),
+            None if number == count && number < LANES_MAX => lanes.push(Known { lane, end }),
+            _ => return Err("a lane is described twice, or out of order"),
+        }
+        body = &rest[padded..];
+    }
+    Ok(body)
+}

@@ -1,0 +1,317 @@
+//! Recording a ring: frames go straight out of it into the journal, and give their room back once they have what
+//! `sync=` promises.
+
+use super::lane::Lane;
+use super::recorder::{LaneId, Recorder};
+use super::settings::RecorderSettings;
+use crate::bridge::egress::Egress;
+use crate::bridge::{Outlet, Source};
+use crate::clock::wall_ns;
+use crate::error::JournalError;
+use crate::error::{LinkError, ReceiveError};
+use crate::link::{Control, LinkStage};
+use crate::uri::{Config, Scheme, SyncPolicy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes taken from one lane before the next gets its turn.
+const TURN_BYTES: u64 = 1 << 20;
+/// Bytes appended before they are made to count, however much more there is.
+const FLUSH_BYTES: u64 = 4 << 20;
+/// How long it waits before it tries a full disk again.
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
+/// Longest wait for messages between two looks.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// Records a ring into the journal of a `file://` channel.
+#[derive(Debug)]
+pub(crate) struct JournalOutlet {
+    config: Config,
+}
+
+impl JournalOutlet {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+        }
+    }
+
+    fn settings(&self) -> RecorderSettings {
+        let remote = &self.config.remote;
+        let mut settings = RecorderSettings::default()
+            .sync(remote.sync.unwrap_or_default())
+            .rotate(remote.rotate.unwrap_or_default())
+            .compress(remote.compress.unwrap_or_default());
+        if let Some(bits) = self.config.mode {
+            settings = settings.mode(bits);
+        }
+        settings
+    }
+
+    /// Name under which the ring's channel is recorded: its own, unless the URI gives one or the ring was made for
+    /// this journal.
+    fn channel(&self, ring: &Config) -> String {
+        let is_own = ring.scheme() == Scheme::Shm && self.config.name.is_none();
+        if is_own && !self.config.remote.named {
+            ring.channel().to_owned()
+        } else {
+            self.config.channel().to_owned()
+        }
+    }
+}
+
+impl Outlet for JournalOutlet {
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn run(
+        self: Box<Self>,
+        mut source: Source,
+        control: &Arc<Control>,
+        _until_end: bool,
+    ) -> Result<(), LinkError> {
+        let path = self.config.file().unwrap_or_else(|| Path::new(""));
+        let channel = self.channel(source.ring());
+        let recorder = Recorder::open(path, &self.settings()).map_err(link_error)?;
+        let recording = Recording {
+            egress: source.take_first()?,
+            recorder,
+            channel,
+            lanes: Vec::new(),
+            naps: match self.config.remote.sync {
+                Some(SyncPolicy::Interval(every)) => every.min(NAP_MAX),
+                _ => NAP_MAX,
+            },
+        };
+        control.report(|status| {
+            status.stage = LinkStage::Connected;
+            status.peers = 1;
+            status.connections = 1;
+            status.note = recording.found();
+        });
+        control.tried();
+        recording.run(control)
+    }
+}
+
+struct Recording {
+    egress: Egress,
+    recorder: Recorder,
+    channel: String,
+    /// Number in the recorder of the ring's lane at each place.
+    lanes: Vec<LaneId>,
+    naps: Duration,
+}
+
+impl Recording {
+    /// What an earlier recorder left, for people.
+    fn found(&self) -> String {
+        let Some(found) = self.recorder.recovered() else {
+            return String::new();
+        };
+        let path = self.recorder.path().display();
+        match (&found.damaged, &found.torn) {
+            (Some(offset), _) => format!(
+                "the file before {path} is damaged from byte {offset} on; it was left as it is"
+            ),
+            (_, Some(torn)) => format!(
+                "cut a torn tail of {} bytes off {path}: its recorder was killed while writing",
+                torn.bytes
+            ),
+            _ => format!("{path} was not closed in order; every block in it is whole"),
+        }
+    }
+
+    fn run(mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        let ready = self
+            .egress
+            .event_fd()
+            .and_then(|fd| fd.try_clone_to_owned());
+        let ready =
+            ready.map_err(|source| io_error("wait for messages of", &self.recorder, source))?;
+        loop {
+            let taken = self.pass(control)?;
+            if control.must_stop() {
+                return self.give_up(None);
+            }
+            if taken > 0 {
+                continue;
+            }
+            if control.stopping().is_some() || self.egress.is_ended() {
+                // Whatever was committed before the wish to end is seen by one more look.
+                if self.pass(control)? > 0 {
+                    continue;
+                }
+                self.recorder.close().map_err(link_error)?;
+                return Ok(());
+            }
+            self.egress.arm();
+            if self.pass(control)? > 0 {
+                continue;
+            }
+            self.recorder.tick().map_err(link_error)?;
+            let nap = Timespec::try_from(self.naps).unwrap_or_default();
+            let wake = control.wake_fd();
+            let mut waited = [
+                PollFd::new(&ready, PollFlags::IN),
+                PollFd::new(&wake, PollFlags::IN),
+            ];
+            match poll(&mut waited, Some(&nap)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(io_error(
+                        "wait for messages of",
+                        &self.recorder,
+                        errno.into(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Appends what is there, up to a few megabytes, and acknowledges it once it counts. Returns its bytes.
+    fn pass(&mut self, control: &Arc<Control>) -> Result<u64, LinkError> {
+        let places = self.egress.look().map_err(receive_error)?;
+        let time = wall_ns();
+        let mut total = 0;
+        loop {
+            let before = total;
+            for place in 0..places {
+                let lane = self.lane(place)?;
+                let most = self.egress.position(place) + TURN_BYTES;
+                let found = self.egress.frames(place, most).map_err(receive_error)?;
+                if found.bytes.is_empty() {
+                    continue;
+                }
+                let (end, bytes) = (found.end, found.bytes.len() as u64);
+                match self
+                    .recorder
+                    .append(lane, found.position, time, found.bytes)
+                {
+                    Ok(()) => {}
+                    Err(error @ JournalError::NoSpace { .. }) => {
+                        // What was appended before still gets its chance below.
+                        return self.wait_for_room(error, control).map(|()| total.max(1));
+                    }
+                    Err(error) => return Err(link_error(error)),
+                }
+                self.egress.advance(place, end);
+                total += bytes;
+            }
+            if total == before || total >= FLUSH_BYTES {
+                break;
+            }
+        }
+        if total > 0 {
+            self.flush(control)?;
+        }
+        Ok(total)
+    }
+
+    /// The recorder's number for the lane at `place`.
+    fn lane(&mut self, place: usize) -> Result<LaneId, LinkError> {
+        while self.lanes.len() <= place {
+            let next = self.lanes.len();
+            let incarnation = self.egress.incarnation();
+            let publisher = self.egress.lane(next);
+            let geometry = self.egress.geometry();
+            // A power of two from 8 to 4096.
+            let align = u32::try_from(geometry.align).unwrap_or(u32::MAX);
+            let lane = Lane::new(&self.channel, publisher, align, incarnation)
+                .typed(geometry.type_hash, &geometry.type_name);
+            self.lanes
+                .push(self.recorder.lane(&lane).map_err(link_error)?);
+        }
+        Ok(self.lanes[place])
+    }
+
+    /// Makes everything appended count, then gives its room back.
+    fn flush(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        loop {
+            match self.recorder.flush() {
+                Ok(()) => break,
+                Err(error @ JournalError::NoSpace { .. }) => self.wait_for_room(error, control)?,
+                Err(error) => return Err(link_error(error)),
+            }
+        }
+        for place in 0..self.lanes.len() {
+            let position = self.egress.position(place);
+            self.egress.acknowledge(place, position);
+        }
+        let stats = self.recorder.stats();
+        control.report(|status| {
+            status.stage = LinkStage::Connected;
+            status.messages = stats.messages;
+            status.bytes = stats.frame_bytes;
+            status.acknowledged_bytes = stats.frame_bytes;
+        });
+        Ok(())
+    }
+
+    /// The disk is full: says so and waits a moment, unless there is no time left.
+    fn wait_for_room(&self, error: JournalError, control: &Arc<Control>) -> Result<(), LinkError> {
+        if control.must_stop() {
+            return Err(link_error(error));
+        }
+        control.report(|status| {
+            status.stage = LinkStage::Waiting;
+            status.failures += 1;
+            status.note = error.to_string();
+        });
+        control.pause(FULL_DISK_PAUSE);
+        Ok(())
+    }
+
+    /// There is no time to record the rest: says what is missing.
+    fn give_up(mut self, problem: Option<String>) -> Result<(), LinkError> {
+        let places = self.egress.look().map_err(receive_error)?;
+        for place in 0..places {
+            let (lane, position) = (self.egress.lane(place), self.egress.acknowledged(place));
+            if self.egress.committed(place).map_err(receive_error)? > position {
+                return Err(LinkError::Lost {
+                    far: self.recorder.path().display().to_string(),
+                    lane,
+                    position,
+                    problem: problem
+                        .unwrap_or_else(|| "it was closed before everything was recorded".into()),
+                });
+            }
+        }
+        self.recorder.close().map_err(link_error)?;
+        Ok(())
+    }
+}
+
+fn receive_error(source: ReceiveError) -> LinkError {
+    let source = Arc::new(source);
+    LinkError::Receive { source }
+}
+
+fn io_error(action: &'static str, recorder: &Recorder, source: io::Error) -> LinkError {
+    LinkError::Io {
+        action,
+        place: recorder.path().display().to_string(),
+        source: Arc::new(source),
+    }
+}
+
+/// A journal's refusal as a bridge tells it.
+pub(super) fn link_error(error: JournalError) -> LinkError {
+    match error {
+        JournalError::Io {
+            action,
+            path,
+            source,
+        } => LinkError::Io {
+            action,
+            place: path.display().to_string(),
+            source: Arc::new(source),
+        },
+        other => LinkError::Journal(Arc::new(other)),
+    }
+}

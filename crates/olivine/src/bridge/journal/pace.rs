@@ -1,0 +1,61 @@
+//! When a run is due.
+
+use crate::uri::Pace;
+use std::time::{Duration, Instant};
+
+/// Spaces runs as they were recorded, slower or faster.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    pace: Pace,
+    /// When the first run was replayed, and its time of recording.
+    first: Option<(Instant, u64)>,
+}
+
+impl Pacer {
+    pub(super) fn new(pace: Pace) -> Self {
+        Self { pace, first: None }
+    }
+
+    /// How long to wait before a run that was recorded at `time_ns`.
+    pub(super) fn left(&mut self, time_ns: u64, now: Instant) -> Duration {
+        let Pace::Thousandths(factor) = self.pace else {
+            return Duration::ZERO;
+        };
+        let (started, first) = *self.first.get_or_insert((now, time_ns));
+        let span = u128::from(time_ns.saturating_sub(first)) * 1000 / u128::from(factor.max(1));
+        let span = Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX));
+        span.saturating_sub(now.saturating_duration_since(started))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_due_after_their_pauses_divided_by_the_factor() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        for (pace, expected_ms) in [
+            (Pace::Full, 0),
+            (Pace::ORIGINAL, 900),
+            (Pace::Thousandths(2000), 400),
+            (Pace::Thousandths(500), 1900),
+        ] {
+            let mut pacer = Pacer::new(pace);
+            assert_eq!(pacer.left(5_000, at(0)), Duration::ZERO);
+            let left = pacer.left(1_000_005_000, at(100));
+            assert_eq!(left, Duration::from_millis(expected_ms), "{pace}");
+            assert_eq!(
+                pacer.left(1_000_005_000, at(9_000)),
+                Duration::ZERO,
+                "{pace}: late"
+            );
+            assert_eq!(
+                pacer.left(0, at(9_000)),
+                Duration::ZERO,
+                "{pace}: time fell"
+            );
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! Recording: runs of frames go into blocks, blocks into files.
+
+use super::format::{
+    BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, LANES_MAX, RunHeader, TERM_BYTES,
+    TermHeader, count_frames, frame,
+};
+use super::index::Index;
+use super::lane::{self, Known, Lane};
+use super::pack::Packer;
+use super::recover::{self, Recovered};
+use super::settings::RecorderSettings;
+use super::term;
+use crate::error::JournalError;
+use crate::fork::ForkPage;
+use crate::liveness::Locks;
+use crate::uri::SyncPolicy;
+use core::fmt;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use zerocopy::IntoBytes;
+
+/// Bytes of frames that are collected before a block is written by itself.
+const BLOCK_TARGET: usize = 256 << 10;
+
+/// Records runs of frames into a journal. At most one is open per journal, in any process.
+///
+/// What was appended counts as recorded when [`Recorder::flush`] has returned: then it has what the
+/// [`SyncPolicy`] promises. Calls block while the system writes, and with a policy other than `never` while the
+/// disk does.
+///
+/// ```
+/// use olivine::journal::{Lane, Recorder, RecorderSettings, Replay};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("ticks.olv");
+/// let mut recorder = Recorder::open(&path, &RecorderSettings::default())?;
+/// let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1))?;
+/// // A frame: length of header and payload, tag, payload, padding.
+/// let frame = [13, 0, 0, 0, 7, 0, 0, 0, b'h', b'e', b'l', b'l', b'o', 0, 0, 0];
+/// recorder.append(lane, 0, 1_000, &frame)?;
+/// recorder.close()?;
+///
+/// let mut replay = Replay::open(&path)?;
+/// let run = replay.next_run()?.expect("one run");
+/// let message = run.messages().next().expect("one message");
+/// assert_eq!((message.tag, message.payload), (7, &b"hello"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Recorder {
+    base: PathBuf,
+    /// The newest file: its number, its path, its descriptor, which holds the lock.
+    term: u64,
+    path: PathBuf,
+    locks: Locks,
+    journal: u64,
+    /// Where the next block goes, its number, the position of its first frame.
+    offset: u64,
+    sequence: u64,
+    position: u64,
+    /// Time of the newest run.
+    time: u64,
+    lanes: Vec<Known>,
+    /// How many of them this file describes.
+    described: usize,
+    index: Index,
+    /// The file ends with an index.
+    sealed: bool,
+    /// Appended, not written.
+    runs: Vec<RunHeader>,
+    frames: Vec<u8>,
+    packer: Packer,
+    settings: RecorderSettings,
+    opened: Instant,
+    synced: Instant,
+    /// Written since the last sync.
+    dirty: bool,
+    /// A sync failed.
+    unsynced: bool,
+    page: ForkPage,
+    recovered: Option<Recovered>,
+    stats: RecorderStats,
+}
+
+/// Number of a lane in a recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId(usize);
+
+/// What a recorder did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecorderStats {
+    /// Messages recorded.
+    pub messages: u64,
+    /// Bytes of their frames, headers and padding included.
+    pub frame_bytes: u64,
+    /// Bytes written to files.
+    pub file_bytes: u64,
+    /// Blocks written, of any kind.
+    pub blocks: u64,
+    /// Times blocks were forced out to the disk.
+    pub syncs: u64,
+    /// Files begun.
+    pub files: u64,
+    /// Bytes of frames that were appended a second time and left out.
+    pub repeated_bytes: u64,
+    /// Bytes of frames that are missing between runs of a lane: they were published while nobody recorded.
+    pub missed_bytes: u64,
+}
+
+/// What the state of a file is when a recorder takes it up.
+pub(super) struct TakenUp {
+    pub(super) journal: u64,
+    pub(super) offset: u64,
+    pub(super) sequence: u64,
+    pub(super) position: u64,
+    pub(super) time: u64,
+    pub(super) lanes: Vec<Known>,
+    pub(super) index: Index,
+    pub(super) sealed: bool,
+    pub(super) recovered: Option<Recovered>,
+}
+
+impl Recorder {
+    /// Opens the journal at `path`, making it if need be, and goes on behind its last whole block.
+    ///
+    /// A torn tail, which a recorder that was killed leaves, is cut off; [`Recorder::recovered`] tells. Where
+    /// whole blocks follow something damaged nothing is cut: recording goes on in the next file.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]: `InUse` if another recorder has it, `NotAJournal`, `Version`, `Io`, `NoSpace`,
+    /// `NoZstd`, `Value`.
+    pub fn open(path: &Path, settings: &RecorderSettings) -> Result<Self, JournalError> {
+        settings.check()?;
+        let packer = Packer::new(settings.compress, path)?;
+        let page = ForkPage::new().map_err(term::refused("map a private page for", path))?;
+        let (number, locks, found) = recover::take(path, settings)?;
+        let now = Instant::now();
+        let described = found.lanes.len();
+        let mut recorder = Self {
+            base: path.to_owned(),
+            term: number,
+            path: term::path_of(path, number),
+            locks,
+            journal: found.journal,
+            offset: found.offset,
+            sequence: found.sequence,
+            position: found.position,
+            time: found.time,
+            lanes: found.lanes,
+            described,
+            index: found.index,
+            sealed: found.sealed,
+            runs: Vec::new(),
+            frames: Vec::new(),
+            packer,
+            settings: settings.clone(),
+            opened: now,
+            synced: now,
+            dirty: false,
+            unsynced: false,
+            page,
+            recovered: found.recovered,
+            stats: RecorderStats::default(),
+        };
+        if recorder
+            .recovered
+            .as_ref()
+            .is_some_and(|found| found.damaged.is_some())
+        {
+            recorder.begin_next()?;
+        } else if recorder.offset == TERM_BYTES {
+            recorder.stats.files = 1;
+        }
+        Ok(recorder)
+    }
+
+    /// What an earlier recorder left unfinished; `None` if it closed its file, or there was none.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// The number of `lane` in this recorder; the same description gives the same number.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Value`] if the description cannot be stored, or is the 65,537th.
+    pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
+        lane.check()?;
+        if let Some(index) = self.lanes.iter().position(|known| known.lane == *lane) {
+            return Ok(LaneId(index));
+        }
+        if self.lanes.len() == LANES_MAX {
+            return Err(JournalError::Value {
+                what: "the number of lanes",
+                value: (LANES_MAX + 1).to_string(),
+                rule: "at most 65536 in one journal: record into another file",
+            });
+        }
+        self.lanes.push(Known {
+            lane: lane.clone(),
+            end: 0,
+        });
+        Ok(LaneId(self.lanes.len() - 1))
+    }
+
+    /// Position behind the last frame of `lane` that was appended or recorded earlier; 0 before its first.
+    #[must_use]
+    pub fn end(&self, lane: LaneId) -> u64 {
+        self.lanes.get(lane.0).map_or(0, |known| known.end)
+    }
+
+    /// Bytes of frames in the journal, over all lanes and files, appended ones included.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position + self.frames.len() as u64
+    }
+
+    /// Appends whole frames of `lane` as they lie in its ring, the first at `position`.
+    ///
+    /// `time_ns` is when they came, in nanoseconds since 1970; a time before that of earlier runs counts as
+    /// theirs. Frames that were appended before are left out, so a publisher's unconfirmed messages may be
+    /// appended again after a crash. The run is recorded when [`Recorder::flush`] has returned, and may be
+    /// written before.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]; nothing of the run was taken then.
+    pub fn append(
+        &mut self,
+        lane: LaneId,
+        position: u64,
+        time_ns: u64,
+        frames: &[u8],
+    ) -> Result<(), JournalError> {
+        self.usable()?;
+        let known = self.lanes.get(lane.0).ok_or_else(|| JournalError::Value {
+            what: "a lane",
+            value: lane.0.to_string(),
+            rule: "a number that this recorder gave",
+        })?;
+        let (align, end) = (known.lane.align(), known.end);
+        let bad = |(offset, problem)| JournalError::Frames {
+            offset: offset as u64,
+            problem,
+        };
+        let known_bytes = repeated(frames, align, position, end).map_err(bad)?;
+        let new = &frames[known_bytes..];
+        let messages =
+            count_frames(new, align).map_err(|(at, why)| bad((known_bytes + at, why)))?;
+        if position.checked_add(frames.len() as u64).is_none() {
+            return Err(bad((0, "would lie past the last position there is")));
+        }
+        self.stats.repeated_bytes += known_bytes as u64;
+        if messages == 0 {
+            return Ok(());
+        }
+        let first = position + known_bytes as u64;
+        let run = RunHeader {
+            // At most 65,536 lanes.
+            lane: u32::try_from(lane.0).unwrap_or(u32::MAX).into(),
+            reserved: 0.into(),
+            position: first.into(),
+            time: time_ns.max(self.time).into(),
+            bytes: (new.len() as u64).into(),
+        };
+        if self.frames.len() + new.len() > BLOCK_TARGET {
+            self.write_collected()?;
+        }
+        if new.len() >= BLOCK_TARGET {
+            // Straight from the ring.
+            self.write_runs(std::slice::from_ref(&run), new)?;
+        } else {
+            self.frames.extend_from_slice(new);
+            self.collect(&run, first);
+        }
+        self.time = run.time.get();
+        self.stats.messages += messages;
+        self.stats.frame_bytes += new.len() as u64;
+        if end != 0 {
+            self.stats.missed_bytes += first - end;
+        }
+        if let Some(known) = self.lanes.get_mut(lane.0) {
+            known.end = first + new.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Adds a run whose frames were collected; one that goes on where the last one ended becomes part of it.
+    fn collect(&mut self, run: &RunHeader, first: u64) {
+        if let Some(last) = self.runs.last_mut()
+            && last.lane == run.lane
+            && last.time == run.time
+            && last.position.get() + last.bytes.get() == first
+        {
+            last.bytes = (last.bytes.get() + run.bytes.get()).into();
+        } else {
+            self.runs.push(run.clone());
+        }
+    }
+
+    /// Makes everything appended so far recorded, as the sync policy says.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]. After `NoSpace` or `Io` while writing nothing is lost: call again. After a failed
+    /// sync every call answers `Unsynced`.
+    pub fn flush(&mut self) -> Result<(), JournalError> {
+        self.usable()?;
+        self.write_collected()?;
+        match self.settings.sync {
+            SyncPolicy::Block => self.sync(),
+            _ => self.tick(),
+        }
+    }
+
+    /// Does what is due by time: call it now and then while nothing is to be recorded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recorder::flush`].
+    pub fn tick(&mut self) -> Result<(), JournalError> {
+        self.usable()?;
+        if let SyncPolicy::Interval(every) = self.settings.sync
+            && self.dirty
+            && self.synced.elapsed() >= every
+        {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything recorded, ends the file with its index, and leaves the journal to others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recorder::flush`].
+    pub fn close(mut self) -> Result<RecorderStats, JournalError> {
+        self.finish()?;
+        Ok(self.stats)
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> RecorderStats {
+        self.stats
+    }
+
+    /// The file that is written to now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn finish(&mut self) -> Result<(), JournalError> {
+        self.flush()?;
+        self.seal()?;
+        if self.settings.sync != SyncPolicy::Never {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn usable(&self) -> Result<(), JournalError> {
+        if !self.page.is_ours() {
+            return Err(JournalError::Forked);
+        }
+        if self.unsynced {
+            return Err(JournalError::Unsynced {
+                path: self.path.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, JournalError> {
+        term::descriptor(&self.locks).ok_or(JournalError::Forked)
+    }
+
+    fn write_collected(&mut self) -> Result<(), JournalError> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let (mut runs, mut frames) = (
+            core::mem::take(&mut self.runs),
+            core::mem::take(&mut self.frames),
+        );
+        let written = self.write_runs(&runs, &frames);
+        if written.is_ok() {
+            runs.clear();
+            frames.clear();
+        }
+        (self.runs, self.frames) = (runs, frames);
+        written
+    }
+
+    /// Writes one block of frames, in the next file if this one is full or old.
+    fn write_runs(&mut self, runs: &[RunHeader], frames: &[u8]) -> Result<(), JournalError> {
+        let table = runs.as_bytes();
+        let packed = self.packer.pack(&[table, frames]);
+        let stored = packed.as_ref().map_or(table.len() + frames.len(), Vec::len);
+        if self.must_rotate(BLOCK_BYTES + stored as u64) {
+            self.seal()?;
+            if self.settings.sync != SyncPolicy::Never {
+                self.sync()?;
+            }
+            self.begin_next()?;
+        }
+        self.describe_lanes()?;
+        let (offset, sequence) = (self.offset, self.sequence);
+        let time = runs.first().map_or(self.time, |run| run.time.get());
+        let facts = BlockFacts {
+            codec: if packed.is_some() {
+                Codec::Zstd
+            } else {
+                Codec::Plain
+            },
+            // A block collects at most BLOCK_TARGET bytes, and a frame is at least 8.
+            count: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+            plain: (table.len() + frames.len()) as u64,
+            ..self.facts(Kind::Frames, time)
+        };
+        match &packed {
+            Some(packed) => self.write_block(&facts, &[packed])?,
+            None => self.write_block(&facts, &[table, frames])?,
+        }
+        self.index.add(offset, sequence, self.position, time);
+        self.position += frames.len() as u64;
+        self.sealed = false;
+        Ok(())
+    }
+
+    fn must_rotate(&self, block_bytes: u64) -> bool {
+        let has_frames = !self.index.is_empty();
+        let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
+        let full = |bytes| self.offset + block_bytes + room > bytes;
+        let rotate = &self.settings.rotate;
+        has_frames
+            && (rotate.bytes.is_some_and(full)
+                || rotate
+                    .after
+                    .is_some_and(|after| self.opened.elapsed() >= after))
+    }
+
+    /// Describes the lanes that this file does not know yet.
+    fn describe_lanes(&mut self) -> Result<(), JournalError> {
+        if self.described == self.lanes.len() {
+            return Ok(());
+        }
+        let mut body = Vec::new();
+        lane::encode(self.described, &self.lanes[self.described..], &mut body);
+        let facts = BlockFacts {
+            count: u32::try_from(self.lanes.len() - self.described).unwrap_or(u32::MAX),
+            plain: body.len() as u64,
+            ..self.facts(Kind::Lanes, self.time)
+        };
+        self.write_block(&facts, &[&body])?;
+        self.described = self.lanes.len();
+        Ok(())
+    }
+
+    /// Ends the file with its index.
+    fn seal(&mut self) -> Result<(), JournalError> {
+        if self.sealed {
+            return Ok(());
+        }
+        self.describe_lanes()?;
+        let body = self.index.encode(&self.lanes, self.offset, self.time);
+        let facts = BlockFacts {
+            count: u32::try_from(self.lanes.len()).unwrap_or(u32::MAX),
+            plain: body.len() as u64,
+            ..self.facts(Kind::Index, self.time)
+        };
+        self.write_block(&facts, &[&body])?;
+        self.sealed = true;
+        Ok(())
+    }
+
+    fn facts(&self, kind: Kind, time: u64) -> BlockFacts {
+        BlockFacts {
+            journal: self.journal,
+            sequence: self.sequence,
+            position: self.position,
+            time,
+            kind,
+            codec: Codec::Plain,
+            count: 0,
+            plain: 0,
+        }
+    }
+
+    /// Writes one block whole, or leaves the file as it was.
+    fn write_block(&mut self, facts: &BlockFacts, body: &[&[u8]]) -> Result<(), JournalError> {
+        let header = BlockHeader::new(facts, body);
+        let mut parts = vec![IoSlice::new(header.as_bytes())];
+        parts.extend(body.iter().map(|part| IoSlice::new(part)));
+        let file = self.descriptor()?;
+        if let Err(error) = term::write_at(file, &mut parts, self.offset, &self.path) {
+            // So that readers find an end and not a piece. If this fails too the next write covers it.
+            let _ = rustix::fs::ftruncate(file, self.offset);
+            return Err(error);
+        }
+        self.offset += header.bytes();
+        self.sequence += 1;
+        self.dirty = true;
+        self.stats.blocks += 1;
+        self.stats.file_bytes += header.bytes();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), JournalError> {
+        self.synced = Instant::now();
+        if !self.dirty {
+            return Ok(());
+        }
+        if let Err(errno) = rustix::fs::fdatasync(self.descriptor()?) {
+            // The kernel may have dropped what it could not write: asking again would be answered with "fine".
+            self.unsynced = true;
+            return Err(term::refused("force to the disk", &self.path)(errno));
+        }
+        self.dirty = false;
+        self.stats.syncs += 1;
+        Ok(())
+    }
+
+    /// Goes on in a new file.
+    fn begin_next(&mut self) -> Result<(), JournalError> {
+        let (sequence, position) = (self.sequence, self.position);
+        let header = TermHeader::new(self.journal, self.term + 1, sequence, position, self.time);
+        let sync = self.settings.sync != SyncPolicy::Never;
+        let made = term::create(&self.base, &header, self.settings.mode.0, sync)?;
+        let path = term::path_of(&self.base, self.term + 1);
+        let Some(locks) = made else {
+            return Err(JournalError::InUse { path });
+        };
+        // Only now, so that at every moment the newest file is locked.
+        self.locks = locks;
+        self.path = path;
+        self.term += 1;
+        self.offset = TERM_BYTES;
+        self.described = 0;
+        self.index = Index::default();
+        self.sealed = false;
+        self.opened = Instant::now();
+        self.stats.files += 1;
+        self.stats.file_bytes += TERM_BYTES;
+        Ok(())
+    }
+}
+
+/// Bytes at the start of `frames` that lie before `end`, up to which the lane is recorded.
+///
+/// # Errors
+///
+/// Where the frames do not fit together with those recorded, and how.
+fn repeated(
+    frames: &[u8],
+    align: usize,
+    position: u64,
+    end: u64,
+) -> Result<usize, (usize, &'static str)> {
+    let mut at = 0;
+    while at < frames.len() && position + (at as u64) < end {
+        at = frame(frames, at, align).map_err(|why| (at, why))?.end;
+    }
+    if at > 0 && position + at as u64 > end {
+        return Err((
+            at,
+            "is inside a frame that was recorded with another length",
+        ));
+    }
+    Ok(at)
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if self.page.is_ours() && !self.unsynced {
+            // Whoever wants to know calls `close`.
+            let _ = self.finish();
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("path", &self.path)
+            .field("position", &self.position())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

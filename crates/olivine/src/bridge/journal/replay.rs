@@ -1,0 +1,486 @@
+//! Replaying: blocks come out of files again, each checked in full before a message of it is handed out.
+
+use super::format::{self, TERM_BYTES};
+use super::lane::Lane;
+use super::recover::Torn;
+use super::term::{self, Source};
+use super::walk::{Step, Walk};
+use super::watch::Watch;
+use crate::error::JournalError;
+use core::fmt;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Reads a journal, also one that is being recorded, run by run in the order of the recording.
+///
+/// It delivers a message only out of a block whose checks match. A torn tail ends it, and
+/// [`Replay::state`] tells of it; damage that whole blocks follow is an error that repeats until
+/// [`Replay::skip_damage`]. It writes nothing and needs no permission to. Any number may read one journal.
+pub struct Replay {
+    base: PathBuf,
+    walk: Walk,
+    /// The next run of the walk's block, where its frames start, and the position of the block.
+    run: usize,
+    at: usize,
+    block_position: u64,
+    /// Runs and frames before this are not wanted.
+    wanted: Wanted,
+    torn: Option<Torn>,
+    watch: Option<Watch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    All,
+    FromPosition(u64),
+    FromTime(u64),
+}
+
+/// Frames of one lane that were recorded in one go.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Run<'a> {
+    /// Whose they are.
+    pub lane: &'a Lane,
+    /// Position of the first frame in its lane.
+    pub position: u64,
+    /// Position of the first frame in the journal: bytes of frames recorded before it.
+    pub journal_position: u64,
+    /// When they were recorded, in nanoseconds since 1970. Never falls from run to run of a recording.
+    pub time_ns: u64,
+    /// The frames as they lay in the ring.
+    pub frames: &'a [u8],
+}
+
+/// A message of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunMessage<'a> {
+    /// The number the publisher gave with it; 0 if none.
+    pub tag: u32,
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Where its frame started in its lane.
+    pub position: u64,
+}
+
+impl<'a> Run<'a> {
+    /// The messages of the run.
+    pub fn messages(&self) -> impl Iterator<Item = RunMessage<'a>> + use<'a> {
+        let (frames, align, first) = (self.frames, self.lane.align(), self.position);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at >= frames.len() {
+                return None;
+            }
+            // Walked when the block was read.
+            let frame = format::frame(frames, at, align).ok()?;
+            let position = first + at as u64;
+            at = frame.end;
+            Some(RunMessage {
+                tag: frame.tag,
+                payload: frame.payload,
+                position,
+            })
+        })
+    }
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("channel", &self.lane.channel)
+            .field("publisher", &self.lane.publisher)
+            .field("position", &self.position)
+            .field("time_ns", &self.time_ns)
+            .field("bytes", &self.frames.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What there is behind the last run that could be delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplayState {
+    /// A recorder is at work: more may come.
+    Growing,
+    /// Nobody records, and the journal ends with a whole block. `is_sealed` if it was closed in order; else its
+    /// recorder died between two blocks, or somebody cut the file exactly there.
+    Ended {
+        /// Whether the last file ends with its index.
+        is_sealed: bool,
+    },
+    /// Nobody records, and the last block is not whole: the recorder died, or the power went, while writing.
+    /// Nothing of it was delivered.
+    Torn(Torn),
+}
+
+/// What was left out by skipping damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// File and place where reading goes on.
+    pub path: PathBuf,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Bytes of frames that are lost, over all lanes.
+    pub lost_bytes: u64,
+}
+
+impl Replay {
+    /// Opens the journal at `path` at its oldest message.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]: `Missing`, `NotAJournal`, `Version`, `Damaged`, `Io`.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let oldest = term::list(path)?.first().copied().unwrap_or(0);
+        let walk = Walk::new(source(path, oldest)?);
+        Ok(Self {
+            base: path.to_owned(),
+            block_position: walk.position,
+            walk,
+            run: 0,
+            at: 0,
+            wanted: Wanted::All,
+            torn: None,
+            watch: None,
+        })
+    }
+
+    /// Goes to the first message at journal position `position` or behind it.
+    ///
+    /// A position before the oldest file that is left means the oldest message, one behind the last message
+    /// those to come.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`].
+    pub fn seek_position(&mut self, position: u64) -> Result<(), JournalError> {
+        self.seek(Wanted::FromPosition(position), |at, _| at <= position)
+    }
+
+    /// Goes to the first run that was recorded at `time_ns`, in nanoseconds since 1970, or later.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`].
+    pub fn seek_time(&mut self, time_ns: u64) -> Result<(), JournalError> {
+        self.seek(Wanted::FromTime(time_ns), |_, time| time < time_ns)
+    }
+
+    /// Goes behind everything that is there now.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]; `Damaged` also where the damage lies in between.
+    pub fn seek_end(&mut self) -> Result<(), JournalError> {
+        let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
+        self.enter(source(&self.base, newest)?);
+        if !self.walk.jump_to_seal()? {
+            self.walk.seek(|_, _| true)?;
+            while self.advance()? {}
+        }
+        self.run = self.walk.runs.len();
+        (self.at, self.block_position) = (0, self.walk.position);
+        Ok(())
+    }
+
+    /// Finds the file, then the block; what is left is passed over run by run.
+    fn seek(
+        &mut self,
+        wanted: Wanted,
+        is_before: impl Fn(u64, u64) -> bool,
+    ) -> Result<(), JournalError> {
+        let terms = term::list(&self.base)?;
+        let mut found = None;
+        for term in terms {
+            let next = source(&self.base, term)?;
+            // A file's header says where it starts and how new the files before it are.
+            let starts_before = is_before(next.header.position.get(), next.header.time.get());
+            if found.is_some() && !starts_before {
+                break;
+            }
+            found = Some(next);
+        }
+        if let Some(found) = found {
+            self.enter(found);
+        }
+        self.walk.seek(is_before)?;
+        self.block_position = self.walk.position;
+        self.wanted = wanted;
+        Ok(())
+    }
+
+    fn enter(&mut self, source: Source) {
+        self.walk = Walk::new(source);
+        (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
+        self.wanted = Wanted::All;
+        self.torn = None;
+    }
+
+    /// The next run; `None` where there is none now, and [`Replay::state`] says why. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]. `Damaged` repeats until [`Replay::skip_damage`].
+    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, JournalError> {
+        loop {
+            while let Some(header) = self.walk.runs.get(self.run) {
+                let bytes = usize::try_from(header.bytes.get()).unwrap_or(usize::MAX);
+                let first = self.at;
+                let skip = self.unwanted(first, bytes, header.time.get());
+                (self.run, self.at) = (self.run + 1, first + bytes);
+                if skip < bytes {
+                    return Ok(Some(self.run_at(
+                        self.run - 1,
+                        first + skip,
+                        bytes - skip,
+                        skip,
+                    )));
+                }
+            }
+            if !self.advance()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn run_at(&self, index: usize, first: usize, bytes: usize, skip: usize) -> Run<'_> {
+        let header = &self.walk.runs[index];
+        Run {
+            // Checked when the block was read.
+            lane: &self.walk.lanes[header.lane.get() as usize].lane,
+            position: header.position.get() + skip as u64,
+            journal_position: self.block_position + first as u64,
+            time_ns: header.time.get(),
+            frames: self.walk.frames(first, bytes),
+        }
+    }
+
+    /// Bytes of the coming run that lie before what is wanted.
+    fn unwanted(&mut self, first: usize, bytes: usize, time: u64) -> usize {
+        let skip = match self.wanted {
+            Wanted::All => return 0,
+            Wanted::FromTime(from) if time < from => return bytes,
+            Wanted::FromTime(_) => 0,
+            Wanted::FromPosition(from) => {
+                let start = self.block_position + first as u64;
+                let run = self.walk.frames(first, bytes);
+                let lane = self.walk.runs[self.run].lane.get() as usize;
+                let align = self.walk.lanes[lane].lane.align();
+                let mut at = 0;
+                while at < bytes && start + (at as u64) < from {
+                    at = format::frame(run, at, align).map_or(bytes, |frame| frame.end);
+                }
+                at
+            }
+        };
+        if skip < bytes {
+            self.wanted = Wanted::All;
+        }
+        skip
+    }
+
+    /// Goes past one more block; `false` at the end.
+    fn advance(&mut self) -> Result<bool, JournalError> {
+        self.torn = None;
+        let position = self.walk.position;
+        let mut step = self.walk.step()?;
+        if matches!(step, Step::End | Step::Not(_)) {
+            let next = self.next_term()?;
+            let has_more =
+                next.is_some() || matches!(step, Step::Not(_)) && self.whole_block_follows()?;
+            if has_more {
+                // What was half written at the first look is whole now if more was written behind it.
+                step = self.walk.step()?;
+            }
+            match (step, next) {
+                (Step::End, Some(next)) => {
+                    self.check_follows(&next)?;
+                    self.enter_going_on(next);
+                    return Ok(true);
+                }
+                (Step::End, None) => return Ok(false),
+                (Step::Not(problem), _) if has_more => return Err(self.damaged(problem)),
+                (Step::Not(_), _) => {
+                    self.torn = Some(self.tail()?);
+                    return Ok(false);
+                }
+                _ => {}
+            }
+        }
+        (self.run, self.at, self.block_position) = (0, 0, position);
+        Ok(true)
+    }
+
+    /// Goes on with the next file, still looking for what is wanted.
+    fn enter_going_on(&mut self, next: Source) {
+        let wanted = self.wanted;
+        self.enter(next);
+        self.wanted = wanted;
+    }
+
+    fn next_term(&self) -> Result<Option<Source>, JournalError> {
+        let term = self.walk.source.header.term.get();
+        let Some(next) = term::list(&self.base)?
+            .into_iter()
+            .find(|next| *next > term)
+        else {
+            return Ok(None);
+        };
+        Source::open(&self.base, next)
+    }
+
+    /// Whether `next` goes on where the walk is.
+    fn check_follows(&self, next: &Source) -> Result<(), JournalError> {
+        let (ours, theirs) = (&self.walk.source.header, &next.header);
+        let problem = if ours.journal != theirs.journal {
+            "it belongs to another journal"
+        } else if theirs.sequence.get() != self.walk.sequence
+            || theirs.position.get() != self.walk.position
+        {
+            "blocks are missing before this file"
+        } else {
+            return Ok(());
+        };
+        Err(JournalError::Damaged {
+            path: next.path.clone(),
+            offset: 0,
+            problem,
+        })
+    }
+
+    fn whole_block_follows(&self) -> Result<bool, JournalError> {
+        let found = self
+            .walk
+            .source
+            .whole_after(self.walk.offset, self.walk.sequence)?;
+        Ok(found.is_some())
+    }
+
+    fn damaged(&self, problem: &'static str) -> JournalError {
+        JournalError::Damaged {
+            path: self.walk.source.path.clone(),
+            offset: self.walk.offset,
+            problem,
+        }
+    }
+
+    fn tail(&self) -> Result<Torn, JournalError> {
+        let length = self.walk.source.length()?;
+        Ok(Torn {
+            path: self.walk.source.path.clone(),
+            offset: self.walk.offset,
+            bytes: length.saturating_sub(self.walk.offset),
+        })
+    }
+
+    /// After [`JournalError::Damaged`]: goes on with the next whole block, and says what that leaves out.
+    ///
+    /// `None`, and nothing changes, if nothing whole follows.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses; [`JournalError::NoZstd`].
+    pub fn skip_damage(&mut self) -> Result<Option<Skipped>, JournalError> {
+        let before = self.walk.position;
+        let (offset, sequence) = (self.walk.offset, self.walk.sequence);
+        let here = match self.walk.source.look(offset)? {
+            term::Found::End => None,
+            _ => self.walk.source.whole_after(offset, sequence)?,
+        };
+        if let Some((offset, header)) = here {
+            self.walk.jump(offset, &header);
+            (self.run, self.block_position) = (0, self.walk.position);
+            return Ok(Some(self.skipped(before)));
+        }
+        let term = self.walk.source.header.term.get();
+        for next in term::list(&self.base)?
+            .into_iter()
+            .filter(|next| *next > term)
+        {
+            match Source::open(&self.base, next) {
+                Ok(Some(source)) => {
+                    self.enter_going_on(source);
+                    return Ok(Some(self.skipped(before)));
+                }
+                Ok(None) | Err(JournalError::Damaged { .. } | JournalError::NotAJournal { .. }) => {
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn skipped(&self, before: u64) -> Skipped {
+        Skipped {
+            path: self.walk.source.path.clone(),
+            offset: self.walk.offset.max(TERM_BYTES),
+            lost_bytes: self.walk.position.saturating_sub(before),
+        }
+    }
+
+    /// What there is behind the last run. Meaningful after [`Replay::next_run`] found none.
+    #[must_use]
+    pub fn state(&self) -> ReplayState {
+        if self.walk.source.is_recorded_into() {
+            return ReplayState::Growing;
+        }
+        match &self.torn {
+            Some(torn) => ReplayState::Torn(torn.clone()),
+            None => ReplayState::Ended {
+                is_sealed: self.walk.sealed,
+            },
+        }
+    }
+
+    /// Sleeps until the journal may have grown, at most for `timeout`; may return early.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses.
+    pub fn wait(&mut self, timeout: Duration) -> Result<(), JournalError> {
+        self.wait_or(timeout, None)
+    }
+
+    /// As [`Replay::wait`], also until `wake` is readable.
+    pub(super) fn wait_or(
+        &mut self,
+        timeout: Duration,
+        wake: Option<BorrowedFd<'_>>,
+    ) -> Result<(), JournalError> {
+        let folder = term::folder_of(&self.base);
+        let watch = self.watch.get_or_insert_with(|| Watch::new(folder));
+        watch
+            .wait(timeout, wake)
+            .map_err(term::refused("watch", folder))
+    }
+
+    /// Number of the journal.
+    pub(super) fn journal(&self) -> u64 {
+        self.walk.source.header.journal.get()
+    }
+
+    /// Journal position behind the last run delivered.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.block_position + self.at as u64
+    }
+}
+
+fn source(base: &Path, term: u64) -> Result<Source, JournalError> {
+    Source::open(base, term)?.ok_or_else(|| JournalError::Missing {
+        path: term::path_of(base, term),
+    })
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("path", &self.walk.source.path)
+            .field("position", &self.position())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! How a journal is recorded.
+
+use crate::error::JournalError;
+use crate::uri::{Compression, Rotation, SyncPolicy};
+
+/// How a journal is recorded. The defaults lose nothing at a power cut and keep one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "settings do nothing until a recorder is opened with them"]
+pub struct RecorderSettings {
+    pub(super) sync: SyncPolicy,
+    pub(super) compress: Compression,
+    pub(super) rotate: Rotation,
+    pub(super) mode: Mode,
+    /// Number of a new journal; any if absent.
+    pub(super) journal: Option<u64>,
+}
+
+/// Permission bits of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mode(pub(super) u32);
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self(0o600)
+    }
+}
+
+impl RecorderSettings {
+    /// When blocks are forced out to the disk. Default [`SyncPolicy::Block`].
+    pub fn sync(mut self, policy: SyncPolicy) -> Self {
+        self.sync = policy;
+        self
+    }
+
+    /// How blocks are packed. Default [`Compression::No`].
+    pub fn compress(mut self, how: Compression) -> Self {
+        self.compress = how;
+        self
+    }
+
+    /// When recording goes on in the next file. Default [`Rotation::NEVER`].
+    pub fn rotate(mut self, when: Rotation) -> Self {
+        self.rotate = when;
+        self
+    }
+
+    /// Permission bits of new files, from `0o600` to `0o666`, whatever the umask. Default `0o600`.
+    pub fn mode(mut self, bits: u32) -> Self {
+        self.mode = Mode(bits);
+        self
+    }
+
+    /// Number of a new journal, which otherwise is a random one. For tests that compare bytes.
+    #[doc(hidden)]
+    pub fn journal(mut self, number: u64) -> Self {
+        self.journal = Some(number);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), JournalError> {
+        let Mode(bits) = self.mode;
+        if bits & !0o666 != 0 || bits & 0o600 != 0o600 {
+            return Err(JournalError::Value {
+                what: "mode",
+                value: format!("{bits:04o}"),
+                rule: "octal permission bits from 0600 to 0666 that keep 0600, such as 0660",
+            });
+        }
+        if let Compression::Zstd(level) = self.compress
+            && !(1..=19).contains(&level)
+        {
+            return Err(JournalError::Value {
+                what: "compress",
+                value: self.compress.to_string(),
+                rule: "no, or zstd:LEVEL with a level from 1 to 19",
+            });
+        }
+        Ok(())
+    }
+}

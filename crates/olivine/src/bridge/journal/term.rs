@@ -1,0 +1,402 @@
+//! The files of a journal: their names, how one is made, and how one is opened to be read.
+
+use super::format::{BLOCK_BYTES, BLOCK_MAGIC, BlockHeader, TERM_BYTES, TermHeader};
+use crate::error::JournalError;
+use crate::liveness::{self, Locks};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use zerocopy::IntoBytes;
+
+/// The byte of a journal's newest file that its recorder holds a lock on. Nothing is stored there.
+const LOCK_BYTE: u64 = 1 << 40;
+/// Fewest digits in the name of a file after the first.
+const DIGITS: usize = 6;
+/// Bytes read at a time while looking for the next whole block.
+const WINDOW: usize = 1 << 20;
+
+/// Turns a system call's answer into an error that says what was tried on which file.
+pub(super) fn refused<'a, E: Into<io::Error>>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(E) -> JournalError + 'a {
+    move |source| JournalError::Io {
+        action,
+        path: path.to_owned(),
+        source: source.into(),
+    }
+}
+
+/// Path of file `term` of the journal at `base`: `ticks.olv`, `ticks.olv.000001`, …
+pub(super) fn path_of(base: &Path, term: u64) -> PathBuf {
+    if term == 0 {
+        return base.to_owned();
+    }
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!(".{term:0DIGITS$}"));
+    name.into()
+}
+
+/// Folder of the journal at `base`.
+pub(super) fn folder_of(base: &Path) -> &Path {
+    base.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."))
+}
+
+/// Numbers of the files that the journal at `base` has, oldest first.
+pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
+    let folder = folder_of(base);
+    let name = base.file_name().unwrap_or_default().as_encoded_bytes();
+    let files = match std::fs::read_dir(folder) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(refused("list", folder)(error)),
+    };
+    let mut terms = Vec::new();
+    for file in files {
+        let file = file.map_err(refused("list", folder))?.file_name();
+        let Some(rest) = file.as_encoded_bytes().strip_prefix(name) else {
+            continue;
+        };
+        if rest.is_empty() {
+            terms.push(0);
+        }
+        let number = rest
+            .strip_prefix(b".")
+            .filter(|digits| digits.len() >= DIGITS && digits.iter().all(u8::is_ascii_digit))
+            .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        // Only the form we write: `.0000001` would be a second name of file 1.
+        terms.extend(
+            number.filter(|term| *term > 0 && path_of(base, *term).file_name() == Some(&file)),
+        );
+    }
+    terms.sort_unstable();
+    Ok(terms)
+}
+
+/// Locks `file` as its recorder; `None` if there is one already.
+pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalError> {
+    let locks = Locks::file(&file).map_err(refused("open", path))?;
+    let ours = locks.try_lock(LOCK_BYTE).map_err(refused("lock", path))?;
+    Ok(ours.then_some(locks))
+}
+
+/// The descriptor that is written through: the one that holds the lock.
+pub(super) fn descriptor(locks: &Locks) -> Option<BorrowedFd<'_>> {
+    match locks {
+        Locks::File(lock) => Some(lock.as_fd()),
+        Locks::Process(_) => None,
+    }
+}
+
+/// Makes the file `term` that starts with `header`, locked before anybody can see it and never seen in part.
+/// `None` if somebody else was first.
+pub(super) fn create(
+    base: &Path,
+    header: &TermHeader,
+    mode: u32,
+    sync: bool,
+) -> Result<Option<Locks>, JournalError> {
+    let path = path_of(base, header.term.get());
+    let folder = folder_of(base);
+    let bits = Mode::from_raw_mode(mode);
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let (file, temporary) = match rustix::fs::open(folder, flags, bits) {
+        Ok(file) => (file, None),
+        // A file system without unnamed files: use a name that nothing else looks at.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(
+                ".new-{}",
+                rustix::process::getpid().as_raw_nonzero()
+            ));
+            let flags =
+                OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = rustix::fs::open(&name, flags, bits).map_err(refused("create", &path))?;
+            (file, Some(PathBuf::from(name)))
+        }
+        Err(errno) => return Err(refused("create", &path)(errno)),
+    };
+    let linked = fill_and_link(file, temporary.as_deref(), &path, header, bits, sync);
+    if let Some(temporary) = temporary {
+        // Its content has the right name by now, or none.
+        let _ = rustix::fs::unlink(&temporary);
+    }
+    linked
+}
+
+fn fill_and_link(
+    file: OwnedFd,
+    temporary: Option<&Path>,
+    path: &Path,
+    header: &TermHeader,
+    mode: Mode,
+    sync: bool,
+) -> Result<Option<Locks>, JournalError> {
+    // Whatever the umask was.
+    rustix::fs::fchmod(&file, mode).map_err(refused("set the mode of", path))?;
+    let source = temporary.map_or_else(
+        || format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+        Path::to_owned,
+    );
+    let Some(locks) = lock(file, path)? else {
+        return Ok(None);
+    };
+    let Some(file) = descriptor(&locks) else {
+        return Ok(None);
+    };
+    write_at(file, &mut [io::IoSlice::new(header.as_bytes())], 0, path)?;
+    if sync {
+        rustix::fs::fdatasync(file).map_err(refused("force to the disk", path))?;
+    }
+    match rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Ok(None),
+        Err(errno) => return Err(refused("create", path)(errno)),
+    }
+    if sync {
+        sync_folder(path)?;
+    }
+    Ok(Some(locks))
+}
+
+/// Forces the name of a new file out to the disk.
+pub(super) fn sync_folder(path: &Path) -> Result<(), JournalError> {
+    let folder = folder_of(path);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = rustix::fs::open(folder, flags, Mode::empty()).map_err(refused("open", folder))?;
+    rustix::fs::fsync(&open).map_err(refused("force to the disk", folder))
+}
+
+/// Writes all of `parts` at `offset`.
+///
+/// # Errors
+///
+/// [`JournalError::NoSpace`] or [`JournalError::Io`]; some of it may be there then.
+pub(super) fn write_at(
+    file: BorrowedFd<'_>,
+    mut parts: &mut [io::IoSlice<'_>],
+    mut offset: u64,
+    path: &Path,
+) -> Result<(), JournalError> {
+    let need_bytes = parts.iter().map(|part| part.len() as u64).sum();
+    while parts.iter().any(|part| !part.is_empty()) {
+        let written = match rustix::io::pwritev(file, parts, offset) {
+            Ok(written) => written,
+            Err(Errno::INTR) => continue,
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                return Err(JournalError::NoSpace {
+                    path: path.to_owned(),
+                    need_bytes,
+                    source: errno.into(),
+                });
+            }
+            Err(errno) => return Err(refused("write", path)(errno)),
+        };
+        if written == 0 {
+            return Err(refused("write", path)(io::Error::from(
+                io::ErrorKind::WriteZero,
+            )));
+        }
+        io::IoSlice::advance_slices(&mut parts, written);
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+/// Opens a file as what it is, without waiting for anybody at its other end.
+pub(super) fn open(path: &Path, writable: bool) -> Result<Option<OwnedFd>, JournalError> {
+    // NONBLOCK: a FIFO in its place must not hang us. Who records follows no link, as whoever places one
+    // would choose what is written to.
+    let access = if writable {
+        OFlags::RDWR | OFlags::NOFOLLOW
+    } else {
+        OFlags::RDONLY
+    };
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let not = |problem| JournalError::NotAJournal {
+        path: path.to_owned(),
+        problem,
+    };
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(not("it is a symbolic link; name the file itself")),
+        Err(Errno::ISDIR) => return Err(not("it is a folder")),
+        Err(errno) => return Err(refused("open", path)(errno)),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(refused("look at", path))?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return Err(not("it is no regular file"));
+    }
+    Ok(Some(file))
+}
+
+/// What lies at some place of a file.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A block's header; its body is in the file in full, but not checked.
+    Block(BlockHeader),
+    /// The end of the file.
+    End,
+    /// Nothing that can be used, and why.
+    Not(&'static str),
+}
+
+/// A file of a journal, open for reading.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    pub(super) path: PathBuf,
+    pub(super) header: TermHeader,
+}
+
+impl Source {
+    /// Opens file `term`; `None` if it does not exist.
+    pub(super) fn open(base: &Path, term: u64) -> Result<Option<Self>, JournalError> {
+        let path = path_of(base, term);
+        let Some(file) = open(&path, false)? else {
+            return Ok(None);
+        };
+        let file = File::from(file);
+        let mut bytes = Vec::new();
+        read_some(&file, &path, 0, TERM_BYTES, &mut bytes)?;
+        let header = TermHeader::read(&bytes, &path)?;
+        if header.term.get() != term {
+            return Err(JournalError::NotAJournal {
+                path,
+                problem: "it says that it is another file of its journal: it was renamed or copied",
+            });
+        }
+        Ok(Some(Self { file, path, header }))
+    }
+
+    /// Bytes of the file now.
+    pub(super) fn length(&self) -> Result<u64, JournalError> {
+        let meta = self
+            .file
+            .metadata()
+            .map_err(refused("look at", &self.path))?;
+        Ok(meta.len())
+    }
+
+    /// Whether a recorder is at work on this file.
+    pub(super) fn is_recorded_into(&self) -> bool {
+        liveness::is_locked(self.file.as_fd().as_raw_fd(), LOCK_BYTE, LOCK_BYTE + 1)
+    }
+
+    /// Reads `bytes` bytes at `offset`, fewer at the end of the file.
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        bytes: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<(), JournalError> {
+        read_some(&self.file, &self.path, offset, bytes, into)
+    }
+
+    /// What starts at `offset`: reads the header only.
+    pub(super) fn look(&self, offset: u64) -> Result<Found, JournalError> {
+        let mut bytes = Vec::new();
+        self.read(offset, BLOCK_BYTES, &mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(Found::End);
+        }
+        let header = match BlockHeader::read(&bytes, self.header.journal.get()) {
+            Ok(header) => header,
+            Err(problem) => return Ok(Found::Not(problem)),
+        };
+        if header.bytes() > self.length()?.saturating_sub(offset) {
+            return Ok(Found::Not("a block is cut"));
+        }
+        Ok(Found::Block(header))
+    }
+
+    /// The body of the block at `offset`, as stored, checked; `false` if it is damaged.
+    pub(super) fn body(
+        &self,
+        offset: u64,
+        header: &BlockHeader,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, JournalError> {
+        self.read(offset + BLOCK_BYTES, header.stored.get(), into)?;
+        Ok(header.matches(into))
+    }
+
+    /// The first whole block behind `offset` with a number from `sequence` on.
+    ///
+    /// Bodies are checked as long as that does not read the file more than twice; a file made to be read
+    /// for ever gets its headers believed after that, which is found out when the block is read.
+    pub(super) fn whole_after(
+        &self,
+        offset: u64,
+        sequence: u64,
+    ) -> Result<Option<(u64, BlockHeader)>, JournalError> {
+        let length = self.length()?;
+        let mut budget = length.saturating_mul(2);
+        let (mut window, mut body) = (Vec::new(), Vec::new());
+        let mut at = (offset + 8).next_multiple_of(8);
+        while at + BLOCK_BYTES <= length {
+            self.read(at, WINDOW as u64, &mut window)?;
+            for (n, word) in window.chunks_exact(8).enumerate() {
+                let place = at + n as u64 * 8;
+                if word != BLOCK_MAGIC {
+                    continue;
+                }
+                let Found::Block(header) = self.look(place)? else {
+                    continue;
+                };
+                if header.sequence.get() < sequence {
+                    continue;
+                }
+                let cost = header.stored.get();
+                if budget < cost || self.body(place, &header, &mut body)? {
+                    return Ok(Some((place, header)));
+                }
+                budget -= cost;
+            }
+            at += (window.len() as u64).max(8) / 8 * 8;
+        }
+        Ok(None)
+    }
+}
+
+/// Reads up to `bytes` bytes at `offset`, fewer at the end of the file. Takes no more memory than the file has.
+fn read_some(
+    file: &File,
+    path: &Path,
+    offset: u64,
+    bytes: u64,
+    into: &mut Vec<u8>,
+) -> Result<(), JournalError> {
+    let length = file.metadata().map_err(refused("look at", path))?.len();
+    let there = bytes.min(length.saturating_sub(offset));
+    let wanted = usize::try_from(there)
+        .map_err(|_| refused("read", path)(io::Error::from(io::ErrorKind::OutOfMemory)))?;
+    // What is there already is overwritten: only what is missing is zeroed.
+    if into.len() > wanted {
+        into.truncate(wanted);
+    } else {
+        let missing = wanted - into.len();
+        into.try_reserve(missing)
+            .map_err(|_| refused("read", path)(io::Error::from(io::ErrorKind::OutOfMemory)))?;
+        into.resize(wanted, 0);
+    }
+    let mut done = 0;
+    while done < wanted {
+        match file.read_at(&mut into[done..], offset + done as u64) {
+            // Cut meanwhile.
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(refused("read", path)(error)),
+        }
+    }
+    into.truncate(done);
+    Ok(())
+}

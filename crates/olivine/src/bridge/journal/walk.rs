@@ -1,0 +1,294 @@
+//! One file of a journal, block after block, each checked in full before anything of it is believed.
+
+use super::format::{
+    BLOCK_BYTES, BlockHeader, Codec, Kind, RunHeader, Seal, TERM_BYTES, count_frames,
+};
+use super::index::Index;
+use super::lane::{self, Known};
+use super::pack;
+use super::term::{Found, Source};
+use crate::error::JournalError;
+use zerocopy::FromBytes;
+
+/// A place between two blocks of a file, and what the blocks before it said.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) source: Source,
+    /// Where the next block starts.
+    pub(super) offset: u64,
+    /// Its number.
+    pub(super) sequence: u64,
+    /// Position of the next frame.
+    pub(super) position: u64,
+    /// Time of the newest run.
+    pub(super) time: u64,
+    pub(super) lanes: Vec<Known>,
+    /// Where the blocks walked so far start.
+    pub(super) index: Index,
+    /// The block before the place is an index: the file was closed here.
+    pub(super) sealed: bool,
+    /// Runs of the block before the place.
+    pub(super) runs: Vec<RunHeader>,
+    /// Its body as stored, and where that is packed, unpacked.
+    stored: Vec<u8>,
+    plain: Option<Vec<u8>>,
+}
+
+/// What a step came upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A block of frames, now in `runs`.
+    Runs,
+    /// Some other block.
+    Passed,
+    /// The end of the file; the place has not moved.
+    End,
+    /// Nothing that can be believed, and why; the place has not moved.
+    Not(&'static str),
+}
+
+impl Walk {
+    /// At the first block of a file.
+    pub(super) fn new(source: Source) -> Self {
+        let header = &source.header;
+        Self {
+            offset: TERM_BYTES,
+            sequence: header.sequence.get(),
+            position: header.position.get(),
+            time: header.time.get(),
+            lanes: Vec::new(),
+            index: Index::default(),
+            sealed: false,
+            runs: Vec::new(),
+            stored: Vec::new(),
+            plain: None,
+            source,
+        }
+    }
+
+    /// The bytes of run `index` of the block before the place, which starts `at` bytes into its frames.
+    pub(super) fn frames(&self, at: usize, bytes: usize) -> &[u8] {
+        let body = self.plain.as_deref().unwrap_or(&self.stored);
+        let first = self.runs.len() * size_of::<RunHeader>() + at;
+        body.get(first..first + bytes).unwrap_or_default()
+    }
+
+    /// Goes past the next block, if it is whole.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses; [`JournalError::NoZstd`]. Damage is no error here but an answer.
+    pub(super) fn step(&mut self) -> Result<Step, JournalError> {
+        let header = match self.source.look(self.offset)? {
+            Found::Block(header) => header,
+            Found::End => return Ok(Step::End),
+            Found::Not(problem) => return Ok(Step::Not(problem)),
+        };
+        if header.sequence.get() != self.sequence || header.position.get() != self.position {
+            return Ok(Step::Not("blocks are missing before this one"));
+        }
+        if !self.source.body(self.offset, &header, &mut self.stored)? {
+            self.runs.clear();
+            return Ok(Step::Not("the check of a block's body does not match"));
+        }
+        self.runs.clear();
+        if let Err(problem) = self.take_in(&header)? {
+            self.runs.clear();
+            return Ok(Step::Not(problem));
+        }
+        let kind = header.kind();
+        if kind == Some(Kind::Frames) {
+            let (offset, sequence) = (self.offset, self.sequence);
+            self.index
+                .add(offset, sequence, header.position.get(), header.time.get());
+        }
+        self.sealed = kind == Some(Kind::Index);
+        self.sequence += 1;
+        self.offset += header.bytes();
+        Ok(if kind == Some(Kind::Frames) {
+            Step::Runs
+        } else {
+            Step::Passed
+        })
+    }
+
+    /// Believes a body whose check matches as far as it makes sense.
+    fn take_in(&mut self, header: &BlockHeader) -> Result<Result<(), &'static str>, JournalError> {
+        self.plain = None;
+        if header.codec() == Some(Codec::Zstd) {
+            let unpacked = pack::unpack(&self.stored, header.plain.get(), &self.source.path)?;
+            let Some(plain) = unpacked else {
+                return Ok(Err("a block cannot be unpacked"));
+            };
+            self.plain = Some(plain);
+        }
+        let body = self.plain.as_deref().unwrap_or(&self.stored);
+        let count = header.count.get();
+        Ok(match header.kind() {
+            Some(Kind::Lanes) => match lane::decode(count, body, &mut self.lanes) {
+                Ok([]) => Ok(()),
+                Ok(_) => Err("something follows the description of the lanes"),
+                Err(problem) => Err(problem),
+            },
+            Some(Kind::Index) => Index::decode(count, body, &mut self.lanes).map(drop),
+            Some(Kind::Frames) => {
+                let last = read_runs(count, body, &mut self.lanes, &mut self.runs);
+                last.map(|(bytes, time)| {
+                    self.position += bytes;
+                    self.time = self.time.max(time);
+                })
+            }
+            None => Err("a block is of an unknown kind"),
+        })
+    }
+
+    /// Goes to a block further on, of which the header is known.
+    pub(super) fn jump(&mut self, offset: u64, header: &BlockHeader) {
+        self.offset = offset;
+        self.sequence = header.sequence.get();
+        self.position = header.position.get();
+        self.time = self.time.max(header.time.get());
+        self.sealed = false;
+        self.runs.clear();
+    }
+
+    /// Goes to the end of a file that was closed, without reading what lies before. `false`, and nothing
+    /// happens, if it does not end with an index.
+    pub(super) fn jump_to_seal(&mut self) -> Result<bool, JournalError> {
+        let Some((offset, header, seal, lanes, index)) = self.read_seal()? else {
+            return Ok(false);
+        };
+        self.jump(offset, &header);
+        self.offset += header.bytes();
+        self.sequence += 1;
+        self.time = seal.time.get();
+        self.lanes = lanes;
+        self.index = index;
+        self.sealed = true;
+        Ok(true)
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "taken apart at once by its two callers"
+    )]
+    fn read_seal(
+        &self,
+    ) -> Result<Option<(u64, BlockHeader, Seal, Vec<Known>, Index)>, JournalError> {
+        let length = self.source.length()?;
+        let mut bytes = Vec::new();
+        let Some(at) = length.checked_sub(size_of::<Seal>() as u64) else {
+            return Ok(None);
+        };
+        self.source.read(at, size_of::<Seal>() as u64, &mut bytes)?;
+        let Ok(seal) = Seal::read_from_bytes(&bytes) else {
+            return Ok(None);
+        };
+        let offset = seal.offset.get();
+        if offset < TERM_BYTES || offset > length - BLOCK_BYTES.min(length) {
+            return Ok(None);
+        }
+        let Found::Block(header) = self.source.look(offset)? else {
+            return Ok(None);
+        };
+        if header.kind() != Some(Kind::Index) || offset + header.bytes() != length {
+            return Ok(None);
+        }
+        let mut body = Vec::new();
+        if !self.source.body(offset, &header, &mut body)? {
+            return Ok(None);
+        }
+        let mut lanes = Vec::new();
+        let Ok((index, seal)) = Index::decode(header.count.get(), &body, &mut lanes) else {
+            return Ok(None);
+        };
+        Ok((seal.offset.get() == offset).then_some((offset, header, seal, lanes, index)))
+    }
+
+    /// Goes to the last block of frames whose position and time `is_before` what is looked for, or stays at the
+    /// first block. Reads headers only; damage ends the search, and the next step finds it.
+    pub(super) fn seek(
+        &mut self,
+        is_before: impl Fn(u64, u64) -> bool,
+    ) -> Result<(), JournalError> {
+        if let Some((.., lanes, index)) = self.read_seal()? {
+            let near = index.last(|place| is_before(place.position.get(), place.time.get()));
+            if let Some(place) = near
+                && let Found::Block(header) = self.source.look(place.offset.get())?
+                && header.sequence == place.sequence
+                && header.position == place.position
+            {
+                self.lanes = lanes;
+                self.jump(place.offset.get(), &header);
+            }
+        }
+        let (mut at, mut sequence) = (self.offset, self.sequence);
+        while let Found::Block(header) = self.source.look(at)? {
+            if header.sequence.get() != sequence {
+                break;
+            }
+            match header.kind() {
+                Some(Kind::Frames) => {
+                    if !is_before(header.position.get(), header.time.get()) {
+                        break;
+                    }
+                    self.jump(at, &header);
+                }
+                Some(Kind::Lanes) => {
+                    let mut body = Vec::new();
+                    let whole = self.source.body(at, &header, &mut body)?;
+                    if !whole || lane::decode(header.count.get(), &body, &mut self.lanes).is_err() {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            at += header.bytes();
+            sequence += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the run table of a block of frames and walks every frame. Returns the bytes of all frames and the
+/// time of the last run.
+fn read_runs(
+    count: u32,
+    body: &[u8],
+    lanes: &mut [Known],
+    runs: &mut Vec<RunHeader>,
+) -> Result<(u64, u64), &'static str> {
+    let table = (count as usize)
+        .checked_mul(size_of::<RunHeader>())
+        .filter(|table| count > 0 && *table <= body.len())
+        .ok_or("a block's run table is cut")?;
+    let (table, frames) = body.split_at(table);
+    let mut rest = frames;
+    let mut time = 0;
+    for bytes in table.chunks_exact(size_of::<RunHeader>()) {
+        let run = RunHeader::read_from_bytes(bytes).map_err(|_| "a block's run table is cut")?;
+        let known = lanes
+            .get(run.lane.get() as usize)
+            .ok_or("a run belongs to a lane that was never described")?;
+        let (frames, after) = usize::try_from(run.bytes.get())
+            .ok()
+            .and_then(|bytes| rest.split_at_checked(bytes))
+            .ok_or("a run goes on after the end of its block")?;
+        if run.position.get().checked_add(run.bytes.get()).is_none() || frames.is_empty() {
+            return Err("a run's position is not possible");
+        }
+        count_frames(frames, known.lane.align()).map_err(|_| "a run is not made of frames")?;
+        rest = after;
+        time = run.time.get();
+        runs.push(run);
+    }
+    if !rest.is_empty() {
+        return Err("something follows the last run of a block");
+    }
+    for run in runs.iter() {
+        if let Some(known) = lanes.get_mut(run.lane.get() as usize) {
+            known.end = run.position.get() + run.bytes.get();
+        }
+    }
+    Ok((frames.len() as u64, time))
+}

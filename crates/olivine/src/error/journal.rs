@@ -1,0 +1,108 @@
+//! Why a journal could not be written or read.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a journal could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The operating system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The disk is full, or the file may not grow. What was whole before is whole still; the same call may be
+    /// repeated once there is room.
+    #[error("no room to record {need_bytes} bytes in {}: free space there or raise the limit on file sizes, then repeat", path.display())]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of the block that did not fit.
+        need_bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// There is no such journal.
+    #[error("there is no journal {}", path.display())]
+    Missing {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Somebody else is recording into it.
+    #[error("journal {} is being recorded into by another recorder: stop that one, or record into another file", path.display())]
+    InUse {
+        /// Its newest file.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{} is no journal file: {problem}", path.display())]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The journal was written by a build with another format.
+    #[error("{} has journal format {found}, this build speaks {expected}: use the matching version", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Version found.
+        found: u32,
+        /// Version of this build.
+        expected: u32,
+    },
+    /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered until
+    /// `skip_damage` is called.
+    #[error("{} is damaged at byte {offset}: {problem}; everything before was delivered, what follows only after skipping the damage", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where its first damaged block starts, in bytes from the start of the file.
+        offset: u64,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The journal is compressed and this build cannot unpack, or pack, it.
+    #[error("{} needs zstd, which this build does not have: build with the cargo feature 'zstd'", path.display())]
+    NoZstd {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What was given to record is not a run of whole frames.
+    #[error(
+        "what was given to record is no run of whole frames: byte {offset} {problem}; nothing of it was recorded"
+    )]
+    Frames {
+        /// Bytes from the start of the run to the frame that is none.
+        offset: u64,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A lane's description or a setting cannot be stored.
+    #[error("{what} of {value} is not usable: {rule}")]
+    Value {
+        /// What was given.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// An earlier attempt to force blocks out to the disk failed. Nobody can say what of them is there, so the
+    /// recorder records nothing more.
+    #[error("the disk refused blocks of {} earlier, and what it holds of them is unknown: open the journal again, which keeps what is whole", path.display())]
+    Unsynced {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The recorder was opened before a `fork` and this is the child.
+    #[error("this recorder belongs to the parent process: open the journal again after fork")]
+    Forked,
+}

@@ -1,0 +1,472 @@
+//! A journal that was cut, flipped, filled up or left by somebody killed: nothing wrong is ever delivered, and
+//! what is whole stays whole.
+
+#![cfg(all(feature = "journal", not(loom)))]
+
+mod common;
+#[path = "common/recording.rs"]
+mod recording;
+
+use common::{Place, Random, setting, spawn, until};
+use olivine::journal::{JournalError, Recorder, Replay, ReplayState};
+use olivine::{Compression, Rotation, SyncPolicy};
+use recording::{
+    Account, Recorded, deliver, fast, frame, lanes, packings, replay_all, replay_past_damage,
+};
+use std::path::Path;
+
+/// A small journal in one file, its messages, and after which byte how many of them are whole.
+struct Small {
+    bytes: Vec<u8>,
+    messages: Vec<Recorded>,
+    /// Ends of blocks in the file, and messages delivered up to there.
+    whole: Vec<(usize, usize)>,
+}
+
+fn small(packing: Compression) -> Small {
+    let place = Place::new();
+    let path = place.file("small.olv");
+    let mut account = Account::new(1);
+    let mut whole = vec![(64, 0)];
+    let length = |path: &Path| usize::try_from(std::fs::metadata(path).unwrap().len()).unwrap();
+    for _session in 0..2 {
+        let mut recorder = Recorder::open(&path, &fast().compress(packing)).unwrap();
+        for _ in 0..4 {
+            account.append(&mut recorder, 3, 40).unwrap();
+            let before = length(&path);
+            recorder.flush().unwrap();
+            let (lanes, blocks) = blocks_between(&std::fs::read(&path).unwrap(), before);
+            let count = whole.last().unwrap().1;
+            whole.extend(lanes.into_iter().map(|end| (end, count)));
+            whole.push((blocks, account.messages.len()));
+        }
+        recorder.close().unwrap();
+        whole.push((length(&path), account.messages.len()));
+    }
+    Small {
+        bytes: std::fs::read(&path).unwrap(),
+        messages: account.messages,
+        whole,
+    }
+}
+
+/// Ends of the blocks that start at `from`: all but the last, and the last.
+fn blocks_between(bytes: &[u8], from: usize) -> (Vec<usize>, usize) {
+    let mut ends = Vec::new();
+    let mut at = from;
+    while at < bytes.len() {
+        let stored = u64::from_le_bytes(bytes[at + 40..at + 48].try_into().unwrap());
+        at += 64 + usize::try_from(stored).unwrap();
+        ends.push(at);
+    }
+    let last = ends.pop().unwrap();
+    (ends, last)
+}
+
+/// Messages that are still what was recorded, in the order of the recording, some left out.
+fn is_part_of(found: &[Recorded], all: &[Recorded]) -> bool {
+    let mut rest = all.iter();
+    found
+        .iter()
+        .all(|message| rest.any(|recorded| recorded == message))
+}
+
+#[test]
+fn a_file_cut_at_any_byte_delivers_every_whole_block_and_reports_the_rest() {
+    for packing in packings() {
+        let small = small(packing);
+        let place = Place::new();
+        let path = place.file("cut.olv");
+        for cut in 0..=small.bytes.len() {
+            std::fs::write(&path, &small.bytes[..cut]).unwrap();
+            let found = replay_all(&path);
+            if cut < 64 {
+                let error = found.end.unwrap_err();
+                assert!(
+                    matches!(error, JournalError::NotAJournal { .. }),
+                    "byte {cut}: {error}"
+                );
+                continue;
+            }
+            let (end, count) = *small.whole.iter().rfind(|(end, _)| *end <= cut).unwrap();
+            assert_eq!(found.messages, small.messages[..count], "byte {cut}");
+            match found.end.unwrap() {
+                ReplayState::Torn(torn) => {
+                    assert_eq!((torn.offset, torn.bytes), (end as u64, (cut - end) as u64));
+                }
+                ReplayState::Ended { .. } => assert_eq!(cut, end, "a tail without a report"),
+                other => panic!("byte {cut}: {other:?}"),
+            }
+            // The next recorder goes on behind the last whole block.
+            let mut recorder = Recorder::open(&path, &fast()).unwrap();
+            let torn = recorder.recovered().and_then(|found| found.torn.clone());
+            assert_eq!(
+                torn.map_or(0, |torn| torn.bytes),
+                (cut - end) as u64,
+                "byte {cut}"
+            );
+            let id = recorder.lane(&lanes()[1]).unwrap();
+            let at = recorder.end(id);
+            recorder
+                .append(id, at, 1 << 40, &frame(77, b"after the cut", 8))
+                .unwrap();
+            recorder.close().unwrap();
+            let found = replay_all(&path);
+            assert!(found.end.is_ok(), "byte {cut}: {:?}", found.end);
+            let (last, before) = found.messages.split_last().unwrap();
+            assert_eq!(
+                (last.tag, before),
+                (77, &small.messages[..count]),
+                "byte {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flip_anywhere_is_reported_and_nothing_wrong_is_delivered() {
+    for packing in packings() {
+        let small = small(packing);
+        let place = Place::new();
+        let path = place.file("flip.olv");
+        for at in 0..small.bytes.len() {
+            for bit in 0..8 {
+                let mut bytes = small.bytes.clone();
+                bytes[at] ^= 1 << bit;
+                std::fs::write(&path, &bytes).unwrap();
+                let found = replay_all(&path);
+                assert!(
+                    small.messages.starts_with(&found.messages),
+                    "byte {at} bit {bit}"
+                );
+                let reported = match &found.end {
+                    Ok(state) => matches!(state, ReplayState::Torn(_)),
+                    Err(_) => true,
+                };
+                assert!(reported, "byte {at} bit {bit}: {:?}", found.end);
+                let block = small.whole.iter().rfind(|(end, _)| *end <= at);
+                let count = block.map_or(0, |(_, count)| *count);
+                assert_eq!(found.messages.len(), count, "byte {at} bit {bit}");
+                let (past, skips) = replay_past_damage(&path);
+                assert!(is_part_of(&past, &small.messages), "byte {at} bit {bit}");
+                let damaged = matches!(found.end, Err(JournalError::Damaged { offset: 1.., .. }));
+                assert!(
+                    !damaged || !skips.is_empty(),
+                    "byte {at} bit {bit}: nothing skipped"
+                );
+            }
+        }
+    }
+}
+
+/// Nobody records over what is whole: behind damage recording goes on in the next file.
+#[test]
+fn a_recorder_leaves_damage_and_what_follows_it_alone() {
+    let small = small(Compression::No);
+    let place = Place::new();
+    for at in (64..small.bytes.len()).step_by(7) {
+        let path = place.file(&format!("left-{at}.olv"));
+        let mut bytes = small.bytes.clone();
+        bytes[at] ^= 0x10;
+        std::fs::write(&path, &bytes).unwrap();
+        let (before, _) = replay_past_damage(&path);
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        let id = recorder.lane(&lanes()[1]).unwrap();
+        let position = recorder.end(id);
+        recorder
+            .append(id, position, 1 << 40, &frame(77, b"after", 8))
+            .unwrap();
+        recorder.close().unwrap();
+        let (after, _) = replay_past_damage(&path);
+        let (last, rest) = after.split_last().unwrap();
+        assert_eq!((last.tag, rest), (77, &before[..]), "byte {at}");
+    }
+}
+
+/// Bytes of anything, and pieces of journals in any order, with right and wrong checks.
+#[test]
+fn nonsense_never_crashes_and_is_never_delivered() {
+    let small = small(Compression::No);
+    let place = Place::new();
+    let path = place.file("nonsense.olv");
+    for seed in 0..setting("OLIVINE_SEEDS", 400) {
+        let mut random = Random(seed);
+        let mut bytes = small.bytes.clone();
+        for _ in 0..1 + random.below(4) {
+            let mut at = |length: usize| usize::try_from(random.below(length as u64 + 1)).unwrap();
+            let (from, to) = (at(bytes.len()), at(bytes.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            let piece = bytes[from..to].to_vec();
+            let place = at(bytes.len()) / 8 * 8;
+            match at(4) {
+                0 => drop(bytes.splice(place..place, piece)),
+                1 => drop(bytes.drain(from..to)),
+                2 => bytes[from..to].fill(0),
+                3 => bytes[from..to].reverse(),
+                _ => bytes.truncate(to),
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let (found, _) = replay_past_damage(&path);
+        assert!(is_part_of(&found, &small.messages), "seed {seed}");
+        if let Ok(mut replay) = Replay::open(&path) {
+            let _ = replay.seek_position(random.below(1000));
+            assert!(
+                is_part_of(&deliver(&mut replay).messages, &small.messages),
+                "seed {seed}"
+            );
+            let _ = replay.seek_time(random.below(10_000));
+            assert!(
+                is_part_of(&deliver(&mut replay).messages, &small.messages),
+                "seed {seed}"
+            );
+            let _ = replay.seek_end();
+        }
+        if let Ok(recorder) = Recorder::open(&path, &fast()) {
+            drop(recorder);
+        }
+        for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+/// Every file but the last of a journal has its index: a cut there is damage, and the rest is still to be had.
+#[test]
+fn damage_in_one_file_does_not_cost_the_others() {
+    let place = Place::new();
+    let path = place.file("many.olv");
+    let settings = fast().rotate(Rotation::by_size(4096));
+    let mut account = Account::new(2);
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    while recorder.stats().files < 4 {
+        account.append(&mut recorder, 5, 100).unwrap();
+        recorder.flush().unwrap();
+    }
+    recorder.close().unwrap();
+    let second = place.file("many.olv.000001");
+    let whole = std::fs::read(&second).unwrap();
+    for cut in (0..whole.len()).step_by(97) {
+        std::fs::write(&second, &whole[..cut]).unwrap();
+        let found = replay_all(&path);
+        assert!(
+            account.messages.starts_with(&found.messages),
+            "cut at {cut}"
+        );
+        assert!(found.end.is_err(), "cut at {cut}: {:?}", found.end);
+        let (past, _) = replay_past_damage(&path);
+        assert!(is_part_of(&past, &account.messages), "cut at {cut}");
+        assert_eq!(past.last(), account.messages.last(), "cut at {cut}");
+    }
+}
+
+/// Counts up on one lane until it is killed, and notes in a file what was flushed.
+fn record_until_killed(path: &Path, noted: &Path, policy: SyncPolicy) {
+    use std::os::unix::fs::FileExt;
+    let noted = std::fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(noted)
+        .unwrap();
+    let settings = fast().sync(policy).rotate(Rotation::by_size(1 << 20));
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    let mut end = recorder.end(id);
+    let mut next = end / 24;
+    loop {
+        let run: Vec<u8> = (0..64)
+            .flat_map(|n| frame(1, &u64::to_le_bytes(next + n).repeat(2), 8))
+            .collect();
+        assert_eq!(run.len(), 64 * 24);
+        recorder.append(id, end, next, &run).unwrap();
+        recorder.flush().unwrap();
+        end += run.len() as u64;
+        next += 64;
+        noted.write_all_at(&next.to_le_bytes(), 0).unwrap();
+    }
+}
+
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+        return;
+    };
+    let path =
+        |name: &str| std::path::PathBuf::from(std::env::var(name).expect("set by the parent"));
+    match role.as_str() {
+        "recorder" => {
+            let policy = std::env::var("OLIVINE_DEATH_SYNC")
+                .unwrap()
+                .parse()
+                .unwrap();
+            record_until_killed(
+                &path("OLIVINE_DEATH_JOURNAL"),
+                &path("OLIVINE_DEATH_NOTED"),
+                policy,
+            );
+        }
+        "cramped" => {
+            full_disk(&path("OLIVINE_DEATH_ROOT"));
+            std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
+        }
+        "reader" => {
+            read_only(&path("OLIVINE_DEATH_ROOT"));
+            std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+/// A recorder killed at any moment leaves everything that it flushed, and the next one goes on behind it.
+#[test]
+fn a_killed_recorder_loses_nothing_that_it_flushed() {
+    let place = Place::new();
+    let (path, noted) = (place.file("killed.olv"), place.file("noted"));
+    std::fs::write(&noted, [0; 8]).unwrap();
+    let count = || u64::from_le_bytes(std::fs::read(&noted).unwrap()[..8].try_into().unwrap());
+    let kills = setting("OLIVINE_KILLS", 12);
+    let mut random = Random(setting("OLIVINE_SEED", 1));
+    for round in 0..kills {
+        let policy = if round % 2 == 0 { "never" } else { "block" };
+        let variables = [
+            ("OLIVINE_DEATH_JOURNAL", path.display().to_string()),
+            ("OLIVINE_DEATH_NOTED", noted.display().to_string()),
+            ("OLIVINE_DEATH_SYNC", policy.to_owned()),
+        ];
+        let before = count();
+        let goal = before + 64 + random.below(50_000);
+        let child = spawn("recorder", &variables);
+        until("the recorder gets on", || count() >= goal);
+        common::kill(child);
+        let flushed = count();
+        // As the next recorder finds it, and then as it leaves it.
+        let found = replay_all(&path);
+        assert!(found.end.is_ok(), "round {round}: {:?}", found.end);
+        drop(Recorder::open(&path, &fast()).unwrap());
+        let again = replay_all(&path);
+        assert_eq!(again.messages.len(), found.messages.len(), "round {round}");
+        assert!(
+            found.messages.len() as u64 >= flushed,
+            "round {round}: lost what was flushed"
+        );
+        for (n, message) in found.messages.iter().enumerate() {
+            let number = (n as u64).to_le_bytes();
+            assert_eq!(
+                message.payload,
+                number.repeat(2),
+                "round {round}: message {n}"
+            );
+        }
+    }
+}
+
+/// Runs `role` of this binary in a mount namespace of its own, with a small file system at a folder.
+fn in_small_file_system(role: &str, prepare: &str) {
+    let place = Place::new();
+    let root = place.file("small");
+    std::fs::create_dir(&root).unwrap();
+    let done = std::env::temp_dir().join(format!("olivine-{role}-{}", std::process::id()));
+    let script = format!(
+        "mount -t tmpfs -o size=256k,mode=700 none \"$OLIVINE_DEATH_ROOT\" || exit 77; {prepare} \
+         exec \"$OLIVINE_DEATH_SELF\" --exact role --nocapture"
+    );
+    let status = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("OLIVINE_DEATH_ROLE", role)
+        .env("OLIVINE_DEATH_ROOT", &root)
+        .env("OLIVINE_DEATH_SELF", std::env::current_exe().unwrap())
+        .env("OLIVINE_DEATH_DONE", &done)
+        .status();
+    let finished = std::fs::remove_file(&done).is_ok();
+    match status {
+        Ok(status) if status.success() => assert!(finished),
+        Ok(status) if !matches!(status.code(), Some(1 | 77)) || finished => {
+            panic!("{role}: {status}")
+        }
+        refused => println!("skipped: no mount namespace to be had here ({refused:?})"),
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_passes_and_costs_nothing() {
+    in_small_file_system("cramped", "");
+}
+
+fn full_disk(root: &Path) {
+    let path = root.join("full.olv");
+    let filler = root.join("filler");
+    let mut account = Account::new(4);
+    let settings = fast().rotate(Rotation::by_size(32 << 10));
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let mut refusals = 0;
+    for _round in 0..5 {
+        // Whatever is left is taken away, so that the journal comes to the end of it.
+        std::fs::write(&filler, vec![1; 1 << 20]).unwrap_err();
+        std::fs::File::options()
+            .write(true)
+            .open(&filler)
+            .unwrap()
+            .set_len(16 << 10)
+            .unwrap();
+        let full = loop {
+            if let Err(error) = account.append(&mut recorder, 20, 900) {
+                break error;
+            }
+            if let Err(error) = recorder.flush() {
+                break error;
+            }
+        };
+        assert!(matches!(full, JournalError::NoSpace { .. }), "{full}");
+        refusals += 1;
+        let error = recorder.flush().map(|()| "no error");
+        assert!(
+            !matches!(error, Err(JournalError::Unsynced { .. })),
+            "{error:?}"
+        );
+        // What readers find ends with a whole block.
+        let found = replay_all(&path);
+        assert!(
+            matches!(found.end, Ok(ReplayState::Growing)),
+            "{:?}",
+            found.end
+        );
+        assert!(account.messages.starts_with(&found.messages));
+        std::fs::remove_file(&filler).unwrap();
+        recorder.flush().unwrap();
+        assert_eq!(replay_all(&path).messages, account.messages);
+        if std::fs::read_dir(root).unwrap().count() > 4 {
+            break;
+        }
+    }
+    assert!(refusals > 0);
+    recorder.close().unwrap();
+    assert_eq!(replay_all(&path).messages, account.messages);
+}
+
+#[test]
+fn a_read_only_file_system_is_read_and_not_recorded_into() {
+    in_small_file_system("reader", "");
+}
+
+fn read_only(root: &Path) {
+    let path = root.join("old.olv");
+    let mut account = Account::new(6);
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    for _ in 0..10 {
+        account.append(&mut recorder, 5, 100).unwrap();
+    }
+    recorder.close().unwrap();
+    let status = std::process::Command::new("mount")
+        .args(["-o", "remount,ro"])
+        .arg(root)
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(replay_all(&path).messages, account.messages);
+    for path in [path, root.join("new.olv")] {
+        let error = Recorder::open(&path, &fast()).unwrap_err();
+        assert!(matches!(error, JournalError::Io { .. }), "{error}");
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("Read-only file system"), "{source}");
+    }
+}

@@ -72,9 +72,61 @@ pub enum BenchError {
         /// Sequence number expected.
         sequence: u64,
     },
+    /// A message is longer than a method can carry.
+    #[error(
+        "a message of {bytes} bytes is more than {limit} allows ({max}): choose a smaller size"
+    )]
+    TooLong {
+        /// Bytes of the message.
+        bytes: usize,
+        /// What the limit is.
+        max: usize,
+        /// Whose limit.
+        limit: &'static str,
+    },
+    /// A message is too short to be checked.
+    #[error(
+        "a message of {bytes} bytes is too short to be checked: it takes 16, for its number and time stamp"
+    )]
+    TooShort {
+        /// Bytes of the message.
+        bytes: usize,
+    },
+    /// There is no such method.
+    #[error("there is no method '{name}'; there are {known}")]
+    NoMethod {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A method that carries one message at a time was asked to stream.
+    #[error("this method carries one message at a time: measure it with pingpong")]
+    OneAtATime,
+    /// An open-loop measurement without a rate.
+    #[error("messages at a fixed rate need a rate above 0")]
+    NoRate,
+    /// The other end closed the connection.
+    #[error("the other end closed the connection")]
+    EndClosed,
     /// The person asked to stop.
     #[error("stopped before there was a result")]
     Stopped,
+}
+
+impl BenchError {
+    /// The error and its causes in one line.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
 }
 
 /// The result of a measuring step.

@@ -23,7 +23,9 @@ const COPIED_BYTES: usize = 64 << 20;
 /// How far apart the two CPUs are, told by the round trip of a bare cache line.
 ///
 /// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped by this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Placement {
@@ -65,13 +67,14 @@ pub(crate) fn round_trips(peer: &mut Peer, rounds: u64, samples: &mut Vec<u64>) 
     samples.clear();
     let first = peer.balls(rounds);
     peer.begin(&Order::Floor { first, rounds })?;
-    let mut patience = peer.patience();
+    let (words, mut patience) = peer.spin();
     let mut last = TickClock::ticks();
     for ball in first..first + rounds {
-        patience.peer.words().store(THERE, ball);
-        while patience.peer.words().load(BACK) != ball {
+        words.store(THERE, ball);
+        while words.load(BACK) != ball {
             patience.spend()?;
         }
+        patience.renew();
         let now = TickClock::ticks();
         samples.push(now.wrapping_sub(last));
         last = now;

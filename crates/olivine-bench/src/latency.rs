@@ -9,7 +9,7 @@ use olivine::clock::TickClock;
 /// Largest duration told apart, in ticks: about 20 minutes at 3 GHz. Longer ones count as this.
 const TICKS_MAX: u64 = 1 << 42;
 /// Samples that must lie above a percentile for it to be shown.
-const ABOVE_MIN: f64 = 10.0;
+pub(crate) const ABOVE_MIN: f64 = 10.0;
 /// The percentiles of every table, with their names in JSON.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
@@ -49,7 +49,8 @@ impl Latency {
         self.record_many(ticks, 1);
     }
 
-    fn record_many(&mut self, ticks: u64, count: u64) {
+    /// Adds `count` durations of `ticks` each.
+    pub fn record_many(&mut self, ticks: u64, count: u64) {
         self.histogram.saturating_record_n(ticks, count);
         self.min = self.min.min(ticks);
         self.max = self.max.max(ticks);
@@ -73,6 +74,18 @@ impl Latency {
         self.histogram.reset();
         self.min = u64::MAX;
         self.max = 0;
+    }
+
+    /// The largest duration in ticks, exact; 0 if there are none.
+    #[must_use]
+    pub fn max_ticks(&self) -> u64 {
+        self.max
+    }
+
+    /// The histogram behind the percentiles.
+    #[must_use]
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
     }
 
     /// Durations recorded.
@@ -188,6 +201,20 @@ pub struct Snapshot {
     values: Vec<(u64, u64)>,
     min: u64,
     max: u64,
+}
+
+impl Snapshot {
+    /// A content of buckets, each with its value and count, between `min` and `max`.
+    #[must_use]
+    pub fn new(values: Vec<(u64, u64)>, min: u64, max: u64) -> Self {
+        Self { values, min, max }
+    }
+
+    /// Bucket values with their counts, rising.
+    #[must_use]
+    pub fn values(&self) -> &[(u64, u64)] {
+        &self.values
+    }
 }
 
 impl From<&Snapshot> for Latency {

@@ -4,18 +4,24 @@
 //! processes take part: this one measures, a second one ([`peer`]) answers. The [`floor`] — what the machine
 //! does without a channel — is measured in slices between the slices of the thing measured, so that every
 //! result can be given as a ratio to it. Refuses to report a figure for a message that was not checked.
-#![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod compare;
 pub mod error;
 pub mod floor;
+pub mod kernel;
 pub mod latency;
+pub mod load;
 pub mod machine;
+pub mod method;
 pub mod pace;
 pub mod payload;
 pub mod peer;
+pub mod report;
+pub mod result;
 pub mod scenario;
 pub mod spread;
+mod sys;
 pub mod tally;
 pub mod text;
 

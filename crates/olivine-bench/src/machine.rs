@@ -7,7 +7,7 @@ use std::fs;
 const CLOCK_READINGS: u32 = 100_000;
 
 /// Machine, kernel, clock and build, as each result carries them.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Machine {
     /// Model of the first processor.
     pub cpu_model: String,
@@ -22,15 +22,15 @@ pub struct Machine {
     /// Whether a hypervisor announces itself.
     pub virtual_machine: bool,
     /// Source of time stamps.
-    pub clock: &'static str,
+    pub clock: String,
     /// Ticks of that clock in a nanosecond.
     pub clock_ticks_per_ns: f64,
     /// Cost of one clock reading. Part of every figure, never subtracted.
     pub clock_cost_ns: f64,
     /// Version of this tool.
-    pub version: &'static str,
+    pub version: String,
     /// Commit it was built from; "unknown" outside a repository.
-    pub commit: &'static str,
+    pub commit: String,
     /// The command as given.
     pub command: String,
 }
@@ -53,11 +53,11 @@ impl Machine {
                 .unwrap_or(0.0),
             virtual_machine: field(&info, "flags")
                 .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
-            clock: clock.source(),
+            clock: clock.source().to_owned(),
             clock_ticks_per_ns: clock.ticks_per_ns(),
             clock_cost_ns: clock_cost_ns(&clock),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("OLIVINE_COMMIT"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("OLIVINE_COMMIT").to_owned(),
             command: command(),
         }
     }

@@ -15,20 +15,20 @@
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
 
+mod patience;
 mod serve;
 
+pub use patience::Patience;
 pub use serve::serve;
-pub(crate) use serve::{is_back_pressure, receive, spins};
+pub(crate) use serve::{is_back_pressure, receive};
 
 use crate::error::{BenchError, Result, io};
 use crate::latency::Snapshot;
-use olivine::clock;
 use olivine::probe::{self, SharedWords};
-use olivine::{NotSent, Publisher};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
@@ -40,10 +40,9 @@ const WORDS: usize = 3;
 
 /// How long the second process may take for anything.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Longest single wait for room, so that the other process is looked at.
-const ROOM_STEP: Duration = Duration::from_millis(200);
-/// Spins between two looks at the time and at the other process.
-const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
+
+/// How long an end that failed listens for what the other one has to say about it.
+const REASON_WAIT: Duration = Duration::from_millis(300);
 
 /// What the second process is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,10 +50,19 @@ const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
 pub(crate) enum Order {
     /// Answer `rounds` balls on the shared words, the first being `first`.
     Floor { first: u64, rounds: u64 },
-    /// Open a subscriber, and a publisher for answers if `back` is given.
-    Open { there: String, back: Option<String> },
+    /// Open a subscriber.
+    Open { there: String },
+    /// Take the answering end of a method, at the door of `folder`.
+    Join {
+        method: String,
+        settings: String,
+        size_bytes: usize,
+        folder: PathBuf,
+    },
     /// Check and send back `rounds` messages, the first having number `first`.
     Echo { first: u64, rounds: u64 },
+    /// Check `count` messages of a method from number `first` on.
+    Take { first: u64, count: u64 },
     /// Check `count` messages from number `first` on; note latencies if `timed`.
     Consume { first: u64, count: u64, timed: bool },
     /// Close what is open.
@@ -79,12 +87,18 @@ pub(crate) enum Answer {
 /// Handle to the second process. Dropping it ends that process.
 #[derive(Debug)]
 pub struct Peer {
-    child: Child,
+    line: Line,
     orders: Option<ChildStdin>,
-    answers: Receiver<Answer>,
     words: SharedWords,
     serial: u64,
     ball: u64,
+}
+
+/// The second process and what it says.
+#[derive(Debug)]
+struct Line {
+    child: Child,
+    answers: Receiver<Answer>,
 }
 
 impl Peer {
@@ -139,14 +153,13 @@ impl Peer {
         }
         let orders = child.stdin.take();
         let mut peer = Self {
-            child,
+            line: Line { child, answers },
             orders,
-            answers,
             words,
             serial: 0,
             ball: 0,
         };
-        match peer.answer()? {
+        match peer.line.answer()? {
             Answer::Started => Ok(peer),
             other => Err(unfit(&other)),
         }
@@ -155,7 +168,7 @@ impl Peer {
     /// The process id of the second process.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.line.child.id()
     }
 
     /// Sends an order and waits until the second process stands ready to begin it.
@@ -171,10 +184,11 @@ impl Peer {
             .as_mut()
             .is_some_and(|pipe| pipe.write_all(line.as_bytes()).is_ok());
         if !sent {
-            return Err(self.gone());
+            return Err(self.line.gone());
         }
-        let mut patience = self.patience();
-        while patience.peer.words.load(READY) != patience.peer.serial {
+        let serial = self.serial;
+        let (words, mut patience) = self.spin();
+        while words.load(READY) != serial {
             patience.spend()?;
             probe::spin_hint();
         }
@@ -183,7 +197,7 @@ impl Peer {
 
     /// Waits for the end of an order.
     pub(crate) fn end(&mut self) -> Result<(u64, Option<Snapshot>)> {
-        match self.answer()? {
+        match self.line.answer()? {
             Answer::Done { end_ticks, latency } => Ok((end_ticks, latency)),
             other => Err(unfit(&other)),
         }
@@ -202,19 +216,32 @@ impl Peer {
         first
     }
 
-    pub(crate) fn words(&self) -> &SharedWords {
-        &self.words
+    /// The shared words and the bound of a spin on them.
+    pub(crate) fn spin(&mut self) -> (&SharedWords, Patience<'_>) {
+        (&self.words, Patience::with(&mut self.line, ANSWER_MAX))
     }
 
-    /// Bounds a spin of this process.
+    /// Bounds a wait of this process.
     pub(crate) fn patience(&mut self) -> Patience<'_> {
-        Patience {
-            peer: self,
-            left: SPINS_BETWEEN_LOOKS,
-            give_up_ns: None,
+        Patience::with(&mut self.line, ANSWER_MAX)
+    }
+
+    /// Bounds a wait of this process to `limit`.
+    pub(crate) fn patience_of(&mut self, limit: Duration) -> Patience<'_> {
+        Patience::with(&mut self.line, limit)
+    }
+
+    /// What the second process says went wrong, if it said so within a moment; else `error`.
+    pub(crate) fn or_its_reason(&mut self, error: BenchError) -> BenchError {
+        match self.line.answers.recv_timeout(REASON_WAIT) {
+            Ok(Answer::Failed { message }) => BenchError::PeerFailed { message },
+            Err(RecvTimeoutError::Disconnected) => self.line.gone(),
+            _ => error,
         }
     }
+}
 
+impl Line {
     fn answer(&mut self) -> Result<Answer> {
         match self.answers.recv_timeout(ANSWER_MAX) {
             Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
@@ -223,6 +250,16 @@ impl Peer {
                 seconds: ANSWER_MAX.as_secs(),
             }),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+        }
+    }
+
+    /// Looks whether the process lives and is content.
+    fn look(&mut self) -> Result<()> {
+        match self.answers.try_recv() {
+            Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Disconnected) => Err(self.gone()),
+            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
+            Ok(other) => Err(unfit(&other)),
         }
     }
 
@@ -247,72 +284,8 @@ impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.orders.take());
         // Whatever it is doing, nothing of it is needed any more.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Bounds a spin: looks now and then whether the other process lives and the time is not up.
-pub(crate) struct Patience<'a> {
-    pub(crate) peer: &'a mut Peer,
-    left: u32,
-    give_up_ns: Option<u64>,
-}
-
-impl Patience<'_> {
-    /// Counts one spin.
-    #[inline(always)]
-    pub(crate) fn spend(&mut self) -> Result<()> {
-        self.left -= 1;
-        if self.left == 0 { self.look() } else { Ok(()) }
-    }
-
-    /// Waits until a message of `length` bytes has room, after a refusal with `error`.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn wait_for_room(
-        &mut self,
-        publisher: &mut Publisher,
-        length: usize,
-        error: NotSent,
-    ) -> Result<()> {
-        let mut error = error;
-        while is_back_pressure(error) {
-            self.look()?;
-            match publisher.wait_for_room(length, Some(ROOM_STEP)) {
-                Ok(()) => {
-                    self.renew();
-                    return Ok(());
-                }
-                Err(refused) => error = refused,
-            }
-        }
-        Err(error.into())
-    }
-
-    /// Something moved: the time starts anew.
-    #[inline(always)]
-    pub(crate) fn renew(&mut self) {
-        self.give_up_ns = None;
-        self.left = SPINS_BETWEEN_LOOKS;
-    }
-
-    #[cold]
-    fn look(&mut self) -> Result<()> {
-        self.left = SPINS_BETWEEN_LOOKS;
-        let now = clock::monotonic_ns();
-        let limit = u64::try_from(ANSWER_MAX.as_nanos()).unwrap_or(u64::MAX);
-        if now > *self.give_up_ns.get_or_insert(now + limit) {
-            return Err(BenchError::PeerSilent {
-                seconds: ANSWER_MAX.as_secs(),
-            });
-        }
-        match self.peer.answers.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Disconnected) => Err(self.peer.gone()),
-            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
-            Ok(other) => Err(unfit(&other)),
-        }
+        let _ = self.line.child.kill();
+        let _ = self.line.child.wait();
     }
 }
 

@@ -8,14 +8,16 @@ pub mod floor;
 pub mod latency;
 pub mod pingpong;
 pub mod throughput;
+mod turns;
 
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, distribution, middle_ns, round_trips};
-use crate::latency::{Latency, Percentiles};
+use crate::floor::{Placement, distribution, middle_ns, nanos, round_trips};
+use crate::kernel::{Counts, Observed};
+use crate::latency::Latency;
+use crate::method::Method;
 use crate::peer::Peer;
-use crate::spread::Spread;
+use crate::result::Parameters;
 use olivine::clock::TickClock;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -23,7 +25,7 @@ use std::path::PathBuf;
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 4] = [
+pub const LIST: [(&str, &str); 6] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, clock",
@@ -40,6 +42,14 @@ pub const LIST: [(&str, &str); 4] = [
         "latency",
         "one-way latency at a fixed rate, from the intended send time (open loop)",
     ),
+    (
+        "http",
+        "an HTTP server under load, ours, others or any: rate, CPU time a request, latency",
+    ),
+    (
+        "tcp",
+        "messages to an echo server and back, or a stream of 32 B frames one way",
+    ),
 ];
 
 /// What all scenarios need to know.
@@ -55,6 +65,37 @@ pub struct Setup {
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
     pub seconds: f64,
+    /// The methods that both processes know.
+    pub methods: &'static [&'static dyn Method],
+}
+
+/// What is measured in turn with others.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Variant {
+    /// Name of the method that carries the messages.
+    pub method: String,
+    /// What else varies.
+    pub parameters: Parameters,
+}
+
+impl Variant {
+    /// Bytes of a message.
+    fn size(&self) -> usize {
+        usize::try_from(self.parameters.size_bytes).unwrap_or(usize::MAX)
+    }
+}
+
+impl Setup {
+    /// Starts a process that answers on `cpu`.
+    pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        Peer::start(&self.program, &arguments, cpu)
+    }
+
+    /// The kernel's counters of both processes' measuring threads.
+    fn observe(&self, peer: &Peer) -> Observed {
+        Observed::new(&[peer.id()], &[self.cpus.0, self.cpus.1])
+    }
 }
 
 /// How far a scenario is.
@@ -71,23 +112,27 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// The two processes of a scenario with the floor between them.
 struct Session<'a> {
+    setup: &'a Setup,
     peer: Peer,
     clock: TickClock,
     watch: Watch<'a>,
     progress: Progress,
     samples: Vec<u64>,
+    observed: Observed,
+    start: u64,
 }
 
 /// One slice of the thing measured, and what the floor was around it.
 struct Slice<T> {
     placement: Placement,
-    floor_ns: f64,
     floor: Latency,
+    at_s: f64,
+    kernel: Counts,
     value: T,
 }
 
 impl<'a> Session<'a> {
-    fn start(setup: &Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
+    fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
         let allowed = olivine::probe::allowed_cpus();
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
@@ -98,24 +143,34 @@ impl<'a> Session<'a> {
                 });
             }
         }
-        let arguments: Vec<&str> = setup.arguments.iter().map(String::as_str).collect();
-        let peer = Peer::start(&setup.program, &arguments, setup.cpus.1)?;
+        let peer = setup.peer(setup.cpus.1)?;
         olivine::probe::pin_to_cpu(setup.cpus.0).map_err(|source| BenchError::Io {
             action: "pin this process",
             source,
         })?;
         let clock = TickClock::calibrate();
+        let observed = setup.observe(&peer);
         let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
         let mut session = Self {
+            setup,
             peer,
             clock,
             watch,
             progress: Progress { done: 0, total },
             samples,
+            observed,
+            start: TickClock::ticks(),
         };
         // Both processes' pages and caches are warm before anything counts.
         session.floor()?;
         Ok(session)
+    }
+
+    /// Takes a fresh second process: after a failure nobody knows what the old one is doing.
+    fn renew(&mut self) -> Result<()> {
+        self.peer = self.setup.peer(self.setup.cpus.1)?;
+        self.observed = self.setup.observe(&self.peer);
+        Ok(())
     }
 
     /// One floor slice.
@@ -127,7 +182,10 @@ impl<'a> Session<'a> {
     /// Measures `thing` between two floor slices.
     fn slice<T>(&mut self, thing: impl FnOnce(&mut Peer) -> Result<T>) -> Result<Slice<T>> {
         let mut floor = self.floor()?;
+        let before = self.observed.counts();
         let value = thing(&mut self.peer)?;
+        let kernel = self.observed.counts().since(&before);
+        let at_s = nanos(&self.clock, TickClock::ticks().wrapping_sub(self.start)) / 1e9;
         let after = self.floor()?;
         let (before_ns, after_ns) = (
             middle_ns(&self.clock, &floor),
@@ -142,8 +200,9 @@ impl<'a> Session<'a> {
         };
         Ok(Slice {
             placement,
-            floor_ns: f64::midpoint(before_ns, after_ns),
             floor,
+            at_s,
+            kernel,
             value,
         })
     }
@@ -154,32 +213,6 @@ impl<'a> Session<'a> {
         (self.watch)(self.progress)
     }
 }
-
-/// Slices of one variant that were measured under one placement.
-#[derive(Default)]
-struct Group {
-    slices: u64,
-    floor: Latency,
-    latency: Latency,
-    extra: Latency,
-    /// Figures of slices, with their runs.
-    values: Vec<(u32, f64)>,
-    ratios: Vec<(u32, f64)>,
-    copies: Vec<(u32, f64)>,
-}
-
-impl Group {
-    fn floor_table(&self, clock: &TickClock) -> Option<Percentiles> {
-        self.floor.percentiles(clock)
-    }
-
-    fn ratio(&self) -> Option<Spread> {
-        Spread::over_runs(&self.ratios)
-    }
-}
-
-/// The groups of one variant.
-type Groups = BTreeMap<Placement, Group>;
 
 /// How many slices of `slice_ns` fit into a run of one variant.
 #[allow(

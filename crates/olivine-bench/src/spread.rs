@@ -1,7 +1,9 @@
 //! The middle and the edges of repeated runs. No mean anywhere.
 
+use std::collections::BTreeMap;
+
 /// Median, smallest and largest of some runs.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Spread {
     /// The middle run; the mean of the middle two if their number is even.
     pub median: f64,
@@ -31,16 +33,23 @@ impl Spread {
     /// Sums up samples that belong to runs: the median of each run first, then the spread over the runs.
     #[must_use]
     pub fn over_runs(samples: &[(u32, f64)]) -> Option<Self> {
-        let mut runs: std::collections::BTreeMap<u32, Vec<f64>> = std::collections::BTreeMap::new();
+        let medians: Vec<f64> = Self::medians_of_runs(samples)
+            .into_iter()
+            .map(|(_, median)| median)
+            .collect();
+        Self::of(&medians)
+    }
+
+    /// The median of each run of samples that belong to runs, by rising run.
+    #[must_use]
+    pub fn medians_of_runs(samples: &[(u32, f64)]) -> Vec<(u32, f64)> {
+        let mut runs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for &(run, value) in samples {
             runs.entry(run).or_default().push(value);
         }
-        let medians: Vec<f64> = runs
-            .into_values()
-            .filter_map(|values| Self::of(&values))
-            .map(|spread| spread.median)
-            .collect();
-        Self::of(&medians)
+        let runs = runs.into_iter();
+        runs.filter_map(|(run, values)| Some((run, Self::of(&values)?.median)))
+            .collect()
     }
 }
 

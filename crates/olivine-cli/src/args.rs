@@ -1,6 +1,7 @@
 //! The command line: one block a flag, from which help, man page and completions are made.
 
 pub(crate) mod channel;
+pub(crate) mod load;
 pub(crate) mod values;
 
 use crate::log::Level;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     #[command(name = "__peer", hide = true)]
     Peer(PeerArgs),
+    #[command(name = "__serve", hide = true)]
+    Serve(load::ServeArgs),
 }
 
 /// Publish messages: arguments, standard input, or generated ones
@@ -297,16 +300,21 @@ pub(crate) struct DemoArgs {
 
 /// Measure this machine, always next to what it does without a channel
 #[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, subcommand_required = true, after_help = "\
+#[command(help_template = TEMPLATE, after_help = "\
+Without a command: round trips of every method there is, in under a minute.
+
 Examples:
+  olivine bench                               every method, with its ratio
   olivine bench list                          what can be measured
   olivine bench floor                         the machine without a channel
   olivine bench pingpong --slots 64,1024      does room for subscribers cost?
   olivine bench throughput --size 32 --batch 1,16
-  olivine bench latency --rate 1K,1M --json > latency.json")]
+  olivine bench latency --rate 1K,1M --json > latency.json
+  olivine bench http http://127.0.0.1:8000/   load a server, check each answer
+  olivine bench http --peers all              ours and others, taking turns")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: Option<Scenario>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -315,6 +323,8 @@ pub(crate) enum Scenario {
     Pingpong(PingpongArgs),
     Throughput(ThroughputArgs),
     Latency(LatencyArgs),
+    Http(load::HttpArgs),
+    Tcp(load::TcpArgs),
     /// List the scenarios
     List,
 }
@@ -357,6 +367,10 @@ pub(crate) struct FloorArgs {
 /// Round trip of a message and its answer
 #[derive(Debug, Args)]
 pub(crate) struct PingpongArgs {
+    /// What carries the messages: names from `olivine bench list`, or all
+    /// [default: olivine with the wait strategy of --wait]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) method: Vec<String>,
     /// Bytes of a message, 16 or more; a list is measured in turns
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
     pub(crate) size: Vec<u64>,
@@ -372,7 +386,7 @@ pub(crate) struct PingpongArgs {
     #[command(flatten)]
     pub(crate) ring: RingArgs,
     #[command(flatten)]
-    pub(crate) method: MethodArgs,
+    pub(crate) method_args: MethodArgs,
 }
 
 /// Messages a second at full speed, one publisher and one subscriber

@@ -1,5 +1,6 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
+mod load;
 mod print;
 
 use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
@@ -9,71 +10,148 @@ use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine::{Config, probe};
 use olivine_bench::machine::Machine;
+use olivine_bench::method;
 use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::scenario::{self, Setup, latency, pingpong, throughput};
+use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
+use olivine_bench::result::{Parameters, ResultFile, Row};
+use olivine_bench::scenario::floor::FloorResult;
+use olivine_bench::scenario::{self, Setup, Variant, latency, pingpong, throughput};
 use olivine_bench::{BenchError, peer};
-use serde::Serialize;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-/// Runs from which a figure may be quoted.
-const RUNS_QUOTABLE: u32 = 5;
+/// What carries the messages of scenarios that measure this library alone.
+const OLIVINE: &str = "olivine-shm";
+/// How the names of this library's methods start.
+const OLIVINE_PREFIX: &str = "olivine-";
+/// Bytes of a message where nothing is said.
+const DEFAULT_SIZE: u64 = 32;
 /// The word that makes this program the second process of a measurement.
 pub(crate) const PEER_COMMAND: &str = "__peer";
+/// Seconds for each method where all are measured.
+const ALL_SECONDS: f64 = 1.0;
+/// The word for every built-in method.
+const ALL: &str = "all";
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
-    match &args.scenario {
+    let Some(scenario) = &args.scenario else {
+        let method = MethodArgs {
+            cpus: None,
+            runs: RUNS_QUOTABLE,
+            seconds: Duration::from_secs_f64(ALL_SECONDS),
+        };
+        let names = [ALL.to_owned()];
+        let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
+        return pingpong_table(common, &method, &variants);
+    };
+    match scenario {
         Scenario::List => list(common),
+        Scenario::Http(args) => load::http(args, common),
+        Scenario::Tcp(args) => load::tcp(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
-            bench.report(common, &result, &print::floor(&result))
+            let text = print::floor(&result);
+            bench.report(common, Vec::new(), Some(result), text)
         }
         Scenario::Pingpong(args) => {
             let mut variants = Vec::new();
-            for &size in &args.size {
+            if args.method.is_empty() {
+                let name = [format!("olivine-{}", args.ring.wait)];
                 for slots in &args.slots {
                     for align in aligns(&args.ring) {
                         let more = format!("{align}&subscribers_max={slots}");
                         let settings = settings(&args.ring, &more)?;
-                        let size_bytes = message_size(size)?;
-                        variants.push(pingpong::Variant {
-                            size_bytes,
-                            settings,
-                        });
+                        variants.extend(method_variants(&name, &args.size, &settings)?);
                     }
                 }
+            } else {
+                let settings = settings(&args.ring, "")?;
+                variants = method_variants(&args.method, &args.size, &settings)?;
             }
-            let bench = Bench::new("pingpong", &args.method)?;
-            let results = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::pingpong(&results))
+            pingpong_table(common, &args.method_args, &variants)
         }
         Scenario::Throughput(args) => {
             let variants =
                 throughput_variants(&args.size, &args.batch, &settings(&args.ring, "")?)?;
             let bench = Bench::new("throughput", &args.method)?;
-            let results = bench.measure(|setup, watch| throughput::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::throughput(&results))
+            let rows = bench.measure(|setup, watch| throughput::run(setup, &variants, watch))?;
+            let text = print::throughput(&rows);
+            bench.report(common, rows, None, text)
         }
         Scenario::Latency(args) => {
             let settings = settings(&args.ring, "")?;
-            let size_bytes = message_size(args.size)?;
-            let variant = |&rate_per_s| latency::Variant {
-                size_bytes,
-                rate_per_s,
-                settings: settings.clone(),
+            let variant = |&rate_per_s| -> Outcome<Variant> {
+                let mut variant = variant(OLIVINE, args.size, &settings)?;
+                variant.parameters.rate_per_s = Some(rate_per_s);
+                Ok(variant)
             };
-            let variants: Vec<_> = args.rate.iter().map(variant).collect();
+            let variants: Vec<_> = args.rate.iter().map(variant).collect::<Outcome<_>>()?;
             let bench = Bench::new("latency", &args.method)?;
-            let results = bench.measure(|setup, watch| latency::run(setup, &variants, watch))?;
-            bench.report(common, &results, &print::latency(&results))
+            let rows = bench.measure(|setup, watch| latency::run(setup, &variants, watch))?;
+            let text = print::latency(&rows);
+            bench.report(common, rows, None, text)
         }
     }
 }
 
+/// Round trips: one method with all its percentiles, or several in one table.
+fn pingpong_table(common: Common, method: &MethodArgs, variants: &[Variant]) -> Outcome {
+    let bench = Bench::new("pingpong", method)?;
+    let rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    let first = &variants[0].method;
+    let several = variants.iter().any(|variant| variant.method != *first);
+    let text = if several {
+        print::methods(&rows)
+    } else {
+        print::pingpong(&rows)
+    };
+    bench.report(common, rows, None, text)
+}
+
+/// A variant of a method with messages of `size` bytes.
+fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
+    message_size(size)?;
+    let mut parameters = Parameters::pair(size);
+    settings.clone_into(&mut parameters.settings);
+    Ok(Variant {
+        method: method.to_owned(),
+        parameters,
+    })
+}
+
+/// Every method named, with every size. `settings` are those of the channels of Olivine.
+fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<Vec<Variant>> {
+    let mut chosen = Vec::new();
+    for name in names {
+        if name == ALL {
+            chosen.extend(method::BUILT_IN);
+        } else {
+            let found = method::find(method::BUILT_IN, name);
+            chosen.push(found.map_err(|error| Failure::usage(error.to_string()))?);
+        }
+    }
+    let mut variants = Vec::new();
+    for &size in sizes {
+        for method in &chosen {
+            let name = method.name();
+            let is_ours = name.starts_with(OLIVINE_PREFIX);
+            // The strategy follows from the name.
+            let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
+            let mut variant = variant(name, size, if is_ours { settings } else { "" })?;
+            variant.parameters.wait = Some(method.wait().to_owned());
+            variants.push(variant);
+        }
+    }
+    Ok(variants)
+}
+
+pub(crate) use load::serve as serve_load;
+
 /// Runs as the second process of a measurement.
 pub(crate) fn serve(args: &PeerArgs) -> Outcome {
-    Ok(peer::serve(&args.words, args.cpu)?)
+    Ok(peer::serve(&args.words, args.cpu, method::BUILT_IN)?)
 }
 
 /// The CPUs asked for, or the first two allowed.
@@ -111,6 +189,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         cpus,
         runs,
         seconds,
+        methods: method::BUILT_IN,
     })
 }
 
@@ -119,13 +198,23 @@ fn list(common: Common) -> Outcome {
         let entry =
             |(name, what): &(&str, &str)| serde_json::json!({ "name": name, "measures": what });
         return print_json(&serde_json::json!({
-            "scenarios": scenario::LIST.iter().map(entry).collect::<Vec<_>>()
+            "scenarios": scenario::LIST.iter().map(entry).collect::<Vec<_>>(),
+            "methods": method::BUILT_IN
+                .iter()
+                .map(|method| entry(&(method.name(), method.about())))
+                .collect::<Vec<_>>(),
         }));
     }
     let rows = scenario::LIST
         .iter()
         .map(|(name, what)| vec![(*name).to_owned(), (*what).to_owned()]);
-    print(&table(&["SCENARIO", "MEASURES"], &[], rows.collect()))
+    let mut out = table(&["SCENARIO", "MEASURES"], &[], rows.collect());
+    let rows = method::BUILT_IN
+        .iter()
+        .map(|method| vec![method.name().to_owned(), method.about().to_owned()]);
+    out.push('\n');
+    out.push_str(&table(&["METHOD", "WHAT"], &[], rows.collect()));
+    print(&out)
 }
 
 /// One scenario being measured.
@@ -134,18 +223,7 @@ struct Bench {
     setup: Setup,
     machine: Machine,
     stop: Stop,
-}
-
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Report<'a, T> {
-    scenario: &'static str,
-    machine: &'a Machine,
-    cpus: (u32, u32),
-    runs: u32,
-    seconds_per_variant: f64,
-    interrupted: bool,
-    results: &'a T,
+    started_unix_s: u64,
 }
 
 impl Bench {
@@ -160,13 +238,17 @@ impl Bench {
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
+            started_unix_s: unix_time_s(),
         })
     }
 
-    fn measure<T>(
+    fn measure<T, E>(
         &self,
-        scenario: impl FnOnce(&Setup, scenario::Watch<'_>) -> Result<T, BenchError>,
-    ) -> Outcome<T> {
+        scenario: impl FnOnce(&Setup, scenario::Watch<'_>) -> Result<T, E>,
+    ) -> Outcome<T>
+    where
+        Failure: From<E>,
+    {
         let mut bar: Option<Progress> = None;
         let result = scenario(&self.setup, &mut |progress| {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
@@ -184,42 +266,48 @@ impl Bench {
         Ok(result?)
     }
 
-    fn report<T: Serialize>(&self, common: Common, results: &T, text: &str) -> Outcome {
-        let interrupted = self.stop.interrupted();
+    /// Prints what was found. Rows without figures make the command fail.
+    fn report(
+        self,
+        common: Common,
+        results: Vec<Row>,
+        floor: Option<FloorResult>,
+        mut out: String,
+    ) -> Outcome {
+        let file = ResultFile {
+            schema: SCHEMA.to_owned(),
+            scenario: self.name.to_owned(),
+            started_unix_s: self.started_unix_s,
+            machine: self.machine,
+            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
+            runs: self.setup.runs,
+            seconds_per_variant: self.setup.seconds,
+            interrupted: self.stop.interrupted(),
+            floor,
+            results,
+        };
         if common.json {
-            return print_json(&Report {
-                scenario: self.name,
-                machine: &self.machine,
-                cpus: self.setup.cpus,
-                runs: self.setup.runs,
-                seconds_per_variant: self.setup.seconds,
-                interrupted,
-                results,
-            });
+            print_json(&file)?;
+        } else {
+            out.push_str(&print::failed(&file));
+            out.push_str(&print::conditions(&file));
+            print(&out)?;
         }
-        let mut out = text.to_owned();
-        let (first, second) = self.setup.cpus;
-        out.push_str(&format!(
-            "\n{} runs on CPUs {first} and {second}, two processes, every byte checked{}\n",
-            self.setup.runs,
-            if interrupted { "; interrupted" } else { "" },
-        ));
-        if self.setup.runs < RUNS_QUOTABLE {
-            out.push_str(&format!(
-                "fewer than {RUNS_QUOTABLE} runs: not a figure to quote\n"
-            ));
+        if file.failures().next().is_some() {
+            return Err(Failure::BadResult);
         }
-        out.push_str(&self.machine.text());
-        print(&out)
+        Ok(())
     }
 }
 
-fn message_size(bytes: u64) -> Outcome<usize> {
-    usize::try_from(bytes).ok().filter(|bytes| *bytes >= SIZE_MIN).ok_or_else(|| {
-        Failure::usage(format!(
+/// Refuses a size that cannot be checked.
+fn message_size(bytes: u64) -> Outcome {
+    if bytes < SIZE_MIN as u64 {
+        return Err(Failure::usage(format!(
             "--size {bytes} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp"
-        ))
-    })
+        )));
+    }
+    Ok(())
 }
 
 /// The query of the measured channel's URI, checked by the library's own parser.
@@ -245,18 +333,11 @@ fn aligns(ring: &RingArgs) -> &'static [&'static str] {
 }
 
 /// Every size with every batch; without either, the three that say most.
-fn throughput_variants(
-    sizes: &[u64],
-    batches: &[u16],
-    settings: &str,
-) -> Outcome<Vec<throughput::Variant>> {
-    let variant = |size: u64, batch: u16| {
-        let size_bytes = message_size(size)?;
-        Ok(throughput::Variant {
-            size_bytes,
-            batch: usize::from(batch),
-            settings: settings.to_owned(),
-        })
+fn throughput_variants(sizes: &[u64], batches: &[u16], settings: &str) -> Outcome<Vec<Variant>> {
+    let variant = |size: u64, batch: u16| -> Outcome<Variant> {
+        let mut variant = variant(OLIVINE, size, settings)?;
+        variant.parameters.batch_count = u64::from(batch);
+        Ok(variant)
     };
     if sizes.is_empty() && batches.is_empty() {
         return [(32, 1), (32, 16), (8192, 1)]
@@ -279,11 +360,14 @@ mod tests {
 
     #[test]
     fn sizes_and_batches_are_crossed_and_have_defaults() {
-        let shape = |sizes: &[u64], batches: &[u16]| -> Vec<(usize, usize)> {
+        let shape = |sizes: &[u64], batches: &[u16]| -> Vec<(u64, u64)> {
             let variants = throughput_variants(sizes, batches, "wait=spin").unwrap();
             variants
                 .iter()
-                .map(|variant| (variant.size_bytes, variant.batch))
+                .map(|variant| {
+                    let parameters = &variant.parameters;
+                    (parameters.size_bytes, parameters.batch_count)
+                })
                 .collect()
         };
         assert_eq!(shape(&[], &[]), [(32, 1), (32, 16), (8192, 1)]);

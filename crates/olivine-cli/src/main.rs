@@ -52,6 +52,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
         Command::Peer(args) => bench::serve(args),
+        Command::Serve(args) => bench::serve_load(args),
     }
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `head` | request heads: strict, sans-I/O |
 //! | `chunk` | chunked bodies, both ways |
+//! | `claims` | tests and fuzzing only: what must hold of `head` and `chunk` for any bytes |
 //! | `message` | the request as a service sees it; rendering of answers |
 //! | `service` | what an application supplies and answers through |
 //! | `server` | the [`Handler`](crate::Handler) that joins them |
@@ -46,6 +47,8 @@
 //! ```
 
 mod chunk;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 mod date;
 mod head;
 mod limits;

@@ -85,6 +85,13 @@ mod tls;
 mod topology;
 mod wheel;
 
+/// What the fuzz targets call; not part of the library.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::http::claims::{check_chunked, check_head};
+}
+
 pub use crate::{
     config::{AcceptMode, Backend, EngineConfig, WaitStrategy},
     counters::Counters,

@@ -4,7 +4,7 @@
 
 use crate::channel::attach::{self, Attached, is_abandoned, is_empty, open_control};
 use crate::channel::slots;
-use crate::channel::subscriber::LaneState;
+use crate::channel::status::LaneState;
 use crate::error::OpenError;
 use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};

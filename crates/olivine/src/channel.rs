@@ -5,12 +5,16 @@
 
 pub(crate) mod attach;
 mod core;
+mod hold;
 mod join;
 pub(crate) mod place;
+mod poll;
 pub(crate) mod publisher;
 pub(crate) mod raw;
 pub(crate) mod reserve;
 pub(crate) mod slots;
+pub(crate) mod status;
 pub(crate) mod subscriber;
+mod take;
 pub(crate) mod typed;
 mod watch;

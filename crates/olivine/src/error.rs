@@ -315,6 +315,14 @@ pub enum OpenError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Whenever it was found, it was just going away.
+    #[error("channel '{channel}' has come and gone for {} s without staying: others make and remove it all the time; try again", waited.as_secs())]
+    Restless {
+        /// The channel.
+        channel: String,
+        /// How long was tried.
+        waited: Duration,
+    },
     /// There is no such channel.
     #[error("channel '{channel}' does not exist in {}", path.display())]
     Missing {

@@ -33,7 +33,7 @@ impl ForkPage {
     ///
     /// What the kernel says: no memory, or no `MADV_WIPEONFORK` (before Linux 4.14).
     pub(crate) fn new() -> io::Result<Self> {
-        let length = rustix::param::page_size();
+        let length = Memory::page_size();
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
         let base = unsafe {
             rustix::mm::mmap_anonymous(

@@ -44,6 +44,7 @@ mod liveness;
 mod message;
 #[cfg(not(loom))]
 mod open;
+mod points;
 #[cfg(not(loom))]
 pub mod probe;
 mod region;
@@ -61,7 +62,9 @@ pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::reserve::{Batch, Claim};
 #[cfg(not(loom))]
-pub use channel::subscriber::{LaneState, LaneStatus, Subscriber};
+pub use channel::status::{LaneState, LaneStatus};
+#[cfg(not(loom))]
+pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
 pub use error::{LinkError, NotSent, OpenError, ReceiveError};

@@ -8,7 +8,7 @@
 use crate::fork;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The locks of one participant; dropping them, or dying, releases them all.
@@ -41,11 +41,18 @@ pub(crate) struct LockTable {
 }
 
 impl Locks {
-    /// Locks through `file`, which must be an open file description of the caller's own.
-    pub(crate) fn file(file: OwnedFd) -> Self {
-        Self::File(LockFile {
-            file: fork::ClosedInChildren::new(file),
-        })
+    /// Locks on the file that `file` leads to, through an open file description of their own.
+    ///
+    /// Whatever was mapped through `file` keeps its description open, also in a forked child that inherits the
+    /// mapping: locks on that one would outlive their holder for as long as the child lives.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to opening it once more.
+    pub(crate) fn file(file: &OwnedFd) -> io::Result<Self> {
+        Ok(Self::File(LockFile {
+            file: fork::ClosedInChildren::new(opened_again(file)?),
+        }))
     }
 
     /// Locks in a table shared by this process; each call makes another participant.
@@ -68,7 +75,10 @@ impl Locks {
         match self {
             Self::File(lock) => {
                 match control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
-                    Ok(_) => Ok(true),
+                    Ok(_) => {
+                        crate::points::pass("lock.taken");
+                        Ok(true)
+                    }
                     Err(error)
                         if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) =>
                     {
@@ -130,6 +140,15 @@ pub(crate) fn is_locked(file: RawFd, first: u64, end: u64) -> bool {
     }
 }
 
+/// Another open file description of the same file, with the same access.
+fn opened_again(file: &OwnedFd) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    let access = rustix::fs::fcntl_getfl(file)? & OFlags::ACCMODE;
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
 /// One lock operation; returns the lock type that the kernel wrote back.
 fn control(
     file: RawFd,
@@ -165,13 +184,11 @@ mod tests {
     fn pair() -> [(Locks, Locks); 2] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
-            Locks::file(OwnedFd::from(
-                std::fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .open(file.path())
-                    .unwrap(),
-            ))
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(file.path());
+            Locks::file(&OwnedFd::from(file.unwrap())).unwrap()
         };
         let table = Arc::default();
         [

@@ -17,12 +17,13 @@ pub(crate) use mapped::{Memory, Ring, View, Word, Words};
 pub(crate) use modelled::{Ring, View, Word, Words};
 
 /// Bytes of a frame header: one 64-bit word.
-pub(crate) const HEADER_BYTES: u64 = 8;
+pub(crate) const HEADER_BYTES: u64 = size_of::<u64>() as u64;
 
 #[cfg(not(loom))]
 mod mapped {
     use super::HEADER_BYTES;
     use crate::sync::AtomicU64;
+    use core::marker::PhantomData;
     use core::ops::Deref;
     use core::ptr::NonNull;
     use std::sync::Arc;
@@ -83,6 +84,14 @@ mod mapped {
         /// Length in bytes.
         pub(crate) fn length(&self) -> usize {
             self.length
+        }
+
+        /// Bytes of a page of this machine.
+        pub(crate) fn page_size() -> usize {
+            // The C library, not rustix: rustix reads the auxiliary vector, which faults under valgrind.
+            // SAFETY: reads a constant of the system.
+            let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+            usize::try_from(bytes).unwrap_or(4096)
         }
     }
 
@@ -230,27 +239,32 @@ mod mapped {
             unsafe { self.base.as_ptr().add(offset) }
         }
 
+        /// The place of the frame at `position`: what lies there is reached from it without another
+        /// look at the ring.
+        #[inline(always)]
+        pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
+            Spot {
+                at: self.at(position),
+                ring: PhantomData,
+            }
+        }
+
         /// The header word of the frame at `position`.
         #[inline(always)]
         pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
-            // SAFETY: in bounds and aligned by the mask; mapped as long as `self`; header words are
-            // only ever accessed as 64-bit atomics while they are headers (see `ring::layout`).
-            unsafe { AtomicU64::from_ptr(self.at(position).cast()) }
+            self.spot(position).header()
         }
 
         /// Copies `bytes` to the payload place of the frame at `position`.
         ///
         /// # Safety
         ///
-        /// The frame must be claimed: its place is below the gate (no reliable subscriber reads it)
-        /// and its header is not yet committed.
+        /// As for [`Spot::write`]; the length is checked.
         #[inline(always)]
         pub(crate) unsafe fn write(&self, position: u64, bytes: &[u8]) {
             assert!(bytes.len() as u64 <= self.capacity - HEADER_BYTES);
-            let to = self.at(position + HEADER_BYTES);
-            // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
-            // and `bytes` is memory of this process, so the ranges cannot overlap.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+            // SAFETY: the length was checked, the rest is the caller's duty.
+            unsafe { self.spot(position).write(bytes) };
         }
 
         /// The payload place of the frame at `position`, to be filled in place.
@@ -280,9 +294,8 @@ mod mapped {
         #[inline(always)]
         pub(crate) unsafe fn view(&self, position: u64, length: usize) -> View<'_> {
             assert!(length as u64 <= self.capacity - HEADER_BYTES);
-            let from = self.at(position + HEADER_BYTES);
-            // SAFETY: in the doubled mapping; initialised; nobody writes it while it is held back.
-            unsafe { core::slice::from_raw_parts(from, length) }
+            // SAFETY: the length was checked, the rest is the caller's duty.
+            unsafe { self.spot(position).view(length) }
         }
 
         /// The frames from `position` on, headers and padding included.
@@ -322,6 +335,55 @@ mod mapped {
                 into.extend_from_slice(&word[..part]);
                 done += part;
             }
+        }
+    }
+
+    /// A place in a ring. The mirror makes the `capacity` bytes from it on contiguous.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Spot<'a> {
+        at: *mut u8,
+        ring: PhantomData<&'a Ring>,
+    }
+
+    impl<'a> Spot<'a> {
+        /// The header word here.
+        #[inline(always)]
+        pub(crate) fn header(self) -> &'a AtomicU64 {
+            // SAFETY: `Ring::at` keeps it in bounds and aligned; mapped as long as the ring; header
+            // words are only ever accessed as 64-bit atomics while they are headers (see
+            // `ring::layout`).
+            unsafe { AtomicU64::from_ptr(self.at.cast()) }
+        }
+
+        /// Copies `bytes` behind the header.
+        ///
+        /// # Safety
+        ///
+        /// `bytes` must be no longer than the ring's capacity less a header. The frame must be
+        /// claimed: its place is below the gate (no reliable subscriber reads it) and its header is
+        /// not yet committed.
+        #[inline(always)]
+        pub(crate) unsafe fn write(self, bytes: &[u8]) {
+            // SAFETY: at most a capacity further on: in the doubled mapping.
+            let to = unsafe { self.at.add(size_of::<u64>()) };
+            // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
+            // and `bytes` is memory of this process, so the ranges cannot overlap.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        }
+
+        /// The payload behind the header.
+        ///
+        /// # Safety
+        ///
+        /// `length` must be at most the ring's capacity less a header. The frame must be committed
+        /// (**COMMIT** or **CURSOR** observed) and held back by this subscriber's own position in the
+        /// gate for as long as the view lives.
+        #[inline(always)]
+        pub(crate) unsafe fn view(self, length: usize) -> View<'a> {
+            // SAFETY: at most a capacity further on: in the doubled mapping.
+            let from = unsafe { self.at.add(size_of::<u64>()) };
+            // SAFETY: in the doubled mapping; initialised; nobody writes it while it is held back.
+            unsafe { core::slice::from_raw_parts(from, length) }
         }
     }
 }
@@ -439,6 +501,13 @@ mod modelled {
             (0..words).map(move |n| ring.slot(position + HEADER_BYTES + n * 8))
         }
 
+        pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
+            Spot {
+                ring: self,
+                position,
+            }
+        }
+
         pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
             &self.words[self.slot(position)]
         }
@@ -481,6 +550,35 @@ mod modelled {
                 into.extend_from_slice(&self.words[slot].load(Ordering::Relaxed).to_le_bytes());
             }
             into.truncate(length);
+        }
+    }
+
+    /// A place in a model ring.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Spot<'a> {
+        ring: &'a Ring,
+        position: u64,
+    }
+
+    impl<'a> Spot<'a> {
+        pub(crate) fn header(self) -> &'a AtomicU64 {
+            self.ring.header(self.position)
+        }
+
+        /// # Safety
+        ///
+        /// As in the mapped body.
+        pub(crate) unsafe fn write(self, bytes: &[u8]) {
+            // SAFETY: the caller's duty.
+            unsafe { self.ring.write(self.position, bytes) };
+        }
+
+        /// # Safety
+        ///
+        /// As in the mapped body.
+        pub(crate) unsafe fn view(self, length: usize) -> View<'a> {
+            // SAFETY: the caller's duty.
+            unsafe { self.ring.view(self.position, length) }
         }
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn create_file(
         Err(errno) => return Err(refused("create", &path)(errno)),
     };
     prepare(folder, &file, &path, bytes, numa, fill)?;
+    crate::points::pass("create.prepared");
     let source = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     match rustix::fs::linkat(
         rustix::fs::CWD,
@@ -66,7 +67,10 @@ pub(crate) fn create_file(
         name,
         AtFlags::SYMLINK_FOLLOW,
     ) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            crate::points::pass("create.linked");
+            Ok(true)
+        }
         Err(Errno::EXIST) => Ok(false),
         // No /proc here.
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
@@ -87,14 +91,18 @@ fn create_named(
     fill: &[u8],
 ) -> Result<bool, OpenError> {
     let path = folder.path().join(name);
-    let temporary = format!(".new-{}-{name}", rustix::process::getpid().as_raw_nonzero());
+    // The clock keeps threads apart, and processes of the same number in other PID namespaces.
+    let temporary = format!(
+        ".new-{}-{}-{name}",
+        rustix::process::getpid().as_raw_nonzero(),
+        crate::clock::monotonic_ns()
+    );
     let mode = Mode::from_raw_mode(folder.sharing().file_mode());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    // A namesake that was killed here once may have left its own.
-    let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
     let file = match rustix::fs::openat(folder, &temporary, flags, mode) {
         Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(false),
+        // Gone, or a namesake of the same nanosecond: look again.
+        Err(Errno::NOENT | Errno::EXIST) => return Ok(false),
         Err(errno) => return Err(refused("create", &path)(errno)),
     };
     let linked = prepare(folder, &file, &path, bytes, numa, fill).and_then(|()| {

@@ -19,10 +19,12 @@ use std::time::Duration;
 pub(crate) const NAP_MAX: Duration = Duration::from_millis(8);
 /// Longest sleep where this process cannot order the other side's stores (no membarrier).
 const NAP_UNCOVERED: Duration = Duration::from_millis(1);
-/// Looks that `adaptive` spends spinning before it parks: some 50 µs.
-const ADAPTIVE_SPINS: u32 = 4000;
-/// Looks without a `pause` in between, for the shortest reaction.
-const BARE_SPINS: u32 = 200;
+/// Rounds that `adaptive` spends spinning before it parks: some 50 µs.
+const ADAPTIVE_ROUNDS: u32 = 600;
+/// Rounds that `adaptive` and `yield` spend as `spin` does.
+const BARE_ROUNDS: u32 = 20;
+/// Looks at the next message alone in a round of a spinning endpoint.
+const ROUND: u32 = 32;
 
 /// Raises the flags of a sleeper and looks once more.
 ///
@@ -45,6 +47,7 @@ pub(crate) fn prepare_sleep(
             hint.fetch_or(1, unless(mutant("wake_hint_relaxed"), Ordering::Release));
         }
     }
+    crate::points::pass("sleep.flags_up");
     // SLEEP and ROOM (heavy side): the flags are up before we look again.
     let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
     if !mutant("sleep_no_second_look") && ready() {
@@ -81,6 +84,7 @@ pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
     }
     // WAKE (acquire): takes the hint from the newest sleeper, and with it every park word raised before.
     hint.swap(0, unless(mutant("wake_take_relaxed"), Ordering::AcqRel));
+    crate::points::pass("wake.hint_taken");
     let mut woken = 0;
     for index in bits(words, control::ATTACHED, geometry.slots()) {
         let park = words.word(geometry.slot(index) + slot::PARK);
@@ -97,6 +101,7 @@ pub(crate) fn wake(park: &AtomicU64) -> bool {
     if park.swap(0, Ordering::AcqRel) == 0 {
         return false;
     }
+    crate::points::pass("wake.word_taken");
     #[cfg(not(loom))]
     futex::wake(park);
     true
@@ -116,9 +121,13 @@ pub(crate) fn sleep(park: &AtomicU64, prepared: Prepared, longest: Duration) {
 }
 
 /// Counts fruitless looks and says what to do before the next one.
+///
+/// A round is a number of looks at what is waited for, without a pause for the shortest reaction, and one at
+/// everything else that may have changed.
 #[derive(Debug)]
 pub(crate) struct Idle {
     strategy: WaitStrategy,
+    rounds: u32,
     looks: u32,
 }
 
@@ -133,18 +142,30 @@ pub(crate) enum Step {
 
 impl Idle {
     pub(crate) fn new(strategy: WaitStrategy) -> Self {
-        Self { strategy, looks: 0 }
+        Self {
+            strategy,
+            rounds: 0,
+            looks: 0,
+        }
     }
 
-    /// One more look found nothing.
+    /// Whether this round has another look in it.
+    #[inline(always)]
+    pub(crate) fn looks_on(&mut self) -> bool {
+        self.looks += 1;
+        self.looks <= ROUND && (self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS)
+    }
+
+    /// A round found nothing.
     #[inline]
     pub(crate) fn step(&mut self) -> Step {
-        self.looks = self.looks.wrapping_add(1);
+        self.rounds = self.rounds.saturating_add(1);
+        self.looks = 0;
         match self.strategy {
             WaitStrategy::Park => return Step::Park,
-            WaitStrategy::Adaptive if self.looks > ADAPTIVE_SPINS => return Step::Park,
-            WaitStrategy::Yield if self.looks > BARE_SPINS => std::thread::yield_now(),
-            _ if self.looks > BARE_SPINS => core::hint::spin_loop(),
+            WaitStrategy::Adaptive if self.rounds > ADAPTIVE_ROUNDS => return Step::Park,
+            WaitStrategy::Yield if self.rounds > BARE_ROUNDS => std::thread::yield_now(),
+            WaitStrategy::Adaptive if self.rounds > BARE_ROUNDS => core::hint::spin_loop(),
             _ => {}
         }
         Step::Look
@@ -223,7 +244,7 @@ mod tests {
         assert_eq!(steps(WaitStrategy::Spin, 10_000), 0);
         assert_eq!(steps(WaitStrategy::Yield, 1_000), 0);
         assert_eq!(steps(WaitStrategy::Park, 10), 10);
-        assert_eq!(steps(WaitStrategy::Adaptive, ADAPTIVE_SPINS + 5), 5);
+        assert_eq!(steps(WaitStrategy::Adaptive, ADAPTIVE_ROUNDS + 5), 5);
     }
 
     #[test]

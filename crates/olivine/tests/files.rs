@@ -82,8 +82,8 @@ fn damaged_files_are_refused_and_left_alone() {
             |path| write_word(path, MAGIC, u64::from_le_bytes(*b"NOT MINE")),
             false,
         ),
-        ("control", |path| write_word(path, VERSION, 0), true),
-        ("control", |path| write_word(path, VERSION, 2), true),
+        ("control", |path| write_word(path, VERSION, 1), true),
+        ("control", |path| write_word(path, VERSION, 3), true),
         (
             "control",
             |path| write_word(path, GEOMETRY, u64::MAX),
@@ -107,7 +107,7 @@ fn damaged_files_are_refused_and_left_alone() {
         let before = std::fs::read(&path).unwrap();
         for error in refused(&uri) {
             let expected = match error {
-                OpenError::Layout { expected: 1, .. } => is_version,
+                OpenError::Layout { expected: 2, .. } => is_version,
                 OpenError::NotAChannel { .. } => !is_version,
                 _ => false,
             };

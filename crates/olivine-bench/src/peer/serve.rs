@@ -1,15 +1,17 @@
 //! The second process: waits for orders, carries them out, answers.
 
-use super::{ANSWER_MAX, Answer, BACK, Order, READY, SPINS_BETWEEN_LOOKS, THERE};
+use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
 use crate::error::{BenchError, Result, io};
 use crate::latency::{Latency, Snapshot};
+use crate::method::{self, Door, Method, PATIENCE, Player, Side};
 use crate::payload::{self, Stamp};
-use olivine::clock::{self, TickClock};
+use olivine::clock::TickClock;
 use olivine::probe::{self, SharedWords};
-use olivine::{Message, NotSent, Publisher, Subscriber};
+use olivine::{Message, NotSent, Subscriber};
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longest single wait for a message, so that a limit on the whole can be kept.
@@ -17,15 +19,19 @@ const WAIT_STEP: Duration = Duration::from_millis(200);
 /// Messages taken in one poll.
 const POLL_LIMIT: usize = 1 << 16;
 
-/// Runs as the second process until standard input ends.
+/// Runs as the second process until standard input ends. `methods` are those it can be asked to join.
+///
+/// If the measuring process is gone, what the two shared is removed.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if the start fails; the failure of an order is answered instead.
-pub fn serve(words: &Path, cpu: u32) -> Result<()> {
+pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) -> Result<()> {
     let words = SharedWords::attach(words).map_err(io("attach to the shared words"))?;
     probe::pin_to_cpu(cpu).map_err(io("pin the second process"))?;
     let (tell, orders) = channel();
+    let joined: Arc<Mutex<Option<PathBuf>>> = Arc::default();
+    let left_over = Arc::clone(&joined);
     std::thread::spawn(move || {
         for line in std::io::stdin()
             .lock()
@@ -40,21 +46,26 @@ pub fn serve(words: &Path, cpu: u32) -> Result<()> {
             }
         }
         // The measuring process is gone: whatever this one is doing has no reader.
+        let folder = left_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = folder.as_deref() {
+            method::remove(folder);
+        }
         std::process::exit(0);
     });
     let mut server = Server {
         words,
         serial: 0,
-        spins: false,
+        methods,
+        joined,
         subscriber: None,
-        publisher: None,
+        player: None,
     };
     say(&Answer::Started)?;
     while let Ok(order) = orders.recv() {
         let answer = match server.perform(&order) {
             Ok(answer) => answer,
             Err(error) => Answer::Failed {
-                message: chain(&error),
+                message: error.chain(),
             },
         };
         say(&answer)?;
@@ -75,39 +86,44 @@ fn say(answer: &Answer) -> Result<()> {
         .map_err(io("answer"))
 }
 
-fn chain(error: &BenchError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
 struct Server {
     words: SharedWords,
     serial: u64,
-    /// Whether to poll without a pause.
-    spins: bool,
+    methods: &'static [&'static dyn Method],
+    /// The folder of the method that is joined.
+    joined: Arc<Mutex<Option<PathBuf>>>,
     subscriber: Option<Subscriber>,
-    publisher: Option<Publisher>,
+    player: Option<Box<dyn Player>>,
 }
 
 impl Server {
     fn perform(&mut self, order: &Order) -> Result<Answer> {
         self.serial += 1;
-        if let Order::Open { there, back } = order {
+        if let Order::Open { there } = order {
             // Opened before standing ready, so that the other side finds this subscriber.
             self.subscriber = Some(Subscriber::open(there)?);
-            self.publisher = back.as_deref().map(Publisher::open).transpose()?;
-            self.spins = spins(there);
         }
         self.words.store(READY, self.serial);
         match *order {
             Order::Floor { first, rounds } => self.floor(first, rounds)?,
-            Order::Echo { first, rounds } => self.echo(first, rounds)?,
+            Order::Join {
+                ref method,
+                ref settings,
+                size_bytes,
+                ref folder,
+            } => self.join(method, settings, size_bytes, folder)?,
+            Order::Echo { first, rounds } => {
+                let mut patience = Patience::of(PATIENCE);
+                self.player()?.answer(first, rounds, &mut patience)?;
+            }
+            Order::Take { first, count } => {
+                let mut patience = Patience::of(PATIENCE);
+                let end_ticks = self.player()?.take(first, count, &mut patience)?;
+                return Ok(Answer::Done {
+                    end_ticks,
+                    latency: None,
+                });
+            }
             Order::Consume {
                 first,
                 count,
@@ -119,7 +135,8 @@ impl Server {
             Order::Open { .. } => {}
             Order::Close => {
                 self.subscriber = None;
-                self.publisher = None;
+                self.player = None;
+                self.note_joined(None);
             }
         }
         Ok(Answer::Done {
@@ -129,40 +146,39 @@ impl Server {
     }
 
     fn floor(&mut self, first: u64, rounds: u64) -> Result<()> {
-        let mut limit = Limit::new();
+        let mut patience = Patience::of(ANSWER_MAX);
         for ball in first..first + rounds {
             while self.words.load(THERE) != ball {
-                limit.spend()?;
+                patience.spend()?;
             }
+            patience.renew();
             self.words.store(BACK, ball);
         }
         Ok(())
     }
 
-    fn echo(&mut self, first: u64, rounds: u64) -> Result<()> {
-        let (Some(subscriber), Some(publisher)) = (&mut self.subscriber, &mut self.publisher)
-        else {
-            return Err(BenchError::Protocol {
-                found: "an echo before the channels were opened".to_owned(),
-            });
-        };
-        let spins = self.spins;
-        for sequence in first..first + rounds {
-            let mut limit = Limit::new();
-            let sent = receive(
-                subscriber,
-                spins,
-                || limit.spend(),
-                |message| {
-                    if payload::check(message).is_none_or(|stamp| stamp.sequence != sequence) {
-                        return Err(BenchError::Wrong { sequence });
-                    }
-                    Ok(publisher.offer(message)?)
-                },
-            );
-            sent??;
-        }
+    fn join(&mut self, name: &str, settings: &str, size: usize, folder: &Path) -> Result<()> {
+        // The end that an earlier failure left is no use to anybody.
+        self.player = None;
+        self.note_joined(Some(folder));
+        let method = method::find(self.methods, name)?;
+        let mut door = Door::enter(folder)?;
+        self.player = Some(method.open(Side::Answers, &mut door, size, settings)?);
         Ok(())
+    }
+
+    fn note_joined(&self, folder: Option<&Path>) {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        *joined = folder.map(Path::to_path_buf);
+    }
+
+    fn player(&mut self) -> Result<&mut dyn Player> {
+        match &mut self.player {
+            Some(player) => Ok(player.as_mut()),
+            None => Err(BenchError::Protocol {
+                found: "a message before a method was joined".to_owned(),
+            }),
+        }
     }
 
     fn consume(&mut self, first: u64, count: u64, timed: bool) -> Result<(u64, Option<Snapshot>)> {
@@ -179,7 +195,7 @@ impl Server {
         let mut next = first;
         let end = first + count;
         let mut wrong = None;
-        let mut limit = Limit::new();
+        let mut patience = Patience::of(ANSWER_MAX);
         while next != end {
             let room = usize::try_from(end - next)
                 .unwrap_or(usize::MAX)
@@ -204,9 +220,9 @@ impl Server {
             }
             if taken == 0 {
                 subscriber.wait(WAIT_STEP)?;
-                limit.check()?;
+                patience.look()?;
             } else {
-                limit.renew();
+                patience.renew();
             }
         }
         let end_ticks = TickClock::ticks();
@@ -251,53 +267,6 @@ pub(crate) fn receive<T>(
         }
         spend()?;
     }
-}
-
-/// Bounds a wait of this process; that the other one lives is seen by the thread on standard input.
-struct Limit {
-    left: u32,
-    give_up_ns: Option<u64>,
-}
-
-impl Limit {
-    fn new() -> Self {
-        Self {
-            left: SPINS_BETWEEN_LOOKS,
-            give_up_ns: None,
-        }
-    }
-
-    #[inline(always)]
-    fn spend(&mut self) -> Result<()> {
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = SPINS_BETWEEN_LOOKS;
-            return self.check();
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn renew(&mut self) {
-        self.give_up_ns = None;
-    }
-
-    #[cold]
-    fn check(&mut self) -> Result<()> {
-        let now = clock::monotonic_ns();
-        let limit = u64::try_from(ANSWER_MAX.as_nanos()).unwrap_or(u64::MAX);
-        if now > *self.give_up_ns.get_or_insert(now + limit) {
-            return Err(BenchError::PeerSilent {
-                seconds: ANSWER_MAX.as_secs(),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Whether the endpoints of this URI spin.
-pub(crate) fn spins(uri: &str) -> bool {
-    uri.contains("wait=spin")
 }
 
 /// Whether a send was refused only because there is no room yet.

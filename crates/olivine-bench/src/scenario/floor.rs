@@ -1,11 +1,12 @@
 //! The floor on its own: what the other scenarios compare with.
 
-use super::{Group, Groups, Progress, Session, Setup, Watch};
+use super::{Progress, Session, Setup, Watch};
 use crate::error::{BenchError, Result};
 use crate::floor::{Placement, copy_bytes_per_s, middle_ns, system_call_ns};
-use crate::latency::Percentiles;
+use crate::latency::{Latency, Percentiles};
 use crate::machine;
 use crate::spread::Spread;
+use std::collections::BTreeMap;
 
 /// Message size whose copying is measured, in bytes.
 pub const COPY_BYTES: usize = 8192;
@@ -15,7 +16,7 @@ pub const COPY_RING_BYTES: usize = 1 << 20;
 const SLICE_NS: f64 = 8e6;
 
 /// Round trips of a bare cache line under one placement.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LineResult {
     /// Where the CPUs were.
     pub placement: Placement,
@@ -28,7 +29,7 @@ pub struct LineResult {
 }
 
 /// What the machine does without a channel.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FloorResult {
     /// Bare cache line between the two processes, by placement.
     pub cache_line: Vec<LineResult>,
@@ -40,6 +41,15 @@ pub struct FloorResult {
     pub clock_cost_ns: Spread,
 }
 
+/// Slices of the floor under one placement.
+#[derive(Default)]
+struct Lines {
+    slices: u64,
+    floor: Latency,
+    /// p50 of each slice, with its run.
+    values: Vec<(u32, f64)>,
+}
+
 /// Measures the floor.
 ///
 /// # Errors
@@ -49,7 +59,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
     let slices = super::slices_per_run(setup, SLICE_NS);
     let total = u64::from(setup.runs) * u64::from(slices);
     let mut session = Session::start(setup, total, watch)?;
-    let mut groups = Groups::new();
+    let mut groups: BTreeMap<Placement, Lines> = BTreeMap::new();
     let (mut copies, mut calls, mut readings) = (Vec::new(), Vec::new(), Vec::new());
     'runs: for run in 0..setup.runs {
         copies.push(copy_bytes_per_s(
@@ -62,7 +72,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
         for _ in 0..slices {
             let floor = session.floor()?;
             let p50_ns = middle_ns(&session.clock, &floor);
-            let group: &mut Group = groups.entry(Placement::of(p50_ns)).or_default();
+            let group = groups.entry(Placement::of(p50_ns)).or_default();
             group.slices += 1;
             group.values.push((run, p50_ns));
             group.floor.merge(&floor);
@@ -81,7 +91,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
         Some(LineResult {
             placement,
             slices: group.slices,
-            round_trip: group.floor_table(&session.clock)?,
+            round_trip: group.floor.percentiles(&session.clock)?,
             round_trip_p50_ns: Spread::over_runs(&group.values)?,
         })
     });

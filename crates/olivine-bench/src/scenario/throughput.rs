@@ -3,14 +3,14 @@
 //! Measures: from the first claim to the last check, in two processes. Does not measure: latency (the ring is
 //! full most of the time, so a message's age is the ring's length) or what a program does with a message.
 
-use super::{Groups, Session, Setup, Watch};
+use super::turns::{Subject, Taken, measure};
+use super::{Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
-use crate::error::{BenchError, Result};
-use crate::floor::{Placement, copy_bytes_per_s, nanos};
-use crate::latency::Percentiles;
+use crate::error::Result;
+use crate::floor::{copy_bytes_per_s, nanos};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Patience, Peer};
-use crate::spread::Spread;
+use crate::result::{Load, Parameters, Row};
 use olivine::clock::TickClock;
 use olivine::{Batch, NotSent, OpenError, Publisher};
 use std::ops::Range;
@@ -26,112 +26,13 @@ pub const BATCH_MAX: usize = 1024;
 /// A message of this size or more is compared with a copy of it, in bytes.
 pub const COPY_COMPARED_FROM: usize = 1024;
 
-/// What is streamed, and how.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Variant {
-    /// Message size in bytes.
-    pub size_bytes: usize,
-    /// Messages made visible at once; 1 is one by one.
-    pub batch: usize,
-    /// Settings of the channel, as in a URI.
-    pub settings: String,
-}
-
-/// Rates of one variant under one placement.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct ThroughputResult {
-    /// What was streamed.
-    #[serde(flatten)]
-    pub variant: Variant,
-    /// Where the CPUs were.
-    pub placement: Placement,
-    /// Slices measured there.
-    pub slices: u64,
-    /// Messages a second, over the runs.
-    pub messages_per_s: Spread,
-    /// Payload bytes a second at the median rate.
-    pub bytes_per_s: f64,
-    /// Round trips of a bare cache line around those slices.
-    pub floor_round_trip: Percentiles,
-    /// Messages in the time of one bare round trip, over the runs.
-    pub messages_per_floor_round_trip: Option<Spread>,
-    /// Bytes a second of copying messages of this size through a ring's length, over the runs.
-    pub copy_bytes_per_s: Option<Spread>,
-    /// Payload bytes a second to those of the copy, over the runs.
-    pub ratio_to_copy: Option<Spread>,
-}
-
 /// Measures every variant in turn, run by run.
 ///
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<ThroughputResult>> {
-    let slices = super::slices_per_run(setup, SLICE_NS * 1.3);
-    let total = u64::from(setup.runs) * u64::from(slices) * variants.len() as u64;
-    let mut session = Session::start(setup, total, watch)?;
-    let mut groups: Vec<Groups> = variants.iter().map(|_| Groups::new()).collect();
-    'runs: for run in 0..setup.runs {
-        for (variant, groups) in variants.iter().zip(&mut groups) {
-            let mut stream = Stream::open(&mut session.peer, variant)?;
-            let clock = session.clock;
-            let warm_up = WARM_UP_BYTES / variant.size_bytes as u64;
-            let each_ns = nanos(&clock, stream.send(&mut session.peer, warm_up)?) / warm_up as f64;
-            let count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
-            for _ in 0..slices {
-                let copy = copy_bytes_per_s(&clock, variant.size_bytes, stream.ring_bytes());
-                let slice = session.slice(|peer| stream.send(peer, count))?;
-                let per_s = count as f64 / nanos(&clock, slice.value) * 1e9;
-                let group = groups.entry(slice.placement).or_default();
-                group.slices += 1;
-                group.floor.merge(&slice.floor);
-                group.values.push((run, per_s));
-                group.ratios.push((run, per_s * slice.floor_ns / 1e9));
-                group.copies.push((run, copy));
-                if session.step().is_break() {
-                    break 'runs;
-                }
-            }
-            stream.close(&mut session.peer)?;
-        }
-    }
-    let mut results = Vec::new();
-    for (variant, groups) in variants.iter().zip(&groups) {
-        let size = variant.size_bytes as f64;
-        for (&placement, group) in groups {
-            let figures = (
-                Spread::over_runs(&group.values),
-                group.floor_table(&session.clock),
-            );
-            let (Some(messages_per_s), Some(floor_round_trip)) = figures else {
-                continue;
-            };
-            let compared = variant.size_bytes >= COPY_COMPARED_FROM;
-            let to_copy: Vec<(u32, f64)> = group
-                .values
-                .iter()
-                .zip(&group.copies)
-                .map(|(&(run, per_s), &(_, copy))| (run, per_s * size / copy))
-                .collect();
-            results.push(ThroughputResult {
-                variant: variant.clone(),
-                placement,
-                slices: group.slices,
-                messages_per_s,
-                bytes_per_s: messages_per_s.median * size,
-                floor_round_trip,
-                messages_per_floor_round_trip: group.ratio(),
-                copy_bytes_per_s: Spread::over_runs(&group.copies).filter(|_| compared),
-                ratio_to_copy: Spread::over_runs(&to_copy).filter(|_| compared),
-            });
-        }
-    }
-    if results.is_empty() {
-        Err(BenchError::Stopped)
-    } else {
-        Ok(results)
-    }
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+    measure::<Stream>(setup, variants, watch)
 }
 
 /// One channel, open on both sides.
@@ -140,27 +41,64 @@ struct Stream {
     size: usize,
     batch: usize,
     sequence: u64,
+    /// Messages of a slice.
+    count: u64,
     _channel: TemporaryChannel,
 }
 
-impl Stream {
-    fn open(peer: &mut Peer, variant: &Variant) -> Result<Self> {
-        let channel =
-            TemporaryChannel::new("bench", 0, &variant.settings).map_err(OpenError::from)?;
+impl Subject for Stream {
+    const SCENARIO: &'static str = "throughput";
+    const LOAD: Load = Load::Saturated;
+
+    fn slice_ns(_variant: &Variant) -> f64 {
+        SLICE_NS * 1.3
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let Parameters {
+            settings,
+            batch_count,
+            ..
+        } = &variant.parameters;
+        let (clock, peer) = (&session.clock, &mut session.peer);
+        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
         peer.run(&Order::Open {
             there: channel.uri(),
-            back: None,
         })?;
         let publisher = Publisher::open(&channel.uri())?;
-        Ok(Self {
+        let mut stream = Self {
             publisher,
-            size: variant.size_bytes,
-            batch: variant.batch,
+            size: variant.size(),
+            batch: usize::try_from(*batch_count).unwrap_or(BATCH_MAX),
             sequence: 0,
+            count: 0,
             _channel: channel,
+        };
+        let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes).max(1);
+        let each_ns = nanos(clock, stream.send(peer, warm_up)?) / warm_up as f64;
+        stream.count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
+        Ok(stream)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
+        let elapsed = self.send(peer, self.count)?;
+        let compared = self.size >= COPY_COMPARED_FROM;
+        Ok(Taken::Rate {
+            messages_per_s: self.count as f64 / nanos(clock, elapsed) * 1e9,
+            copy_bytes_per_s: compared
+                .then(|| copy_bytes_per_s(clock, self.size, self.ring_bytes())),
         })
     }
 
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+}
+
+impl Stream {
     fn ring_bytes(&self) -> usize {
         usize::try_from(self.publisher.capacity()).unwrap_or(usize::MAX)
     }
@@ -196,11 +134,6 @@ impl Stream {
         self.sequence += count;
         let (end, _) = peer.end()?;
         Ok(end.saturating_sub(start))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::output::table;
 use olivine_bench::floor::Placement;
 use olivine_bench::latency::Percentiles;
+use olivine_bench::result::file::RUNS_QUOTABLE;
+use olivine_bench::result::{Distribution, Measured, ResultFile, Row};
 use olivine_bench::scenario::floor::{COPY_BYTES, COPY_RING_BYTES, FloorResult};
-use olivine_bench::scenario::latency::LatencyResult;
-use olivine_bench::scenario::pingpong::PingPongResult;
-use olivine_bench::scenario::throughput::ThroughputResult;
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
+use std::collections::BTreeMap;
 
 pub(super) fn floor(result: &FloorResult) -> String {
     let mut out = "The machine without a channel\n".to_owned();
@@ -17,7 +17,7 @@ pub(super) fn floor(result: &FloorResult) -> String {
             "\nbare cache line, round trip, {}\n",
             place(line.placement, line.slices)
         ));
-        out.push_str(&distributions(&[("round trip", &line.round_trip)]));
+        out.push_str(&distributions(&[("round trip", Some(&line.round_trip))]));
         out.push_str(&format!(
             "p50 over the runs: {}\n",
             spread(&line.round_trip_p50_ns, text::nanos)
@@ -47,31 +47,132 @@ pub(super) fn floor(result: &FloorResult) -> String {
     out
 }
 
-pub(super) fn pingpong(results: &[PingPongResult]) -> String {
-    let mut out =
-        "Round trip of a message and its answer: claim, check, answer, check\n".to_owned();
-    for result in results {
+/// The middle of a method's round trips beside the floor, fastest first, each placement on its own.
+pub(super) fn methods(rows: &[Row]) -> String {
+    let mut out = "Round trip of a message and its answer, two processes\n".to_owned();
+    let mut groups: BTreeMap<(u64, Placement), Vec<(&Row, &Measured)>> = BTreeMap::new();
+    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
+        let key = (row.parameters.size_bytes, measured.placement);
+        groups.entry(key).or_default().push((row, measured));
+    }
+    for ((size, placement), mut found) in groups {
+        let p50 = |measured: &Measured| {
+            let table = measured.round_trip.as_ref();
+            table.and_then(|table| table.percentiles.p50_ns)
+        };
+        let rank = |measured: &Measured| {
+            let ratio = measured.ratio_p50.map(|ratio| ratio.median);
+            ratio.or_else(|| p50(measured)).unwrap_or(f64::MAX)
+        };
+        found.sort_by(|(_, a), (_, b)| rank(a).total_cmp(&rank(b)));
+        let slices = found
+            .iter()
+            .map(|(_, measured)| measured.slices_count)
+            .sum();
         out.push_str(&format!(
-            "\n{}, {}, {}\n",
-            text::bytes(result.variant.size_bytes as u64),
-            result.variant.settings,
-            place(result.placement, result.slices)
+            "\n{}, {}\n",
+            text::bytes(size),
+            place(placement, slices)
+        ));
+        let heads = [
+            "#",
+            "METHOD",
+            "WAITS",
+            "P50",
+            "P99",
+            "P99.9",
+            "FLOOR",
+            "P50/FLOOR",
+            "RUNS",
+        ];
+        let cells = found.iter().enumerate().map(|(index, (row, measured))| {
+            let table = measured.round_trip.as_ref().map(|table| &table.percentiles);
+            let ns = |pick: fn(&Percentiles) -> Option<f64>| {
+                table.and_then(pick).map(text::nanos).unwrap_or_default()
+            };
+            let floor = measured.floor_round_trip.as_ref().and_then(|f| f.p50_ns);
+            let ratio = measured.ratio_p50;
+            vec![
+                (index + 1).to_string(),
+                row.method.clone(),
+                row.parameters.wait.clone().unwrap_or_default(),
+                ns(|table| table.p50_ns),
+                ns(|table| table.p99_ns),
+                ns(|table| table.p99_9_ns),
+                floor.map(text::nanos).unwrap_or_default(),
+                ratio.map_or_else(|| "-".to_owned(), |r| text::three_figures(r.median)),
+                ratio.map_or_else(String::new, |r| {
+                    format!(
+                        "{} to {}",
+                        text::three_figures(r.min),
+                        text::three_figures(r.max)
+                    )
+                }),
+            ]
+        });
+        out.push_str(&table(&heads, &[0, 3, 4, 5, 6, 7], cells.collect()));
+        out.push_str(&our_place(&found));
+    }
+    out.push_str(
+        "\nFLOOR: a bare cache line to and fro between the same two processes, beside the same slices\n\
+         P50/FLOOR, RUNS: median ratio of the runs, least and most; blank: too few samples above\n",
+    );
+    out
+}
+
+/// Where the best of our own methods stands.
+fn our_place(found: &[(&Row, &Measured)]) -> String {
+    let ours = |(row, _): &(&Row, &Measured)| row.method.starts_with("olivine-");
+    let Some(place) = found.iter().position(ours) else {
+        return String::new();
+    };
+    let (row, _) = found[place];
+    let ahead: Vec<&str> = found[..place]
+        .iter()
+        .map(|(row, _)| row.method.as_str())
+        .collect();
+    if ahead.is_empty() {
+        return format!("olivine: place 1 of {} ({})\n", found.len(), row.method);
+    }
+    format!(
+        "olivine: place {} of {} ({}), behind {}\n",
+        place + 1,
+        found.len(),
+        row.method,
+        ahead.join(", ")
+    )
+}
+
+pub(super) fn pingpong(rows: &[Row]) -> String {
+    let mut out = "Round trip of a message and its answer: fill, check, answer, check\n".to_owned();
+    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
+        out.push_str(&format!(
+            "\n{}, {}{}{}, {}\n",
+            text::bytes(row.parameters.size_bytes),
+            row.method,
+            if row.parameters.settings.is_empty() {
+                ""
+            } else {
+                ", "
+            },
+            row.parameters.settings,
+            place(measured.placement, measured.slices_count)
         ));
         out.push_str(&distributions(&[
-            ("message", &result.round_trip),
-            ("floor", &result.floor_round_trip),
+            ("message", percentiles(measured.round_trip.as_ref())),
+            ("floor", measured.floor_round_trip.as_ref()),
         ]));
         out.push_str(&ratio(
-            result.placement,
+            measured.placement,
             "p50 to the floor's",
-            result.ratio_p50.as_ref(),
+            measured.ratio_p50.as_ref(),
         ));
     }
     out.push_str("\nfloor: a bare cache line to and fro between the same two processes\n");
     out
 }
 
-pub(super) fn throughput(results: &[ThroughputResult]) -> String {
+pub(super) fn throughput(rows: &[Row]) -> String {
     let mut out = "One publisher, one subscriber, full speed\n\n".to_owned();
     let heads = [
         "SIZE", "BATCH", "CPUS", "MESSAGES", "MIN", "MAX", "BYTES", "/FLOOR", "/COPY",
@@ -82,33 +183,42 @@ pub(super) fn throughput(results: &[ThroughputResult]) -> String {
             |spread| text::three_figures(spread.median),
         )
     };
-    let rows = results.iter().map(|result| {
+    let measured = || rows.iter().filter_map(|row| Some((row, row.measured()?)));
+    let cells = measured().map(|(row, measured)| {
+        let rate = |pick: fn(&Spread) -> f64| {
+            let rate = measured.messages_per_s.as_ref();
+            rate.map_or_else(String::new, |rate| text::rate(pick(rate)))
+        };
         vec![
-            text::bytes(result.variant.size_bytes as u64),
-            result.variant.batch.to_string(),
-            result.placement.to_string(),
-            text::rate(result.messages_per_s.median),
-            text::rate(result.messages_per_s.min),
-            text::rate(result.messages_per_s.max),
-            text::byte_rate(result.bytes_per_s),
-            figure(result.messages_per_floor_round_trip.as_ref()),
-            figure(result.ratio_to_copy.as_ref()),
+            text::bytes(row.parameters.size_bytes),
+            row.parameters.batch_count.to_string(),
+            measured.placement.to_string(),
+            rate(|spread| spread.median),
+            rate(|spread| spread.min),
+            rate(|spread| spread.max),
+            measured
+                .bytes_per_s
+                .map(text::byte_rate)
+                .unwrap_or_default(),
+            figure(measured.messages_per_floor_round_trip.as_ref()),
+            figure(measured.ratio_to_copy.as_ref()),
         ]
     });
-    out.push_str(&table(&heads, &[0, 1, 3, 4, 5, 6, 7, 8], rows.collect()));
+    out.push_str(&table(&heads, &[0, 1, 3, 4, 5, 6, 7, 8], cells.collect()));
     out.push_str(
         "\nMESSAGES, MIN, MAX: median, least and most of the runs\n\
          /FLOOR: messages in the time of one bare cache-line round trip\n\
          /COPY: payload bytes to a copy of as many bytes through a ring's length\n",
     );
-    for result in results {
-        let (floor, batch) = (result.floor_round_trip.p50_ns, result.variant.batch);
+    for (row, measured) in measured() {
+        let floor = measured.floor_round_trip.as_ref().and_then(|f| f.p50_ns);
         out.push_str(&format!(
-            "{} x {batch}, {}: floor {}{}\n",
-            text::bytes(result.variant.size_bytes as u64),
-            place(result.placement, result.slices),
+            "{} x {}, {}: floor {}{}\n",
+            text::bytes(row.parameters.size_bytes),
+            row.parameters.batch_count,
+            place(measured.placement, measured.slices_count),
             floor.map_or_else(|| "unknown".to_owned(), text::nanos),
-            result
+            measured
                 .copy_bytes_per_s
                 .as_ref()
                 .map_or_else(String::new, |copy| format!(
@@ -120,25 +230,25 @@ pub(super) fn throughput(results: &[ThroughputResult]) -> String {
     out
 }
 
-pub(super) fn latency(results: &[LatencyResult]) -> String {
+pub(super) fn latency(rows: &[Row]) -> String {
     let mut out = "One-way latency from the intended send time, evenly paced\n".to_owned();
-    for result in results {
+    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
         out.push_str(&format!(
             "\n{}, {}, {}, {}\n",
-            text::rate(result.variant.rate_per_s),
-            text::bytes(result.variant.size_bytes as u64),
-            result.variant.settings,
-            place(result.placement, result.slices)
+            text::rate(row.parameters.rate_per_s.unwrap_or(0.0)),
+            text::bytes(row.parameters.size_bytes),
+            row.parameters.settings,
+            place(measured.placement, measured.slices_count)
         ));
         out.push_str(&distributions(&[
-            ("one-way", &result.one_way),
-            ("left late", &result.send_delay),
-            ("floor", &result.floor_round_trip),
+            ("one-way", percentiles(measured.one_way.as_ref())),
+            ("left late", percentiles(measured.send_delay.as_ref())),
+            ("floor", measured.floor_round_trip.as_ref()),
         ]));
         out.push_str(&ratio(
-            result.placement,
+            measured.placement,
             "p50 to the floor's round trip",
-            result.ratio_p50.as_ref(),
+            measured.ratio_p50.as_ref(),
         ));
     }
     out.push_str(
@@ -148,16 +258,55 @@ pub(super) fn latency(results: &[LatencyResult]) -> String {
     out
 }
 
+fn percentiles(distribution: Option<&Distribution>) -> Option<&Percentiles> {
+    distribution.map(|distribution| &distribution.percentiles)
+}
+
+/// Runs, CPUs and machine: what every figure above depends on.
+pub(super) fn conditions(file: &ResultFile) -> String {
+    let cpus: Vec<String> = file.cpus.iter().map(u32::to_string).collect();
+    let mut out = format!(
+        "\n{} runs on CPUs {}, a process each, every byte checked{}\n",
+        file.runs,
+        cpus.join(", "),
+        if file.interrupted {
+            "; interrupted"
+        } else {
+            ""
+        },
+    );
+    if !file.is_quotable() {
+        out.push_str(&format!(
+            "fewer than {RUNS_QUOTABLE} whole runs: not a figure to quote\n"
+        ));
+    }
+    out.push_str(&file.machine.text());
+    out
+}
+
+/// One line for each row without a figure.
+pub(super) fn failed(file: &ResultFile) -> String {
+    let mut out = String::new();
+    for (row, reason) in file.failures() {
+        out.push_str(&format!(
+            "\nno figure: {}, {}: {reason}",
+            row.method,
+            text::bytes(row.parameters.size_bytes)
+        ));
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
 /// Percentiles side by side, one distribution a row.
-fn distributions(rows: &[(&str, &Percentiles)]) -> String {
+fn distributions(rows: &[(&str, Option<&Percentiles>)]) -> String {
     let heads = ["", "min", "50", "90", "99", "99.9", "99.99", "max"];
-    let cells = |(name, table): &(&str, &Percentiles)| {
+    let cells = |(name, table): &(&str, Option<&Percentiles>)| {
         let mut row = vec![(*name).to_owned()];
-        row.extend(
-            table
-                .rows()
-                .map(|(_, ns)| ns.map(text::nanos).unwrap_or_default()),
-        );
+        let figures = table.iter().flat_map(|table| table.rows());
+        row.extend(figures.map(|(_, ns)| ns.map(text::nanos).unwrap_or_default()));
         row
     };
     table(

@@ -233,29 +233,5 @@ mod tests {
             prop_assert_eq!(body, parts.concat());
             prop_assert_eq!(&wire[used..], b"next");
         }
-
-        /// Feeding whole or byte by byte comes to the same verdict.
-        #[test]
-        fn the_verdict_does_not_depend_on_the_pieces(
-            pieces in prop::collection::vec(prop::sample::select(vec![
-                "0", "5", "a", "F", "\r\n", "\r", "\n", ";", "x=y", "hello", " ", "0\r\n", "\r\n\r\n",
-                "1\r\nz\r\n", "N: v\r\n", "ffffffff",
-            ]), 0..12),
-        ) {
-            let data = pieces.concat().into_bytes();
-            let whole = decode(&data);
-            let (mut decoder, mut body, mut used) = (Decoder::new(), Vec::new(), 0);
-            let mut result = Ok(());
-            for byte in &data {
-                match decoder.feed(std::slice::from_ref(byte), &mut body, 1000) {
-                    Ok(count) => used += count,
-                    Err(reject) => {
-                        result = Err(reject);
-                        break;
-                    }
-                }
-            }
-            prop_assert_eq!(whole, result.map(|()| (body, used, decoder.is_done())));
-        }
     }
 }

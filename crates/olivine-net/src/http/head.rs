@@ -457,28 +457,6 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn outcome(data: &[u8]) -> Result<Option<(Head, usize)>, Reject> {
-        let mut fields = Vec::new();
-        let head = parse(data, &Limits::default(), &mut fields)?;
-        Ok(head.map(|head| (head, fields.len())))
-    }
-
-    /// Pieces of requests, good and bad, so that random texts reach deep into the parser.
-    fn request() -> impl Strategy<Value = Vec<u8>> {
-        let piece = prop_oneof![
-            6 => prop::sample::select(vec![
-                "GET ", "POST ", "/ ", "/a?b ", "* ", "http://h/x ", "HTTP/1.1\r\n", "HTTP/1.0\r\n",
-                "HTTP/2.0\r\n", "Host: a\r\n", "Host: b\r\n", "Content-Length: 5\r\n",
-                "Content-Length: +5\r\n", "Transfer-Encoding: chunked\r\n", "TE: x\r\n", "X : y\r\n",
-                "A:\t b \r\n", " folded\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n",
-                "\r\n", "\n", "\r", " ", ":", "\0",
-            ]).prop_map(|text| text.as_bytes().to_vec()),
-            1 => prop::collection::vec(any::<u8>(), 0..4),
-        ];
-        prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
-    }
 
     #[test]
     fn both_ways_of_reading_a_value_agree_on_every_byte() {
@@ -498,47 +476,6 @@ mod tests {
                     "byte {byte} at {at}"
                 );
             }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20_000))]
-
-        /// Whatever we accept, an independent parser accepts with the same parts.
-        #[test]
-        fn accepts_nothing_that_httparse_reads_differently(data in request()) {
-            let mut fields = Vec::new();
-            if let Ok(Some(head)) = parse(&data, &Limits::default(), &mut fields) {
-                let mut room = [httparse::EMPTY_HEADER; 64];
-                let mut other = httparse::Request::new(&mut room);
-                let status = other.parse(&data);
-                prop_assert_eq!(status, Ok(httparse::Status::Complete(head.length)));
-                prop_assert_eq!(other.method.map(str::as_bytes), Some(head.method.of(&data)));
-                prop_assert_eq!(other.path.map(str::as_bytes), Some(head.target.of(&data)));
-                prop_assert_eq!(other.headers.len(), fields.len());
-                for (theirs, ours) in other.headers.iter().zip(&fields) {
-                    prop_assert_eq!(theirs.name.as_bytes(), ours.name.of(&data));
-                    prop_assert_eq!(theirs.value, ours.value.of(&data));
-                }
-            }
-        }
-
-        /// A head cut anywhere is either not complete yet or refused, and refused for good.
-        #[test]
-        fn a_verdict_never_changes_when_more_arrives(data in request()) {
-            let whole = outcome(&data).map(|head| head.map(|(head, count)| (head.length, count)));
-            for cut in 0..data.len() {
-                match outcome(&data[..cut]) {
-                    Ok(None) => {}
-                    Ok(Some((head, count))) => prop_assert_eq!(whole, Ok(Some((head.length, count)))),
-                    Err(_) => prop_assert!(whole.is_err()),
-                }
-            }
-        }
-
-        #[test]
-        fn never_panics(data in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = outcome(&data);
         }
     }
 }

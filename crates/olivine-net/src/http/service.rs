@@ -169,24 +169,11 @@ impl<M> Responder<'_, M> {
     /// [`AnswerError`] if the status or a header cannot be sent; the peer gets 500.
     pub fn stream(self, status: u16, headers: &[(&str, &str)]) -> Result<StreamId, AnswerError> {
         check(status, headers)?;
-        let (id, exchange) = (self.id, self.exchange);
-        let extent = if exchange.http_10 {
-            Extent::UntilClose
-        } else {
-            Extent::Chunked
-        };
-        let keep = if exchange.http_10 {
-            Keep::Close
-        } else {
-            exchange.keep
-        };
-        let tick = self.shard.tick;
-        if let Ok(out) = self.shard.writer(id) {
-            write_head(out, status, headers, extent, keep, self.date.at(tick).0);
-        }
+        let id = self.id;
+        let (exchange, extent) =
+            open_body(self.shard, self.date, id, self.exchange, status, headers);
         self.link.serial = self.link.serial.wrapping_add(1);
         let serial = self.link.serial;
-        let exchange = Exchange { keep, ..exchange };
         self.link.pending = Some(Pending {
             serial,
             exchange,
@@ -296,22 +283,9 @@ impl<M> Http<'_, M> {
         else {
             return Ok(());
         };
-        let extent = if exchange.http_10 {
-            Extent::UntilClose
-        } else {
-            Extent::Chunked
-        };
-        let keep = if exchange.http_10 {
-            Keep::Close
-        } else {
-            exchange.keep
-        };
-        let tick = self.shard.tick;
-        if let Ok(out) = self.shard.writer(stream.connection) {
-            write_head(out, status, headers, extent, keep, self.date.at(tick).0);
-        }
-        if let Some(link) = self.links.get_mut(stream.connection) {
-            let exchange = Exchange { keep, ..exchange };
+        let id = stream.connection;
+        let (exchange, extent) = open_body(self.shard, self.date, id, exchange, status, headers);
+        if let Some(link) = self.links.get_mut(id) {
             link.pending = Some(Pending {
                 serial,
                 exchange,
@@ -417,6 +391,28 @@ pub(crate) fn answer<M>(
         }
     }
     after(shard, id, exchange.keep)
+}
+
+/// Writes the head of an answer whose body follows in pieces; says how the body ends, and how the
+/// connection goes on.
+fn open_body<M>(
+    shard: &mut Shard<M>,
+    date: &mut Date,
+    id: ConnectionId,
+    exchange: Exchange,
+    status: u16,
+    headers: &[(&str, &str)],
+) -> (Exchange, Extent) {
+    let (extent, keep) = if exchange.http_10 {
+        (Extent::UntilClose, Keep::Close)
+    } else {
+        (Extent::Chunked, exchange.keep)
+    };
+    let tick = shard.tick;
+    if let Ok(out) = shard.writer(id) {
+        write_head(out, status, headers, extent, keep, date.at(tick).0);
+    }
+    (Exchange { keep, ..exchange }, extent)
 }
 
 /// What follows a complete answer.

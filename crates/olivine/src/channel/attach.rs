@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
 const BUSY_MAX: Duration = Duration::from_secs(10);
-/// The word after the creator's: who holds the membership lock, for messages.
-const MEMBER_PID: usize = control::CREATOR_PID + 1;
 
 /// A channel that this participant has mapped, with locks of its own.
 #[derive(Debug)]
@@ -84,7 +82,7 @@ fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
 pub(crate) fn open<T>(
     config: &Config,
     typed: TypeTag,
-    join: impl FnOnce(&mut Attached) -> Result<T, OpenError>,
+    mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
     let wanted = wanted(config, &typed);
@@ -98,54 +96,68 @@ pub(crate) fn open<T>(
         .into());
     }
     let started = Instant::now();
-    loop {
+    // Others come and go meanwhile; each round of theirs takes microseconds.
+    while started.elapsed() <= BUSY_MAX {
         let found = match config.scheme() {
-            Scheme::Inproc => find_inside(config, &wanted)?,
+            Scheme::Inproc => Some(find_inside(config, &wanted)?),
             // Those that this build can reach never come here: see `open.rs`.
             elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
                 return Err(OpenError::NoBridge {
                     scheme: elsewhere.word(),
                 });
             }
-            Scheme::Shm => match find_files(config, &wanted)? {
-                Some(attached) => attached,
-                None => continue,
-            },
+            Scheme::Shm => find_files(config, &wanted)?,
         };
-        let mut attached = found;
+        let Some(mut attached) = found else { continue };
         lock_membership(&attached, started)?;
-        if !is_current(&attached) {
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        if attached
-            .control
-            .word(control::STATE)
-            .load(Ordering::Acquire)
-            == control::REMOVED
-        {
-            // Whoever removed it died on the way: finish, and start over.
-            remove_files(&attached)?;
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        if let Err(mismatch) = agree(config, &attached, &wanted, typed.any) {
-            if !is_abandoned(&attached) || holds_unseen(&attached) {
-                attached.locks.unlock(lock_byte::MEMBERSHIP);
-                return Err(mismatch);
+        let joined = is_usable(config, &attached, &wanted, typed.any).and_then(|usable| {
+            if !usable {
+                return Ok(None);
             }
-            // Nobody lives here and nobody will come back for it: make way for the new shape.
-            remove_files(&attached)?;
-            attached.locks.unlock(lock_byte::MEMBERSHIP);
-            continue;
-        }
-        let joined = join(&mut attached);
-        if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
-            let _ = remove_files(&attached);
-        }
+            slots::note_absences(&attached);
+            let joined = join(&mut attached);
+            if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
+                let _ = remove_files(&attached);
+            }
+            joined.map(Some)
+        });
         attached.locks.unlock(lock_byte::MEMBERSHIP);
-        return joined.map(|joined| (attached, joined));
+        if let Some(joined) = joined? {
+            return Ok((attached, joined));
+        }
     }
+    Err(OpenError::Restless {
+        channel: config.channel().to_owned(),
+        waited: BUSY_MAX,
+    })
+}
+
+/// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
+/// membership lock.
+fn is_usable(
+    config: &Config,
+    attached: &Attached,
+    wanted: &Geometry,
+    any_type: bool,
+) -> Result<bool, OpenError> {
+    if !is_current(attached) {
+        return Ok(false);
+    }
+    let state = attached.control.word(control::STATE);
+    if state.load(Ordering::Acquire) == control::REMOVED {
+        // Whoever removed it died on the way, or its last handle is going: finish, and start over.
+        remove_files(attached)?;
+        return Ok(false);
+    }
+    let Err(mismatch) = agree(config, attached, wanted, any_type) else {
+        return Ok(true);
+    };
+    if !is_abandoned(attached) || holds_unseen(attached) {
+        return Err(mismatch);
+    }
+    // Nobody lives here and nobody will come back for it: make way for the new shape.
+    remove_files(attached)?;
+    Ok(false)
 }
 
 fn find_inside(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
@@ -206,7 +218,7 @@ pub(crate) fn open_control(
         return Ok(None);
     };
     let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
-    let locks = Locks::file(file);
+    let locks = Locks::file(&file).map_err(io_error("open", &path))?;
     Ok(Some(Attached {
         channel: channel.to_owned(),
         place: Place::Files(files),
@@ -299,7 +311,10 @@ fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenErro
             return Err(OpenError::Busy {
                 channel: attached.channel.clone(),
                 // Relaxed: for the message only.
-                pid: attached.control.word(MEMBER_PID).load(Ordering::Relaxed),
+                pid: attached
+                    .control
+                    .word(control::MEMBER_PID)
+                    .load(Ordering::Relaxed),
                 waited: BUSY_MAX,
             });
         }
@@ -313,7 +328,7 @@ fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenErro
     // Relaxed: for messages only.
     attached
         .control
-        .word(MEMBER_PID)
+        .word(control::MEMBER_PID)
         .store(u64::from(std::process::id()), Ordering::Relaxed);
     Ok(())
 }
@@ -453,7 +468,10 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
         .store(control::REMOVED, Ordering::Release);
     match &attached.place {
         Place::Files(folder) => folder.remove(),
-        Place::Process(_) => Ok(()),
+        Place::Process(inside) => {
+            inside.forget();
+            Ok(())
+        }
     }
 }
 

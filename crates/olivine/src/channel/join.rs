@@ -3,7 +3,7 @@
 use super::attach::Attached;
 use super::slots;
 use crate::error::OpenError;
-use crate::ring::consume::{Consumer, GateWords};
+use crate::ring::consume::{Consumer, GateWords, committed_up_to};
 use crate::ring::gate::{clear_slot, join_lane, set_bit};
 use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
@@ -22,12 +22,15 @@ pub(super) fn join(
         locks,
     } = &*attached;
     let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
+    crate::points::pass("join.claimed");
     let joined = join_lanes(attached, config, claimed);
+    crate::points::pass("join.gating");
     if joined.is_err() && !claimed.resumed {
         clear_slot(control, geometry, claimed.index);
     }
     let lanes = joined?;
     slots::attach(control, geometry, claimed.index, config.name.is_some());
+    crate::points::pass("join.attached");
     // Relaxed: under the membership lock.
     control
         .word(control::SUBSCRIBERS_EVER)
@@ -73,7 +76,7 @@ fn join_lanes(
     }
     let mut consumers = Vec::new();
     let mut starts = Vec::new();
-    for (index, (words, _)) in &present {
+    for (index, (words, ring)) in &present {
         let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
         let start = || match config.from {
             Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
@@ -86,10 +89,11 @@ fn join_lanes(
             set_bit(control, control::GATING, claimed.index, true);
         };
         starts.push(if claimed.resumed {
+            let word = position_word(*index);
             // Our own word, but anybody could have written it: never past what is published.
-            position_word(*index)
-                .load(Ordering::Acquire)
-                .min(cursor.load(Ordering::Acquire))
+            let start = committed_up_to(ring, &cursor, geometry, word.load(Ordering::Acquire));
+            word.store(start, Ordering::Release);
+            start
         } else if gates {
             // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
             join_lane(geometry.capacity, &limit, start, store)

@@ -1,6 +1,7 @@
 //! Where a channel's memory is: files of a folder, or memory of this process.
 
 use crate::error::OpenError;
+use crate::fork::ForkPage;
 use crate::liveness::Locks;
 use crate::region::{Ring, Words};
 use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
@@ -27,28 +28,48 @@ pub(crate) struct Inside {
     pub(super) control: OwnedFd,
     lanes: Mutex<HashMap<usize, OwnedFd>>,
     locks: Arc<Mutex<HashMap<u64, u64>>>,
+    /// The memory would be shared with a forked child, the table of locks would not: there the name is free.
+    page: ForkPage,
 }
+
+/// The channels of this process.
+static CHANNELS: Mutex<Option<HashMap<String, Weak<Inside>>>> = Mutex::new(None);
 
 impl Inside {
     /// The channel of this name, made by `make` (which fills the control memory) if there is none.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
-        static CHANNELS: Mutex<Option<HashMap<String, Weak<Inside>>>> = Mutex::new(None);
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         let channels = channels.get_or_insert_with(HashMap::new);
         channels.retain(|_, channel| channel.strong_count() > 0);
-        if let Some(channel) = channels.get(name).and_then(Weak::upgrade) {
+        if let Some(channel) = channels.get(name).and_then(Weak::upgrade)
+            && channel.page.is_ours()
+        {
             return Ok(channel);
         }
         let path = PathBuf::from(format!("inproc://{name}"));
+        let page = ForkPage::new().map_err(|source| OpenError::Io {
+            action: "map a private page for",
+            path: path.clone(),
+            source,
+        })?;
         let control = memory_file(&path, bytes, None, fill)?;
         let inside = Arc::new(Self {
             path,
             control,
             lanes: Mutex::default(),
             locks: Arc::default(),
+            page,
         });
         channels.insert(name.to_owned(), Arc::downgrade(&inside));
         Ok(inside)
+    }
+
+    /// Frees the name: who opens it from here on gets another channel.
+    pub(super) fn forget(self: &Arc<Self>) {
+        let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channels) = &mut *channels {
+            channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));
+        }
     }
 
     /// Locks of another participant.

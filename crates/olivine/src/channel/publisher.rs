@@ -1,25 +1,22 @@
 //! The sending end: one lane of a channel.
 
 use super::attach::{self, Attached, TypeTag};
+use super::hold::{Hold, Waiting};
 use super::raw::Brought;
 use super::reserve::{Batch, Claim};
-use super::slots::{self, Verdict};
-use crate::clock::monotonic_ns;
+use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::message::Position;
-use crate::ring::layout::{control, lane, lane_entry, lock_byte};
-use crate::ring::publish::{Producer, bump};
+use crate::ring::layout::{lane, lane_entry, lock_byte};
+use crate::ring::publish::Producer;
 use crate::sync::Ordering;
 use crate::uri::Config;
-use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
+use crate::wait::{Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
-use std::time::{Duration, Instant};
-
-/// How long a publisher is held back before it looks whether the slowest subscriber still lives.
-const JUDGE_EVERY_NS: u64 = 1_000_000;
+use std::time::Duration;
 
 /// Sends messages into a channel; each publisher has a lane of its own.
 ///
@@ -52,11 +49,7 @@ pub(super) struct Endpoint {
     /// Still waiting for the subscribers that the settings ask for.
     connecting: bool,
     closed: bool,
-    /// Since when there has been no room; 0 if there was some.
-    blocked_since: u64,
-    judged_at: u64,
-    evicted: u64,
-    reclaimed: u64,
+    hold: Hold,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
 }
@@ -196,6 +189,7 @@ impl<T: ?Sized> Publisher<T> {
         };
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
         let endpoint = Box::new(Endpoint {
+            hold: Hold::new(&attached),
             attached,
             config: config.clone(),
             index,
@@ -203,10 +197,6 @@ impl<T: ?Sized> Publisher<T> {
             sleeper,
             connecting: config.subscribers > 0,
             closed: false,
-            blocked_since: 0,
-            judged_at: 0,
-            evicted: 0,
-            reclaimed: 0,
             link: None,
         });
         Ok(Self {
@@ -220,8 +210,7 @@ impl<T: ?Sized> Publisher<T> {
     pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
         let at = self.producer.position();
         let end = self.room(at, message.len())?;
-        self.producer.write(at, message);
-        Ok(Position(self.producer.commit(end, tag, message.len())))
+        Ok(Position(self.producer.send(end, tag, message)))
     }
 
     #[inline(always)]
@@ -266,10 +255,11 @@ impl<T: ?Sized> Publisher<T> {
             endpoint.connecting = false;
         }
         let need = self.producer.need(at, length);
+        let Endpoint { attached, hold, .. } = endpoint;
         if self.producer.make_room(need)
-            || (endpoint.hold(&self.producer, need) && self.producer.make_room(need))
+            || (hold.no_room(attached, &self.producer, need) && self.producer.make_room(need))
         {
-            endpoint.let_go(&self.producer);
+            hold.let_go(&self.producer);
             return self.producer.fits(at, length);
         }
         Err(NotSent::BackPressured)
@@ -293,7 +283,7 @@ impl<T: ?Sized> Publisher<T> {
             let found = self.room(at, length);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
                 // The second look before a sleep may have found the room: the time without any ends here too.
-                self.endpoint.let_go(&self.producer);
+                self.endpoint.hold.let_go(&self.producer);
                 return found.map(|_| ());
             };
             let Some(step) = waiting.step() else {
@@ -321,33 +311,26 @@ impl<T: ?Sized> Publisher<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<bool, NotSent> {
-        // Nobody is in the way of those who have not come yet.
-        self.wait_until(
-            timeout,
-            |producer| producer.gate().count() >= count,
-            |_, _| false,
-        )
+        self.wait_until(timeout, |producer| producer.gate().count() >= count)
     }
 
     /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
-    /// if `timeout` ran out first. Durable subscribers that are absent count as live until they expire.
+    /// if `timeout` ran out first. Durable subscribers that are absent count as live until they expire. Evicts
+    /// nobody: a subscriber that is behind holds no message back here.
     ///
     /// # Errors
     ///
     /// [`NotSent::Closed`] or [`NotSent::Forked`].
     pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
-        self.wait_until(
-            timeout,
-            |producer| producer.gate().drained(producer.position()),
-            |producer, position| position < producer.position(),
-        )
+        self.wait_until(timeout, |producer| {
+            producer.gate().drained(producer.position())
+        })
     }
 
     fn wait_until(
         &mut self,
         timeout: Option<Duration>,
         reached: impl Fn(&Producer) -> bool,
-        in_the_way: impl Fn(&Producer, u64) -> bool,
     ) -> Result<bool, NotSent> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         loop {
@@ -361,13 +344,11 @@ impl<T: ?Sized> Publisher<T> {
                 return Err(NotSent::LinkFailed);
             }
             if reached(&self.producer) {
-                self.endpoint.blocked_since = 0;
                 return Ok(true);
             }
-            // Whoever died meanwhile must not be waited for.
-            self.endpoint.hold_quietly(&self.producer, &in_the_way);
+            let Endpoint { attached, hold, .. } = &mut *self.endpoint;
+            hold.no_hurry(attached, &self.producer);
             let Some(step) = waiting.step() else {
-                self.endpoint.blocked_since = 0;
                 return Ok(false);
             };
             if let Step::Park = step {
@@ -420,8 +401,8 @@ impl<T: ?Sized> Publisher<T> {
             back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
             back_pressure_ns: word(lane::BACK_PRESSURE_NS),
             wakes: word(lane::WAKES),
-            evicted: self.endpoint.evicted,
-            reclaimed: self.endpoint.reclaimed,
+            evicted: self.endpoint.hold.evicted,
+            reclaimed: self.endpoint.hold.reclaimed,
         }
     }
 
@@ -503,205 +484,10 @@ impl<T: ?Sized> fmt::Debug for Publisher<T> {
     }
 }
 
-/// Takes the first lane that nobody holds. Runs under the membership lock.
-fn take_lane(
-    attached: &mut Attached,
-    config: &Config,
-    page: &ForkPage,
-    brought: Option<Brought>,
-) -> Result<(usize, Producer), OpenError> {
-    let Attached {
-        channel,
-        place,
-        control,
-        geometry,
-        locks,
-    } = &*attached;
-    let mut pids = Vec::new();
-    let kept = brought.and_then(|brought| brought.find(place, control, geometry));
-    for index in kept.into_iter().chain(0..geometry.lanes()) {
-        let entry = geometry.lane_entry(index);
-        let locked = locks
-            .try_lock(lock_byte::LANE + index as u64)
-            .map_err(attach::io_error("lock", place.path()))?;
-        if !locked {
-            pids.push(
-                control
-                    .word(entry + lane_entry::PID)
-                    .load(Ordering::Relaxed)
-                    .to_string(),
-            );
-            continue;
-        }
-        place.ensure_lane(geometry, index, config.numa)?;
-        let Some((words, ring)) = place.open_lane(geometry, index, true, config.hugepages)? else {
-            return Err(OpenError::Missing {
-                channel: channel.clone(),
-                path: place.path().to_owned(),
-            });
-        };
-        if !Brought::may_take(&words, brought) {
-            locks.unlock(lock_byte::LANE + index as u64);
-            pids.push("kept for a bridge".to_owned());
-            continue;
-        }
-        // Relaxed: for display.
-        control
-            .word(entry + lane_entry::PID)
-            .store(u64::from(std::process::id()), Ordering::Relaxed);
-        control
-            .word(entry + lane_entry::PARK)
-            .store(0, Ordering::Relaxed);
-        // Relaxed: only the lock's holder writes it.
-        let before = words.word(lane::STATE).load(Ordering::Relaxed);
-        if before & 1 == 1 {
-            bump(&words, lane::TAKEOVERS, 1);
-        }
-        let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
-        // Release: open from here on; two steps for each publisher keep the numbers apart.
-        producer
-            .lane()
-            .word(lane::STATE)
-            .store((before / 2 + 1) * 2 + 1, Ordering::Release);
-        control
-            .word(entry + lane_entry::PRESENT)
-            .store(1, Ordering::Release);
-        // Always: a publisher before us may have died between the two. Release: the lane's file is in place for
-        // whoever sees the new number.
-        control
-            .word(control::LANES_EPOCH)
-            .fetch_add(1, Ordering::Release);
-        return Ok((index, producer));
-    }
-    Err(OpenError::PublishersFull {
-        channel: channel.clone(),
-        max: geometry.publishers_max,
-        pids: pids.join(", "),
-    })
-}
-
 impl Endpoint {
     /// Whether the bridge behind the ring gave up. Looked at only where the gate is asked.
     fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();
         link.is_some_and(|link| link.control().has_failed())
-    }
-
-    /// There is no room: keeps the time, and now and then judges those who hold us back. `true` if somebody no
-    /// longer does.
-    fn hold(&mut self, producer: &Producer, need: u64) -> bool {
-        let now = monotonic_ns();
-        if self.blocked_since == 0 {
-            self.blocked_since = now;
-            self.judged_at = now;
-            bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
-            return false;
-        }
-        let capacity = self.attached.geometry.capacity;
-        self.judge(producer, now, |_, position| {
-            position.saturating_add(capacity) < need
-        })
-    }
-
-    /// As `hold`, for waits that are no back-pressure.
-    fn hold_quietly(
-        &mut self,
-        producer: &Producer,
-        in_the_way: impl Fn(&Producer, u64) -> bool,
-    ) -> bool {
-        let now = monotonic_ns();
-        if self.blocked_since == 0 {
-            self.blocked_since = now;
-            self.judged_at = now;
-        }
-        self.judge(producer, now, in_the_way)
-    }
-
-    /// Reclaims the slowest subscribers as long as they are dead, and evicts them as long as their positions are
-    /// `in_the_way`.
-    fn judge(
-        &mut self,
-        producer: &Producer,
-        now: u64,
-        in_the_way: impl Fn(&Producer, u64) -> bool,
-    ) -> bool {
-        if now - self.judged_at < JUDGE_EVERY_NS {
-            return false;
-        }
-        self.judged_at = now;
-        let held = now - self.blocked_since;
-        let Attached {
-            control,
-            geometry,
-            locks,
-            ..
-        } = &self.attached;
-        let mut freed = false;
-        // One after the other: several may have died together.
-        while let Some(slowest) = producer.gate().slowest() {
-            let held = if in_the_way(producer, slowest.position) {
-                held
-            } else {
-                0
-            };
-            match slots::judge(control, geometry, locks, slowest.slot, held) {
-                Verdict::Wait => break,
-                Verdict::Reclaimed => self.reclaimed += 1,
-                Verdict::Evicted => self.evicted += 1,
-            }
-            freed = true;
-        }
-        if freed {
-            self.attached.wake_publishers();
-        }
-        freed
-    }
-
-    /// There is room again.
-    fn let_go(&mut self, producer: &Producer) {
-        if self.blocked_since != 0 {
-            bump(
-                producer.lane(),
-                lane::BACK_PRESSURE_NS,
-                monotonic_ns() - self.blocked_since,
-            );
-            self.blocked_since = 0;
-        }
-    }
-}
-
-/// A wait with a strategy and perhaps an end.
-struct Waiting {
-    idle: Idle,
-    deadline: Option<Instant>,
-}
-
-impl Waiting {
-    fn new(config: &Config, timeout: Option<Duration>) -> Self {
-        // A time-out beyond what the clock can hold is no time-out.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Self {
-            idle: Idle::new(config.wait),
-            deadline,
-        }
-    }
-
-    /// What to do before the next look; `None` once the time is over.
-    fn step(&mut self) -> Option<Step> {
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
-            return None;
-        }
-        Some(self.idle.step())
-    }
-
-    /// Longest sleep from here.
-    fn nap(&self) -> Duration {
-        let left = self
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        left.map_or(NAP_MAX, |left| left.min(NAP_MAX))
     }
 }

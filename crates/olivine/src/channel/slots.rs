@@ -3,6 +3,7 @@
 //! A slot belongs to whoever holds its lock. Its words may only be changed by the holder, or by somebody who
 //! took the lock because the holder died; so claiming and reclaiming cannot meet.
 
+use super::attach::Attached;
 use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::liveness::Locks;
@@ -25,6 +26,14 @@ pub(crate) fn state(words: &Words, geometry: &Geometry, index: usize) -> u64 {
     words
         .word(geometry.slot(index) + slot::STATE)
         .load(Ordering::Acquire)
+}
+
+/// Number of the subscriber in a slot, counted over all that ever had it.
+pub(crate) fn ticket(words: &Words, geometry: &Geometry, index: usize) -> u64 {
+    // Relaxed: compared only; whoever acts on it holds the membership lock.
+    words
+        .word(geometry.slot(index) + slot::TICKET)
+        .load(Ordering::Relaxed)
 }
 
 /// The durable name in a slot, if it has a sound one.
@@ -138,6 +147,7 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     let base = geometry.slot(index);
     // Relaxed: published by the state word or the bitmaps.
     let store = |at: usize, value: u64| words.word(base + at).store(value, Ordering::Relaxed);
+    store(slot::TICKET, ticket(words, geometry, index).wrapping_add(1));
     store(slot::PID, u64::from(std::process::id()));
     store(
         slot::DELIVERY,
@@ -184,52 +194,42 @@ pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: 
 /// What a publisher found about a subscriber that holds it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It lives, or must be waited for: wait.
+    /// It lives: wait.
     Wait,
+    /// A durable one that is away and may come back: wait.
+    Absent,
     /// It was dead; its slot is free now.
     Reclaimed,
     /// It was too slow; it no longer holds anybody back.
     Evicted,
 }
 
-/// Judges the subscriber in `index`, which has held a publisher back for `held_ns`.
-pub(crate) fn judge(
-    words: &Words,
-    geometry: &Geometry,
-    locks: &Locks,
-    index: usize,
-    held_ns: u64,
-) -> Verdict {
+/// Judges the subscriber in slot `index`. `suspect` is the ticket of the one that has been in the way, and for
+/// how many nanoseconds.
+pub(crate) fn judge(attached: &Attached, index: usize, suspect: Option<(u64, u64)>) -> Verdict {
+    let Attached {
+        control: words,
+        geometry,
+        locks,
+        ..
+    } = attached;
     let byte = lock_byte::SLOT + index as u64;
     if locks.held_by_others(byte, byte + 1) {
-        // One that is still joining has held nobody back yet.
-        let joining = state(words, geometry, index) == slot::FREE;
-        if geometry.evict_after_ns == 0 || held_ns < geometry.evict_after_ns || joining {
-            return Verdict::Wait;
-        }
-        // Its own words stay its own; only what gates is taken away.
-        words
-            .word(geometry.slot(index) + slot::STATE)
-            .store(slot::EVICTED, Ordering::Release);
-        set_bit(words, control::GATING, index, false);
-        // Relaxed: a counter under no lock; a lost count among rare events is acceptable to nobody, so add.
-        words
-            .word(control::EVICTIONS)
-            .fetch_add(1, Ordering::Relaxed);
-        return Verdict::Evicted;
+        return match suspect {
+            Some((ticket, held)) if held >= geometry.evict_after_ns.max(1) => {
+                evict(words, geometry, locks, index, ticket)
+            }
+            _ => Verdict::Wait,
+        };
     }
     // Nobody holds it: take it, so that nobody claims it while it is cleared.
     if !locks.try_lock(byte).unwrap_or(false) {
         return Verdict::Wait;
     }
-    let base = geometry.slot(index);
     let verdict =
         if state(words, geometry, index) == slot::DURABLE && !has_expired(words, geometry, index) {
-            let since = words.word(base + slot::ABSENT_SINCE);
-            if since.load(Ordering::Relaxed) == 0 {
-                since.store(monotonic_ns(), Ordering::Relaxed);
-            }
-            Verdict::Wait
+            note_absence(words, geometry, index);
+            Verdict::Absent
         } else {
             clear_slot(words, geometry, index);
             words
@@ -239,4 +239,62 @@ pub(crate) fn judge(
         };
     locks.unlock(byte);
     verdict
+}
+
+/// Takes the place of the subscriber with this ticket away. Its own words stay its own; only what gates goes.
+fn evict(words: &Words, geometry: &Geometry, locks: &Locks, index: usize, ticket: u64) -> Verdict {
+    // Whoever comes or goes holds this lock: while it is ours, the slot keeps its owner. Somebody else's turn
+    // takes microseconds; the next look comes soon.
+    if !locks.try_lock(lock_byte::MEMBERSHIP).unwrap_or(false) {
+        return Verdict::Wait;
+    }
+    let byte = lock_byte::SLOT + index as u64;
+    let is_the_one = self::ticket(words, geometry, index) == ticket
+        && matches!(
+            state(words, geometry, index),
+            slot::ATTACHED | slot::DURABLE
+        )
+        && locks.held_by_others(byte, byte + 1);
+    if is_the_one {
+        words
+            .word(geometry.slot(index) + slot::STATE)
+            .store(slot::EVICTED, Ordering::Release);
+        set_bit(words, control::GATING, index, false);
+        // Relaxed: a counter.
+        words
+            .word(control::EVICTIONS)
+            .fetch_add(1, Ordering::Relaxed);
+    }
+    locks.unlock(lock_byte::MEMBERSHIP);
+    if is_the_one {
+        Verdict::Evicted
+    } else {
+        Verdict::Wait
+    }
+}
+
+/// Starts the clock of an absent durable subscriber, unless it runs already. The caller holds the slot's lock or
+/// the membership lock.
+pub(crate) fn note_absence(words: &Words, geometry: &Geometry, index: usize) {
+    let since = words.word(geometry.slot(index) + slot::ABSENT_SINCE);
+    // Relaxed: a time, under a lock.
+    if since.load(Ordering::Relaxed) == 0 {
+        since.store(monotonic_ns(), Ordering::Relaxed);
+    }
+}
+
+/// Starts the clocks of all durable subscribers that died: they could not do it themselves. The caller holds the
+/// membership lock, so that none of them is coming back meanwhile.
+pub(crate) fn note_absences(attached: &Attached) {
+    let Attached {
+        control, geometry, ..
+    } = attached;
+    for index in 0..geometry.slots() {
+        let byte = lock_byte::SLOT + index as u64;
+        if state(control, geometry, index) == slot::DURABLE
+            && !attached.locks.held_by_others(byte, byte + 1)
+        {
+            note_absence(control, geometry, index);
+        }
+    }
 }

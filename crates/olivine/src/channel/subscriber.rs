@@ -3,10 +3,11 @@
 use super::attach::{self, Attached, TypeTag, wake_publishers};
 use super::core::{Core, is_ready};
 use super::join::join;
+use super::slots;
+use super::status::{LaneState, LaneStatus};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
-use crate::liveness::Locks;
 use crate::message::{Message, OwnedMessage, Position};
 use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
@@ -19,12 +20,6 @@ use core::marker::PhantomData;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-
-/// Messages taken from one lane before the next gets its turn.
-const LANE_BUDGET: usize = 256;
-
-/// Looks between two looks for new lanes while there is always something to read in the old ones.
-const NEW_LANES_EVERY: u32 = 64;
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
@@ -54,70 +49,18 @@ const NEW_LANES_EVERY: u32 = 64;
 pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) lanes: Vec<Consumer>,
     /// The lane whose turn it is.
-    turn: usize,
+    pub(super) turn: usize,
     /// The frame that `receive` handed out and that the next call goes past.
-    pending: Option<(usize, Frame)>,
+    pub(super) pending: Option<(usize, Frame)>,
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
-    copy: Vec<u8>,
+    pub(super) copy: Vec<u8>,
     /// Looks in a row that found nothing.
-    dry: u32,
+    pub(super) dry: u32,
     /// Looks of any kind.
-    looks: u32,
+    pub(super) looks: u32,
     pub(super) core: Box<Core>,
     typed: PhantomData<fn(&T)>,
-}
-
-/// Whether a lane's publisher is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LaneState {
-    /// A publisher is there.
-    Open,
-    /// Its publisher closed it.
-    Closed,
-    /// Its publisher died; the next one continues where it left off.
-    Dead,
-}
-
-impl fmt::Display for LaneState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-            Self::Dead => "dead",
-        })
-    }
-}
-
-impl LaneState {
-    /// From a lane's state word and the lock of its publisher.
-    pub(crate) fn of(state: u64, locks: &Locks, index: usize) -> Self {
-        let byte = lock_byte::LANE + index as u64;
-        if state & 1 == 0 {
-            Self::Closed
-        } else if locks.held_by_others(byte, byte + 1) {
-            Self::Open
-        } else {
-            Self::Dead
-        }
-    }
-}
-
-/// One publisher's lane as a subscriber sees it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LaneStatus {
-    /// Index of the lane.
-    pub index: usize,
-    /// Whether its publisher is there.
-    pub state: LaneState,
-    /// Where this subscriber is, in bytes.
-    pub position: Position,
-    /// Where the publisher is, in bytes.
-    pub cursor: Position,
-    /// Process id of the newest publisher, in its own PID namespace; for display.
-    pub publisher_pid: u64,
 }
 
 impl Subscriber {
@@ -244,199 +187,6 @@ impl<T: ?Sized> Subscriber<T> {
         })
     }
 
-    #[inline(always)]
-    pub(super) fn poll_frames(
-        &mut self,
-        mut handler: impl FnMut(Message<'_>),
-        limit: usize,
-    ) -> Result<usize, ReceiveError> {
-        self.begin()?;
-        loop {
-            let total = self.poll_lanes(&mut handler, limit)?;
-            if total > 0 || limit == 0 {
-                self.dry = 0;
-                return Ok(total);
-            }
-            if !self.found_new_lanes()? {
-                return self.found_nothing().map(|()| 0);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn poll_lanes(
-        &mut self,
-        handler: &mut impl FnMut(Message<'_>),
-        limit: usize,
-    ) -> Result<usize, ReceiveError> {
-        if self.checked {
-            return self.poll_checked(handler, limit);
-        }
-        if let [only] = &mut self.lanes[..] {
-            return drain(only, handler, limit);
-        }
-        let mut total = 0;
-        let lanes = self.lanes.len();
-        for _ in 0..lanes {
-            if self.turn >= lanes {
-                self.turn = 0;
-            }
-            let budget = LANE_BUDGET.min(limit - total);
-            total += drain(&mut self.lanes[self.turn], handler, budget)?;
-            self.turn += 1;
-            if total == limit {
-                break;
-            }
-        }
-        Ok(total)
-    }
-
-    fn poll_checked(
-        &mut self,
-        handler: &mut impl FnMut(Message<'_>),
-        limit: usize,
-    ) -> Result<usize, ReceiveError> {
-        let mut total = 0;
-        while total < limit {
-            let Some((lane, frame)) = self.next_copied()? else {
-                break;
-            };
-            let consumer = &mut self.lanes[lane];
-            handler(message_of(&self.copy, consumer.index(), &frame));
-            consumer.advance(&frame);
-            total += 1;
-        }
-        Ok(total)
-    }
-
-    /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
-    /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
-    #[inline(always)]
-    fn begin(&mut self) -> Result<(), ReceiveError> {
-        if !self.core.page.is_ours() {
-            return Err(ReceiveError::Forked);
-        }
-        if let Some((lane, frame)) = self.pending.take() {
-            self.lanes[lane].advance(&frame);
-        }
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(NEW_LANES_EVERY) {
-            self.found_new_lanes()?;
-        }
-        Ok(())
-    }
-
-    /// The next frame of any lane; it stays in place until the next call.
-    #[inline]
-    pub(super) fn next_frame(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
-        self.begin()?;
-        loop {
-            let found = if self.checked {
-                let found = self.next_copied()?;
-                if let Some((lane, frame)) = &found {
-                    self.lanes[*lane].advance(frame);
-                }
-                found
-            } else {
-                self.next_in_place()?
-            };
-            if found.is_some() {
-                self.dry = 0;
-                return Ok(found);
-            }
-            if !self.found_new_lanes()? {
-                return self.found_nothing().map(|()| None);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn next_in_place(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
-        let lanes = self.lanes.len();
-        for _ in 0..lanes {
-            if self.turn >= lanes {
-                self.turn = 0;
-            }
-            let turn = self.turn;
-            self.turn += 1;
-            if let Some(frame) = self.lanes[turn].next()? {
-                self.pending = Some((turn, frame));
-                return Ok(Some((turn, frame)));
-            }
-            self.lanes[turn].at_tail();
-        }
-        Ok(None)
-    }
-
-    /// The next frame of any lane, copied out and checked. The caller goes past it.
-    fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
-        for _ in 0..self.lanes.len() {
-            if self.turn >= self.lanes.len() {
-                self.turn = 0;
-            }
-            let turn = self.turn;
-            self.turn += 1;
-            let consumer = &mut self.lanes[turn];
-            match consumer.next_checked(&mut self.copy) {
-                Ok(None) => consumer.at_tail(),
-                Ok(Some(frame)) => return Ok(Some((turn, frame))),
-                Err(ReceiveError::Overrun { lost_bytes }) => {
-                    return Err(self.core.overrun(lost_bytes));
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        Ok(None)
-    }
-
-    /// The message in `frame`, which `next_frame` just found.
-    #[inline(always)]
-    pub(super) fn message(&self, lane: usize, frame: &Frame) -> Message<'_> {
-        let bytes = if self.checked {
-            &self.copy
-        } else {
-            self.lanes[lane].view(frame)
-        };
-        message_of(bytes, self.lanes[lane].index(), frame)
-    }
-
-    /// Whether lanes appeared since the last look; they are mapped now. Costs one load of a word that hardly ever
-    /// changes.
-    #[inline(always)]
-    fn found_new_lanes(&mut self) -> Result<bool, ReceiveError> {
-        self.core.attach_new_lanes(&mut self.lanes)
-    }
-
-    /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
-    /// eviction. Not at the first looks: a spinning subscriber whose next message is on its way is
-    /// not kept from it.
-    #[inline(always)]
-    fn found_nothing(&mut self) -> Result<(), ReceiveError> {
-        self.dry = self.dry.wrapping_add(1);
-        if self.dry == 4 || self.dry.is_multiple_of(32) {
-            self.look_around()?;
-        }
-        if let Some(watch) = &self.core.watch {
-            // The watch tells of what changes from here on: what has ended or was taken before is told now.
-            watch.arm(&self.lanes, self.core.lanes_epoch);
-            self.look_around()?;
-        }
-        Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_around(&mut self) -> Result<(), ReceiveError> {
-        if self.core.is_evicted() {
-            return Err(ReceiveError::Evicted);
-        }
-        self.core.link_failure(&mut self.lanes)?;
-        if self.core.is_at_end(&self.lanes) {
-            return Err(ReceiveError::Closed);
-        }
-        Ok(())
-    }
-
     /// Waits by the wait strategy until a poll would find something (a message, or the end of the stream), or
     /// `timeout` is over: `true` if there is something.
     ///
@@ -450,6 +200,12 @@ impl<T: ?Sized> Subscriber<T> {
             .flatten();
         let mut idle = Idle::new(self.core.config.wait);
         loop {
+            // The shortest reaction: nothing but the next headers, most of the time.
+            while idle.looks_on() {
+                if self.lanes.iter().any(Consumer::has_next) {
+                    return Ok(true);
+                }
+            }
             if self.is_ready() {
                 return Ok(true);
             }
@@ -620,6 +376,7 @@ impl<T: ?Sized> Subscriber<T> {
         let keep = core.config.name.is_some() && !forget;
         core.attached.leave(|| {
             if keep {
+                slots::note_absence(control, geometry, core.slot);
                 set_bit(control, control::ATTACHED, core.slot, false);
             } else {
                 clear_slot(control, geometry, core.slot);
@@ -644,35 +401,4 @@ impl<T: ?Sized> fmt::Debug for Subscriber<T> {
             .field("lanes", &self.lanes.len())
             .finish_non_exhaustive()
     }
-}
-
-#[inline(always)]
-fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame) -> Message<'a> {
-    Message {
-        bytes,
-        tag: frame.tag,
-        position: frame.position,
-        lane,
-        borrow: PhantomData,
-    }
-}
-
-/// Hands up to `limit` messages of one lane to `handler`.
-#[inline(always)]
-fn drain(
-    consumer: &mut Consumer,
-    handler: &mut impl FnMut(Message<'_>),
-    limit: usize,
-) -> Result<usize, ReceiveError> {
-    let mut count = 0;
-    while count < limit {
-        let Some(frame) = consumer.next()? else {
-            consumer.at_tail();
-            break;
-        };
-        handler(message_of(consumer.view(&frame), consumer.index(), &frame));
-        consumer.advance(&frame);
-        count += 1;
-    }
-    Ok(count)
 }

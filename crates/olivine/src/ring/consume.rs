@@ -27,8 +27,8 @@ pub(crate) struct Consumer {
     /// Every frame before this is known to be committed.
     known: u64,
     align_mask: u64,
-    /// Longest header plus payload in bytes.
-    frame_max: u64,
+    /// Longest payload in bytes.
+    payload_max: u64,
     /// Messages since the tail was last found empty.
     run: u32,
     start: u64,
@@ -40,6 +40,50 @@ pub(crate) struct Consumer {
     release_step: u64,
     /// Our position as the publisher sees it; absent for a subscriber that does not gate.
     gate: Option<GateWords>,
+}
+
+/// A walk over frames: the position is written home when it ends, also by a panic of the handler.
+struct Walk<'a> {
+    home: &'a mut Consumer,
+    position: u64,
+    run: u32,
+}
+
+impl Walk<'_> {
+    #[inline(always)]
+    fn settle(&mut self) {
+        self.home.position = self.position;
+        self.home.run = self.run;
+    }
+}
+
+impl Drop for Walk<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// The frame at `position` that a header `word` tells of. `None` if no publisher writes such a word: a length
+/// below that of a header or beyond what the ring holds.
+#[inline(always)]
+fn read_frame(word: u64, position: u64, payload_max: u64, align_mask: u64) -> Option<Frame> {
+    let bytes = frame_bytes(word);
+    let payload = bytes.wrapping_sub(HEADER_BYTES);
+    if payload > payload_max {
+        return None;
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked against the ring's size"
+    )]
+    let length = payload as usize;
+    Some(Frame {
+        position,
+        tag: frame_tag(word),
+        length,
+        end: position + ((bytes + align_mask) & !align_mask),
+    })
 }
 
 /// The words through which a subscriber gives room back.
@@ -63,6 +107,32 @@ pub(crate) struct Frame {
     pub(crate) end: u64,
 }
 
+/// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
+/// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
+pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
+    loop {
+        // CURSOR (acquire).
+        let from = cursor.load(Ordering::Acquire);
+        let mut at = from;
+        while at < wanted {
+            // COMMIT (acquire).
+            let bytes = frame_bytes(ring.header(at).load(Ordering::Acquire));
+            if bytes < HEADER_BYTES || bytes > ring.capacity() {
+                break;
+            }
+            at += (bytes + geometry.align - 1) & !(geometry.align - 1);
+        }
+        if from >= wanted || at == wanted {
+            return wanted;
+        }
+        // A publisher that lives goes on meanwhile; then the walk was over bytes in motion. Relaxed: the next
+        // look acquires.
+        if cursor.load(Ordering::Relaxed) == from {
+            return from;
+        }
+    }
+}
+
 impl Consumer {
     /// Reads `lane` from `position`, a frame boundary. `durable` gives room back after every message, so that
     /// a crash repeats as little as possible.
@@ -79,7 +149,7 @@ impl Consumer {
             position,
             known: position,
             align_mask: geometry.align - 1,
-            frame_max: geometry.message_max() + HEADER_BYTES,
+            payload_max: geometry.message_max(),
             run: 0,
             start: position,
             cursor: lane.resolve(lane::CURSOR),
@@ -140,23 +210,66 @@ impl Consumer {
 
     #[inline(always)]
     fn frame(&self, word: u64) -> Result<Frame, ReceiveError> {
-        let bytes = frame_bytes(word);
-        // Hostile until checked: a length below the header or beyond the ring is no frame of ours.
-        if bytes.wrapping_sub(HEADER_BYTES) > self.frame_max - HEADER_BYTES {
-            return Err(self.corrupt(word));
-        }
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "checked against the ring's size"
-        )]
-        let length = (bytes - HEADER_BYTES) as usize;
-        let end = self.position + ((bytes + self.align_mask) & !self.align_mask);
-        Ok(Frame {
+        read_frame(word, self.position, self.payload_max, self.align_mask)
+            .ok_or_else(|| self.corrupt(word))
+    }
+
+    /// Hands up to `limit` messages to `handler`; how many, and whether the tail was found empty.
+    ///
+    /// As `next` and `advance` for each, but the position is in a register while it goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::next`]; what was handed out before is consumed.
+    #[inline(always)]
+    pub(crate) fn walk(
+        &mut self,
+        limit: usize,
+        mut handler: impl FnMut(&Frame, View<'_>),
+    ) -> Result<usize, ReceiveError> {
+        let (payload_max, align_mask, step) =
+            (self.payload_max, self.align_mask, self.release_step);
+        let mut count = 0;
+        let mut at = Walk {
             position: self.position,
-            tag: frame_tag(word),
-            length,
-            end,
-        })
+            run: self.run,
+            home: self,
+        };
+        while count < limit {
+            if at.position >= at.home.known && at.run >= STREAM_RUN {
+                at.settle();
+                at.home.back_off();
+                at.run = at.home.run;
+            }
+            let spot = at.home.ring.spot(at.position);
+            // COMMIT (acquire): pairs with the release store in `publish::show`.
+            let word = spot
+                .header()
+                .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
+            if word == 0 {
+                at.settle();
+                at.home.at_tail();
+                at.run = 0;
+                break;
+            }
+            let Some(frame) = read_frame(word, at.position, payload_max, align_mask) else {
+                at.settle();
+                return Err(at.home.corrupt(word));
+            };
+            // SAFETY: `read_frame` checked the length. The frame is committed; our own position in the gate,
+            // which is at or before it, holds the publisher back until the release below.
+            let view = unsafe { spot.view(frame.length) };
+            // A handler that panics gets the same message again: the position moves after it.
+            handler(&frame, view);
+            at.position = frame.end;
+            at.run += 1;
+            count += 1;
+            if at.position - at.home.released >= step {
+                at.settle();
+                at.home.release();
+            }
+        }
+        Ok(count)
     }
 
     #[cold]
@@ -233,7 +346,7 @@ impl Consumer {
     }
 
     /// Hands everything before the position back to the publisher.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn release(&mut self) {
         self.release_to(self.position);
     }
@@ -246,6 +359,7 @@ impl Consumer {
         // REUSE (release): pairs with the acquire load in `Gate::slowest`.
         gate.position
             .store(position, unless(mutant("reuse_relaxed"), Ordering::Release));
+        crate::points::pass("release.stored");
         // ROOM (light side): the position above comes before the look at the park word.
         light_barrier(mutant("room_no_light_barrier"));
         if gate.fence {
@@ -307,15 +421,14 @@ impl Consumer {
         let mut at = from;
         while at < committed {
             // Relaxed: committed before the cursor that the caller has acquired (CURSOR).
-            let bytes = frame_bytes(self.ring.header(at).load(Ordering::Relaxed));
-            if bytes.wrapping_sub(HEADER_BYTES) > self.frame_max - HEADER_BYTES {
-                return Err(self.corrupt(bytes));
-            }
-            let end = at + ((bytes + self.align_mask) & !self.align_mask);
-            if end > most {
+            let word = self.ring.header(at).load(Ordering::Relaxed);
+            let Some(frame) = read_frame(word, at, self.payload_max, self.align_mask) else {
+                return Err(self.corrupt(word));
+            };
+            if frame.end > most {
                 break;
             }
-            at = end;
+            at = frame.end;
         }
         Ok(at)
     }

@@ -41,19 +41,22 @@ impl Gate {
         }
     }
 
-    /// The slowest gating subscriber, or `None` if nobody gates.
-    pub(crate) fn slowest(&self) -> Option<Slowest> {
-        let mut slowest: Option<Slowest> = None;
-        for slot in bits(&self.control, control::GATING, self.geometry.slots()) {
+    /// The slots that gate this lane, with their positions.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        bits(&self.control, control::GATING, self.geometry.slots()).filter_map(|slot| {
             let position = self.control.word(self.geometry.position(slot, self.lane));
             // REUSE (acquire): pairs with the release store in `Consumer::release`. What the subscriber read
             // before it let go of these bytes happens before we overwrite them.
             let position = position.load(unless(mutant("reuse_scan_relaxed"), Ordering::Acquire));
-            if position != NO_POSITION && slowest.is_none_or(|s| position < s.position) {
-                slowest = Some(Slowest { slot, position });
-            }
-        }
-        slowest
+            (position != NO_POSITION).then_some((slot, position))
+        })
+    }
+
+    /// The slowest gating subscriber, or `None` if nobody gates.
+    pub(crate) fn slowest(&self) -> Option<Slowest> {
+        self.positions()
+            .min_by_key(|(_, position)| *position)
+            .map(|(slot, position)| Slowest { slot, position })
     }
 
     /// Number of slots that gate.
@@ -112,6 +115,7 @@ pub(crate) fn join_lane(
     loop {
         let position = start();
         store(position);
+        crate::points::pass("join.stored");
         if !mutant("join_no_fence") {
             // JOIN: SeqCst fence between our position and the publisher's limit; the publisher has its own
             // between its limit and our position. Only a store-load order on both sides will do.
@@ -135,9 +139,11 @@ pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
             .word(geometry.position(index, lane))
             .store(NO_POSITION, Ordering::Release);
     }
+    crate::points::pass("clear.positions_gone");
     set_bit(control, control::GATING, index, false);
+    crate::points::pass("clear.gating_gone");
     set_bit(control, control::ATTACHED, index, false);
-    for word in 1..slot::POSITIONS {
+    for word in (1..slot::POSITIONS).filter(|word| *word != slot::TICKET) {
         // Relaxed: read by others only for display, or under the slot's lock.
         control.word(base + word).store(0, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! The ring over heap memory: what Miri can walk. Mirrors and processes are left to the other tests.
 
-use super::consume::{Consumer, GateWords};
+use super::consume::{Consumer, GateWords, committed_up_to};
 use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry};
 use super::publish::Producer;
@@ -233,5 +233,37 @@ fn impossible_headers_are_refused_by_name() {
             error.contains("lane 0 is corrupt at position 0"),
             "{wrong}: {error}"
         );
+    }
+}
+
+#[test]
+fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
+    for origin in [0, (1 << 32) - 4096] {
+        let channel = channel(8, origin);
+        let mut producer = channel.producer();
+        let mut ends = vec![origin];
+        for length in [3_usize, 24, 0, 100] {
+            let position = producer.position();
+            let need = producer.need(position, length);
+            assert!(producer.make_room(need));
+            let end = producer.fits(position, length).unwrap();
+            producer.write(position, &vec![1; length]);
+            ends.push(producer.commit(end, 0, length));
+        }
+        let cursor = channel.lane.resolve(lane::CURSOR);
+        let resume = |wanted| committed_up_to(&channel.ring, &cursor, &channel.geometry, wanted);
+        let last = ends[4];
+        for died_at in &ends {
+            // It committed up to `last` and died before it said so.
+            cursor.store(*died_at, Ordering::Release);
+            for wanted in &ends {
+                assert_eq!(resume(*wanted), *wanted);
+            }
+            // No frame ends there: a position that nobody ever had is not trusted.
+            assert_eq!(resume(last + 8), *died_at);
+            assert_eq!(resume(u64::MAX), *died_at);
+        }
+        cursor.store(ends[1], Ordering::Release);
+        assert_eq!(resume(ends[3] + 8), ends[1], "within a frame");
     }
 }

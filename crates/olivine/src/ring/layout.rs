@@ -38,7 +38,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of everything in this file. Any change of meaning or place raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 1;
+pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -59,6 +59,8 @@ pub(crate) mod control {
     pub(crate) const GEOMETRY_WORDS: usize = 17;
     /// Process that created the channel, for display.
     pub(crate) const CREATOR_PID: usize = 20;
+    /// Process that took the membership lock last, for messages.
+    pub(crate) const MEMBER_PID: usize = 21;
     /// A number drawn when the channel was made: tells it from others of its name.
     pub(crate) const INCARNATION: usize = 22;
     /// Raised when a lane file appears.
@@ -122,6 +124,8 @@ pub(crate) mod slot {
     pub(crate) const NAME_LENGTH: usize = 7;
     /// Six words of name.
     pub(crate) const NAME: usize = 8;
+    /// Raised whenever a subscriber takes the slot, so that its time is its own. Survives clearing.
+    pub(crate) const TICKET: usize = 14;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
     /// First of `publishers_max` positions.

@@ -168,11 +168,16 @@ fn receive(consumer: &mut Consumer) -> Option<u32> {
 }
 
 /// Reads what there is, which must be the messages after `last`; the number of the newest.
-fn drain(consumer: &mut Consumer, mut last: u32) -> u32 {
-    while let Some(tag) = receive(consumer) {
-        assert_eq!(tag, last + 1);
-        last = tag;
-    }
-    consumer.at_tail();
+fn drain(consumer: &mut Consumer, last: u32) -> u32 {
+    walk(consumer, last, usize::MAX)
+}
+
+/// As [`drain`], up to `limit` messages.
+fn walk(consumer: &mut Consumer, mut last: u32, limit: usize) -> u32 {
+    let walked = consumer.walk(limit, |frame, bytes| {
+        assert_eq!((frame.tag, bytes), (last + 1, message(last + 1)));
+        last += 1;
+    });
+    walked.expect("frames that a publisher wrote");
     last
 }

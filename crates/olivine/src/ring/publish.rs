@@ -12,8 +12,9 @@
 use super::gate::Gate;
 use super::layout::{Geometry, control, frame_bytes, header_word, lane};
 use crate::error::NotSent;
+use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
-use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
+use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
 
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
 #[derive(Debug)]
@@ -80,6 +81,7 @@ impl Producer {
                 Ordering::SeqCst
             });
         }
+        points::pass("takeover.begun");
         producer.recover();
         producer
     }
@@ -107,6 +109,7 @@ impl Producer {
             }
             self.position += padded;
         }
+        points::pass("takeover.walked");
         // Relaxed: nobody reads here before the COMMIT that follows, or sees the zero it already is.
         self.ring.header(self.position).store(0, Ordering::Relaxed);
         // CURSOR (release).
@@ -195,25 +198,37 @@ impl Producer {
         unsafe { self.ring.view(self.position, length) }
     }
 
+    /// Writes `message` at the position and makes it visible; `end` is what [`Producer::fits`] said.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
+        // Both places before the first store: the compiler cannot know that it leaves the ring's own words alone.
+        let (spot, next) = (self.ring.spot(self.position), self.ring.header(end));
+        // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
+        // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
+        unsafe { spot.write(message) };
+        points::pass("publish.written");
+        show(spot.header(), next, tag, message.len());
+        points::pass("publish.shown");
+        self.advance(end)
+    }
+
     /// Makes the frame from the position to `end` visible.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        points::pass("publish.written");
         self.show(end, tag, length);
+        points::pass("publish.shown");
         self.advance(end)
     }
 
     /// The commit itself: whoever dies after it has published everything up to `end`.
     #[inline(always)]
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
-        if !mutant("commit_without_next_zero") {
-            // Relaxed: released by COMMIT below.
-            self.ring.header(end).store(0, Ordering::Relaxed);
-        }
-        let header = self.ring.header(self.position);
-        // COMMIT (release): pairs with the acquire load in `Consumer::next`.
-        header.store(
-            header_word(tag, length),
-            unless(mutant("commit_relaxed"), Ordering::Release),
+        show(
+            self.ring.header(self.position),
+            self.ring.header(end),
+            tag,
+            length,
         );
     }
 
@@ -265,6 +280,7 @@ impl Producer {
             // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
             self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
             self.published_limit = wanted;
+            points::pass("gate.limit_stored");
             if !mutant("overrun_no_fence_writer") {
                 // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).
                 // OVERRUN: the limit is visible before anything is written into what it freed.
@@ -330,6 +346,20 @@ impl Producer {
         // Relaxed: a private word.
         self.limit.store(0, Ordering::Relaxed);
     }
+}
+
+/// Commits the frame, or the batch, between two headers.
+#[inline(always)]
+fn show(header: &AtomicU64, next: &AtomicU64, tag: u32, length: usize) {
+    if !mutant("commit_without_next_zero") {
+        // Relaxed: released by COMMIT below.
+        next.store(0, Ordering::Relaxed);
+    }
+    // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
+    header.store(
+        header_word(tag, length),
+        unless(mutant("commit_relaxed"), Ordering::Release),
+    );
 }
 
 /// Adds to a counter that only this process writes.

@@ -208,7 +208,10 @@ impl Folder {
                 name,
                 Mode::from_raw_mode(self.sharing.folder_mode()),
             ) {
-                Ok(()) => made = true,
+                Ok(()) => {
+                    crate::points::pass("create.folder_made");
+                    made = true;
+                }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(refused("make the folder", &path)(errno)),
             }
@@ -322,7 +325,9 @@ impl ChannelFolder {
         for name in self.files().iter().filter(|name| ours(name)) {
             self.unlink(name)?;
         }
+        crate::points::pass("remove.lanes_gone");
         self.unlink(CONTROL)?;
+        crate::points::pass("remove.control_gone");
         if !self.still_there() {
             return Ok(());
         }

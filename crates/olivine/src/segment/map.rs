@@ -92,7 +92,7 @@ pub(crate) fn map_lane(
             problem,
         });
     }
-    let page = rustix::param::page_size() as u64;
+    let page = Memory::page_size() as u64;
     if !LANE_HEADER_BYTES.is_multiple_of(page) || !geometry.capacity.is_multiple_of(page) {
         let problem = format!(
             "a ring of {} bytes cannot be mapped with pages of {page} bytes; use a larger 'capacity='",

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod numbers;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,15 +76,31 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Runs `#[test] fn role` of this very test binary in another process.
-pub(crate) fn spawn(role: &str, variables: &[(&str, String)]) -> Child {
+/// `#[test] fn role` of this very test binary, as another program.
+fn role(role: &str, variables: &[(&str, String)]) -> Command {
     let me = std::env::current_exe().expect("own path");
-    Command::new(me)
+    let mut command = Command::new(me);
+    command
         .args(["--exact", "role", "--nocapture", "--test-threads=1"])
         .env("OLIVINE_DEATH_ROLE", role)
-        .envs(variables.iter().map(|(name, value)| (*name, value)))
+        .envs(variables.iter().map(|(name, value)| (*name, value)));
+    command
+}
+
+/// Runs `#[test] fn role` in another process.
+pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Child {
+    role(name, variables)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// As [`spawn`], with its standard input and output in the caller's hands.
+pub(crate) fn spawn_piped(name: &str, variables: &[(&str, String)]) -> Child {
+    role(name, variables)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .expect("a process")
 }
@@ -122,7 +140,16 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Descriptors of this process.
-pub(crate) fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("/proc").count()
+/// Descriptors and mappings of this process that lead into `folder`, with what they lead to.
+pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc");
+    let mut held: Vec<String> = descriptors
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .map(|target| target.display().to_string())
+        .collect();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
+    held.extend(maps.lines().map(str::to_owned));
+    held.retain(|target| target.contains(&folder.display().to_string()));
+    held
 }

@@ -81,7 +81,7 @@ pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
 
 /// Locks `file` as its recorder; `None` if there is one already.
 pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalError> {
-    let locks = Locks::file(file);
+    let locks = Locks::file(&file).map_err(refused("open", path))?;
     let ours = locks.try_lock(LOCK_BYTE).map_err(refused("lock", path))?;
     Ok(ours.then_some(locks))
 }

@@ -32,6 +32,8 @@ struct Told {
     lane: u32,
     position: u64,
     room: u64,
+    /// The source asked for more.
+    wanting: bool,
 }
 
 /// What dealing with a piece of what arrived came to.
@@ -128,12 +130,16 @@ impl Receiving<'_> {
                     lane,
                     position,
                     room: 0,
+                    wanting: false,
                 });
             }
             Arrived::LaneEnd { lane } => self.ingress.close_lane(lane),
             Arrived::Want { lane, length } => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 self.ingress.want(lane, length);
+                if let Some(told) = told.iter_mut().find(|told| told.lane == lane) {
+                    told.wanting = true;
+                }
             }
             Arrived::Beat => {}
             Arrived::Close {
@@ -161,12 +167,13 @@ impl Receiving<'_> {
             let room = self.ingress.room(told.lane).unwrap_or(position);
             let moved = position.wrapping_sub(told.position) > least;
             let short = told.room.saturating_sub(position) < self.ingress.geometry().capacity / 2;
-            let gained = short && room.saturating_sub(told.room) > least;
+            let more = room.saturating_sub(told.room);
+            let gained = (short && more > least) || (told.wanting && more > 0);
             if moved || gained {
                 wire::put_ack(&mut self.pipe.out, told.lane, position, room);
                 self.tally
                     .acknowledged(position.wrapping_sub(told.position));
-                (told.position, told.room) = (position, room);
+                (told.position, told.room, told.wanting) = (position, room, false);
             }
         }
     }

@@ -35,6 +35,25 @@ fn frames_arrive_whole_and_in_order_through_a_ring_that_wraps() {
 }
 
 #[test]
+fn a_walk_takes_whole_frames_in_order_through_a_ring_that_wraps() {
+    check(4, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        old_lap(&mut producer, &mut consumer);
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 4));
+            assert!(send(&mut producer, 5));
+        });
+        // The second walk begins in the streaming gear if the first found anything.
+        let last = walk(&mut consumer, 3, 1);
+        let last = walk(&mut consumer, last, 1);
+        publisher.join().unwrap();
+        assert_eq!(drain(&mut consumer, last), 5);
+    });
+}
+
+#[test]
 fn room_is_reused_only_after_it_was_read() {
     check(4, || {
         let channel = Channel::new(1, 1);

@@ -1,0 +1,295 @@
+//! What the kernel counted while something was measured: the first place to look for the cause of a long sample.
+//!
+//! Read from `/proc` between slices, never within one: switches and faults of the measuring threads, time they
+//! stood ready without a CPU, interrupts and stolen time of the CPUs they are pinned to. What a kernel does not
+//! show counts as 0. Stolen time comes in steps of 10 ms and only from hypervisors that report it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+
+/// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
+const STEP_MS: u64 = 10;
+/// Up to this many nanoseconds a fault may be all there is to a sample: a page that is filled, not read from disk.
+const FAULT_MAX_NS: f64 = 100_000.0;
+/// Up to this many nanoseconds an interrupt with its handler may be all there is to a sample.
+const INTERRUPT_MAX_NS: f64 = 200_000.0;
+
+/// Sums of the kernel over some threads and their CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Times a thread was taken off its CPU although it wanted to run.
+    pub forced_switches_count: u64,
+    /// Times a thread gave its CPU up, to wait for something.
+    pub voluntary_switches_count: u64,
+    /// Pages that had to be mapped or filled.
+    pub minor_faults_count: u64,
+    /// Pages that had to be read from disk.
+    pub major_faults_count: u64,
+    /// Interrupts on the CPUs, whoever they were for.
+    pub interrupts_count: u64,
+    /// Time that threads stood ready and had no CPU, in nanoseconds.
+    pub waited_for_cpu_ns: u64,
+    /// Time that the hypervisor gave the CPUs to others, in milliseconds.
+    pub stolen_ms: u64,
+}
+
+impl Counts {
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            forced_switches_count: combine(self.forced_switches_count, other.forced_switches_count),
+            voluntary_switches_count: combine(
+                self.voluntary_switches_count,
+                other.voluntary_switches_count,
+            ),
+            minor_faults_count: combine(self.minor_faults_count, other.minor_faults_count),
+            major_faults_count: combine(self.major_faults_count, other.major_faults_count),
+            interrupts_count: combine(self.interrupts_count, other.interrupts_count),
+            waited_for_cpu_ns: combine(self.waited_for_cpu_ns, other.waited_for_cpu_ns),
+            stolen_ms: combine(self.stolen_ms, other.stolen_ms),
+        }
+    }
+
+    /// What most likely made a sample of `ns` nanoseconds that long, if this was counted around it.
+    ///
+    /// A cause is named only where it accounts for the length: a wait for the CPU of half as long, a fault for
+    /// a sample that a fault explains. Otherwise the answer is that the kernel saw nothing.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "durations of seconds at most")]
+    pub fn likely_cause(&self, ns: f64) -> Cause {
+        if self.waited_for_cpu_ns as f64 * 2.0 >= ns {
+            return Cause::Preempted;
+        }
+        if self.stolen_ms > 0 && ns >= 1e6 {
+            return Cause::Stolen;
+        }
+        if self.major_faults_count > 0 {
+            return Cause::MajorFault;
+        }
+        if self.forced_switches_count > 0 {
+            return Cause::Preempted;
+        }
+        if self.minor_faults_count > 0 && ns <= FAULT_MAX_NS {
+            return Cause::MinorFault;
+        }
+        if self.voluntary_switches_count > 0 {
+            return Cause::Slept;
+        }
+        if self.interrupts_count > 0 && ns <= INTERRUPT_MAX_NS {
+            return Cause::Interrupt;
+        }
+        Cause::Unseen
+    }
+}
+
+/// What most likely held a sample up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// Another thread had the CPU.
+    Preempted,
+    /// The hypervisor gave the CPU to another machine.
+    Stolen,
+    /// A page was read from disk.
+    MajorFault,
+    /// A page was mapped or filled.
+    MinorFault,
+    /// A side waited in the kernel, which is part of its way of waiting.
+    Slept,
+    /// An interrupt was handled.
+    Interrupt,
+    /// No counter accounts for it: caches, firmware, a hypervisor that does not report.
+    Unseen,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Preempted => "another thread",
+            Self::Stolen => "hypervisor",
+            Self::MajorFault => "page from disk",
+            Self::MinorFault => "page fault",
+            Self::Slept => "slept",
+            Self::Interrupt => "interrupt",
+            Self::Unseen => "not seen",
+        })
+    }
+}
+
+/// The threads and CPUs whose counts are read.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    folders: Vec<String>,
+    cpus: Vec<u32>,
+}
+
+impl Observed {
+    /// The calling thread, the first threads of `processes`, and `cpus`.
+    #[must_use]
+    pub fn new(processes: &[u32], cpus: &[u32]) -> Self {
+        let own = rustix::thread::gettid();
+        let mut folders = vec![format!("/proc/self/task/{}", own.as_raw_nonzero())];
+        let others = processes.iter();
+        folders.extend(others.map(|process| format!("/proc/{process}/task/{process}")));
+        Self {
+            folders,
+            cpus: cpus.to_vec(),
+        }
+    }
+
+    /// The sums up to now. Takes some 100 µs: call it between slices.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let mut sum = Counts {
+            interrupts_count: interrupts(&read("/proc/interrupts"), &self.cpus),
+            stolen_ms: stolen_ms(&read("/proc/stat"), &self.cpus),
+            ..Counts::default()
+        };
+        for folder in &self.folders {
+            let text = |file: &str| read(&format!("{folder}/{file}"));
+            sum = sum.plus(&of_thread(
+                &text("status"),
+                &text("stat"),
+                &text("schedstat"),
+            ));
+        }
+        sum
+    }
+}
+
+/// The counts of one thread, from the text of its files.
+fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        number(line.unwrap_or_default().trim_start_matches(':').trim())
+    };
+    // The name of the program stands in brackets and may hold anything; the numbers follow the last one.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let stat = |index: usize| number(after_name.split_whitespace().nth(index).unwrap_or_default());
+    Counts {
+        forced_switches_count: field("nonvoluntary_ctxt_switches"),
+        voluntary_switches_count: field("voluntary_ctxt_switches"),
+        minor_faults_count: stat(7),
+        major_faults_count: stat(9),
+        waited_for_cpu_ns: number(schedstat.split_whitespace().nth(1).unwrap_or_default()),
+        interrupts_count: 0,
+        stolen_ms: 0,
+    }
+}
+
+/// Interrupts of `cpus`: the columns under their names.
+fn interrupts(text: &str, cpus: &[u32]) -> u64 {
+    let mut lines = text.lines();
+    let heads: Vec<u32> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|head| head.strip_prefix("CPU")?.parse().ok())
+        .collect();
+    let counted = |line: &str| -> u64 {
+        let cells = line.split_whitespace().skip(1).zip(&heads);
+        let ours = cells.filter(|(_, cpu)| cpus.contains(cpu));
+        ours.map(|(cell, _)| number(cell)).sum()
+    };
+    lines.map(counted).sum()
+}
+
+/// Stolen time of `cpus`: the eighth number of their lines.
+fn stolen_ms(text: &str, cpus: &[u32]) -> u64 {
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cpu: u32 = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        cpus.contains(&cpu)
+            .then(|| number(words.nth(7).unwrap_or_default()))
+    };
+    text.lines().filter_map(of_line).sum::<u64>() * STEP_MS
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_the_kernel_s_words() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
+        let stat = "99 (a) b) R 1 2 3 4 5 6 101 0 11 0 40 50";
+        let counts = of_thread(status, stat, "500 6000 70");
+        assert_eq!(
+            (
+                counts.voluntary_switches_count,
+                counts.forced_switches_count
+            ),
+            (12, 7)
+        );
+        assert_eq!(
+            (counts.minor_faults_count, counts.major_faults_count),
+            (101, 11)
+        );
+        assert_eq!(counts.waited_for_cpu_ns, 6000);
+        let table = "           CPU0       CPU2\n 24:   1   20  IO-APIC\nLOC:   300  4000  Local\nERR:  5\n";
+        assert_eq!(interrupts(table, &[2]), 4020);
+        assert_eq!(interrupts(table, &[0, 2]), 4326);
+        let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 80 0 0\nintr 5\n";
+        assert_eq!(stolen_ms(stat, &[1]), 800);
+        assert_eq!(of_thread("", "", ""), Counts::default());
+    }
+
+    #[test]
+    fn this_thread_s_page_faults_are_seen() {
+        let observed = Observed::new(&[], &[0]);
+        let before = observed.counts();
+        // Untouched pages, each touched once.
+        let mut block = vec![0_u8; 64 << 20];
+        block.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        std::hint::black_box(&block);
+        let counts = observed.counts().since(&before);
+        assert!(counts.minor_faults_count > 0, "{counts:?}");
+    }
+
+    #[test]
+    fn a_cause_is_named_only_where_it_accounts_for_the_length() {
+        let waited = Counts {
+            waited_for_cpu_ns: 3_000_000,
+            interrupts_count: 10,
+            ..Counts::default()
+        };
+        assert_eq!(waited.likely_cause(4e6), Cause::Preempted);
+        assert_eq!(waited.likely_cause(50e6), Cause::Unseen);
+        let fault = Counts {
+            minor_faults_count: 1,
+            ..Counts::default()
+        };
+        assert_eq!(fault.likely_cause(20e3), Cause::MinorFault);
+        assert_eq!(fault.likely_cause(20e6), Cause::Unseen);
+        let stolen = Counts {
+            stolen_ms: 10,
+            ..Counts::default()
+        };
+        assert_eq!(stolen.likely_cause(9e6), Cause::Stolen);
+        assert_eq!(stolen.likely_cause(900.0), Cause::Unseen);
+        let interrupts = Counts {
+            interrupts_count: 3,
+            ..Counts::default()
+        };
+        assert_eq!(interrupts.likely_cause(9e3), Cause::Interrupt);
+        assert_eq!(Counts::default().likely_cause(1.0), Cause::Unseen);
+    }
+}

@@ -1,0 +1,210 @@
+//! A load generator for servers: closed loop or evenly paced, every answer checked.
+//!
+//! One thread on one CPU keeps many connections busy. What it costs is a receive, a send and a comparison of
+//! bytes a batch, so that one core drives what a server core can serve. It measures requests a second,
+//! latency, and the CPU time that both sides spent for each request, which ranks servers more reliably than a
+//! rate: a rate may be the generator's limit, and the table shows when it is.
+//!
+//! | file | what |
+//! |---|---|
+//! | `client` | the loop of the generator |
+//! | `answer` | HTTP answers: learned once, then compared byte by byte |
+//! | `echo` | messages that must come back as they were sent |
+//! | `frames` | a stream of small frames, decoded and counted by the other side |
+//! | `url` | what to ask and where |
+//! | `usage` | which processes serve an address, and their CPU time |
+//! | `server` | the servers on `olivine-net` that are measured, and the bare loop they are compared with |
+//! | `process` | servers as processes of their own, pinned |
+//! | `rivals` | other people's servers: found, configured, started |
+//! | `compare` | several servers, taking turns |
+//!
+//! **Closed loop**: each connection sends `depth` requests in one go and the next ones when all are answered,
+//! so that latency is the time of a batch and says nothing about a server at a given load. **Open loop**
+//! (`rate`): request `n` is due at `start + n / rate` whatever the server does, and latency runs from when it
+//! was due. The two are never put into one table.
+
+mod answer;
+mod client;
+pub mod compare;
+mod echo;
+mod error;
+pub mod frames;
+mod process;
+pub mod rivals;
+pub mod server;
+mod url;
+mod usage;
+
+pub use error::LoadError;
+pub use process::Server;
+pub use url::Url;
+
+use crate::latency::{Latency, Percentiles};
+use crate::pace::{Pacer, Rest};
+use answer::Answers;
+use client::{Client, Protocol, Tally, Times};
+use echo::Echo;
+use olivine::clock::TickClock;
+use olivine::probe;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Time before the measurement begins, in which caches and windows fill.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// How the generator waits while it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Waiting {
+    /// Never sleeps: exact times, and its CPU always looks busy.
+    Spin,
+    /// Sleeps until something comes, so that its CPU time means something.
+    Block,
+}
+
+/// What is to be done to a server.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Plan {
+    /// Connections kept open; one or more.
+    pub connections: usize,
+    /// Requests under way on each connection: sent in one go in a closed loop, at most in an open one.
+    pub depth: usize,
+    /// Requests a second over all connections, evenly spaced; `None` is a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// Seconds measured, after a warm-up of 0.3 s.
+    pub seconds: f64,
+    /// CPU of the generator.
+    pub cpu: u32,
+    /// How the generator waits.
+    pub waiting: Waiting,
+}
+
+/// What was found: everything a figure needs to be judged.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Answers that came within the measured time (closed loop), or to requests due in it (open loop).
+    pub answers: u64,
+    /// The time measured.
+    pub seconds: f64,
+    /// Time from request to answer, in ticks.
+    pub latency: Latency,
+    /// From when a request was due to when it left, in ticks; empty in a closed loop.
+    pub send_delay: Latency,
+    /// Requests of the open loop that nobody answered.
+    pub unanswered: u64,
+    /// Connections the server closed between two answers; they were made again while it took them.
+    pub closed: u64,
+    /// Connections that ended inside an answer.
+    pub cut: u64,
+    /// Whether the server was gone before the time was over.
+    pub gone: bool,
+    /// CPU time of the server's processes; `None` if they are not on this machine or not ours to look at.
+    pub server_cpu_ns: Option<u64>,
+    /// CPU time of this process.
+    pub client_cpu_ns: u64,
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counts and times stay far below 2^52"
+)]
+impl Outcome {
+    /// Answers a second.
+    #[must_use]
+    pub fn per_s(&self) -> f64 {
+        self.answers as f64 / self.seconds
+    }
+
+    /// The server's CPU time for each answer, in nanoseconds.
+    #[must_use]
+    pub fn server_ns(&self) -> Option<f64> {
+        (self.answers > 0).then_some(self.server_cpu_ns? as f64 / self.answers as f64)
+    }
+
+    /// The generator's CPU time for each answer, in nanoseconds.
+    #[must_use]
+    pub fn client_ns(&self) -> f64 {
+        self.client_cpu_ns as f64 / self.answers.max(1) as f64
+    }
+
+    /// The share of one CPU that the server used; above 1 with several threads.
+    #[must_use]
+    pub fn server_busy(&self) -> Option<f64> {
+        Some(self.server_cpu_ns? as f64 / self.seconds / 1e9)
+    }
+
+    /// The share of its CPU that the generator used.
+    #[must_use]
+    pub fn client_busy(&self) -> f64 {
+        self.client_cpu_ns as f64 / self.seconds / 1e9
+    }
+
+    /// Latency as a table of percentiles.
+    #[must_use]
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        self.latency.percentiles(&TickClock::calibrate())
+    }
+}
+
+/// Loads an HTTP server with `GET` requests for one page.
+///
+/// The first answer is taken apart and becomes the model: each further one must have the same status and the
+/// same body, whatever its date.
+///
+/// # Errors
+///
+/// [`LoadError`], also if a single answer differs: a wrong answer has no speed.
+pub fn http(url: &Url, plan: &Plan) -> Result<Outcome, LoadError> {
+    let answers = Answers::learn(url)?;
+    load(url.address, plan, answers)
+}
+
+/// Loads an echo server with messages of `size` bytes, 16 or more, each of which must come back unchanged.
+///
+/// # Errors
+///
+/// As [`http`].
+pub fn echo(address: SocketAddr, size: usize, plan: &Plan) -> Result<Outcome, LoadError> {
+    load(address, plan, Echo::new(size, plan.connections))
+}
+
+fn load(
+    address: SocketAddr,
+    plan: &Plan,
+    protocol: impl Protocol + 'static,
+) -> Result<Outcome, LoadError> {
+    let clock = TickClock::calibrate();
+    let servers = usage::servers(address);
+    let times = Times::from_now(&clock, WARM_UP, Duration::from_secs_f64(plan.seconds));
+    let (plan, cpu) = (plan.clone(), plan.cpu);
+    let generator = std::thread::spawn(move || {
+        probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+        Client::connect(address, &plan, protocol, times)?.run()
+    });
+    // This thread only looks at the clocks of CPU time, when the measured time begins and when it ends.
+    let pacer = Pacer::start(clock, 1.0);
+    let mut used = [(None, 0); 2];
+    for (at, used) in [times.begin, times.end].into_iter().zip(&mut used) {
+        pacer.wait(at, Rest::Gentle, || generator.is_finished());
+        *used = (
+            usage::cpu_ns(&servers),
+            usage::cpu_ns(&[std::process::id()]).unwrap_or(0),
+        );
+    }
+    let tally: Tally = generator.join().map_err(|_| LoadError::Panicked)??;
+    let server = used[1].0.zip(used[0].0);
+    Ok(Outcome {
+        answers: tally.answers,
+        seconds: clock.nanos(times.end - times.begin) as f64 / 1e9,
+        latency: tally.latency,
+        send_delay: tally.send_delay,
+        unanswered: tally.unanswered,
+        closed: tally.closed,
+        cut: tally.cut,
+        gone: tally.gone,
+        server_cpu_ns: server.map(|(after, before)| after.saturating_sub(before)),
+        client_cpu_ns: used[1].1.saturating_sub(used[0].1),
+    })
+}

@@ -1,0 +1,270 @@
+//! HTTP answers: the first one is taken apart and becomes the model of all others.
+//!
+//! An answer that equals the model byte for byte, its date left out, is right; that is the fast way and the
+//! ordinary one. Any other is taken apart: status and body must be the model's, fields may differ.
+
+use super::client::Protocol;
+use super::error::{LoadError, io, shown};
+use super::url::Url;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Fields an answer may have.
+const FIELDS_MAX: usize = 64;
+/// Longest answer that is learned.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+const LEARN_MAX: Duration = Duration::from_secs(5);
+
+/// The model, and the requests that lead to it.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    request: Vec<u8>,
+    model: Vec<u8>,
+    /// Where the date stands in the model: start and end, equal if there is none.
+    date: (usize, usize),
+    status: u16,
+    body: Vec<u8>,
+    count: u64,
+}
+
+/// An answer taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
+    status: u16,
+    body: Vec<u8>,
+    date: (usize, usize),
+    length: usize,
+}
+
+impl Answers {
+    /// Asks once, on a connection of its own.
+    pub(super) fn learn(url: &Url) -> Result<Self, LoadError> {
+        let address = url.address;
+        let mut socket = TcpStream::connect_timeout(&address, LEARN_MAX)
+            .map_err(|source| LoadError::Connect { address, source })?;
+        socket
+            .set_read_timeout(Some(LEARN_MAX))
+            .map_err(io("set a time-out"))?;
+        let request = url.request();
+        socket
+            .write_all(&request)
+            .map_err(io("send the first request"))?;
+        let mut data = Vec::new();
+        let mut piece = vec![0; 64 * 1024];
+        let parts = loop {
+            if let Some(parts) = take_apart(&data)? {
+                break parts;
+            }
+            let length = socket
+                .read(&mut piece)
+                .map_err(io("read the first answer"))?;
+            if length == 0 || data.len() > ANSWER_BYTES_MAX {
+                let why = "it ends early or never";
+                return Err(unreadable(why, &data));
+            }
+            data.extend_from_slice(&piece[..length]);
+        };
+        if !(200..300).contains(&parts.status) {
+            return Err(LoadError::Status {
+                status: parts.status,
+            });
+        }
+        data.truncate(parts.length);
+        Ok(Self {
+            request,
+            model: data,
+            date: parts.date,
+            status: parts.status,
+            body: parts.body,
+            count: 0,
+        })
+    }
+
+    /// Whether `data` begins with an answer equal to the model but for the date, or with part of one.
+    fn is_like_the_model(&self, data: &[u8]) -> bool {
+        let shared = data.len().min(self.model.len());
+        let (data, model) = (&data[..shared], &self.model[..shared]);
+        let (start, end) = (self.date.0.min(shared), self.date.1.min(shared));
+        data[..start] == model[..start] && data[end..] == model[end..]
+    }
+
+    /// Checks an answer that is not like the model; returns its length, or `None` if it is incomplete.
+    fn check(&self, data: &[u8]) -> Result<Option<usize>, LoadError> {
+        let Some(parts) = take_apart(data)? else {
+            return Ok(None);
+        };
+        if parts.status == self.status && parts.body == self.body {
+            return Ok(Some(parts.length));
+        }
+        Err(LoadError::Wrong {
+            number: self.count + 1,
+            found: format!("status {}, {}", parts.status, shown(&parts.body)),
+        })
+    }
+}
+
+impl Protocol for Answers {
+    fn ask(&mut self, _: usize, count: usize, out: &mut Vec<u8>) {
+        for _ in 0..count {
+            out.extend_from_slice(&self.request);
+        }
+    }
+
+    fn read(&mut self, _: usize, data: &[u8]) -> Result<(usize, usize), LoadError> {
+        let (mut answers, mut at) = (0, 0);
+        while at < data.len() {
+            let rest = &data[at..];
+            let length = if self.is_like_the_model(rest) {
+                (rest.len() >= self.model.len()).then_some(self.model.len())
+            } else {
+                self.check(rest)?
+            };
+            let Some(length) = length else { break };
+            at += length;
+            answers += 1;
+            self.count += 1;
+        }
+        Ok((answers, at))
+    }
+
+    fn reopened(&mut self, _: usize) {}
+}
+
+/// Reads one answer; `None` if it is incomplete.
+fn take_apart(data: &[u8]) -> Result<Option<Parts>, LoadError> {
+    let mut room = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut head = httparse::Response::new(&mut room);
+    let behind = match head.parse(data) {
+        Ok(httparse::Status::Complete(behind)) => behind,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(unreadable("its head is malformed", data)),
+    };
+    let field = |name: &str| {
+        let mut fields = head.headers.iter();
+        fields
+            .find(|field| field.name.eq_ignore_ascii_case(name))
+            .map(|field| field.value)
+    };
+    let date = field("date").map_or((0, 0), |value| {
+        let start = value.as_ptr().addr() - data.as_ptr().addr();
+        (start, start + value.len())
+    });
+    let status = head.code.unwrap_or(0);
+    let chunked =
+        field("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked"));
+    let (body, length) = if chunked {
+        match chunks(&data[behind..], data)? {
+            Some((body, length)) => (body, behind + length),
+            None => return Ok(None),
+        }
+    } else if matches!(status, 204 | 304) {
+        (Vec::new(), behind)
+    } else {
+        let length = field("content-length").and_then(|value| std::str::from_utf8(value).ok());
+        let Some(length) = length.and_then(|value| value.trim().parse::<usize>().ok()) else {
+            return Err(unreadable("it does not say how long it is", data));
+        };
+        match data.get(behind..behind.saturating_add(length)) {
+            Some(body) => (body.to_vec(), behind + length),
+            None => return Ok(None),
+        }
+    };
+    Ok(Some(Parts {
+        status,
+        body,
+        date,
+        length,
+    }))
+}
+
+/// A chunked body and its bytes on the wire; `None` if it is incomplete. Trailers are not taken.
+fn chunks(mut rest: &[u8], data: &[u8]) -> Result<Option<(Vec<u8>, usize)>, LoadError> {
+    let whole = rest.len();
+    let mut body = Vec::new();
+    loop {
+        let (start, size) = match httparse::parse_chunk_size(rest) {
+            Ok(httparse::Status::Complete((start, size))) => (start, size),
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(unreadable("a chunk has no size", data)),
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let Some(chunk) = rest.get(start..start.saturating_add(size).saturating_add(2)) else {
+            return Ok(None);
+        };
+        let Some(bytes) = chunk.strip_suffix(b"\r\n") else {
+            return Err(unreadable(
+                "a chunk is longer than its size, or there is a trailer",
+                data,
+            ));
+        };
+        body.extend_from_slice(bytes);
+        rest = &rest[start + size + 2..];
+        if size == 0 {
+            return Ok(Some((body, whole - rest.len())));
+        }
+    }
+}
+
+fn unreadable(why: &'static str, data: &[u8]) -> LoadError {
+    LoadError::Unreadable {
+        why,
+        start: shown(data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &[u8] =
+        b"HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 2\r\n\r\nhi";
+
+    fn answers() -> Answers {
+        let parts = take_apart(FIRST).unwrap().unwrap();
+        Answers {
+            request: Vec::new(),
+            model: FIRST.to_vec(),
+            date: parts.date,
+            status: parts.status,
+            body: parts.body,
+            count: 0,
+        }
+    }
+
+    fn read(data: &[u8]) -> Result<(usize, usize), String> {
+        answers().read(0, data).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_date_and_the_fields_may_differ_and_the_body_and_the_status_may_not() {
+        let text = String::from_utf8(FIRST.to_vec()).unwrap();
+        let later = text.replace("08:49:37", "09:00:00");
+        let fields = text.replace("Date: Sun, 06 Nov 1994 08:49:37 GMT", "Connection: close");
+        let chunked =
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
+        let all = [text.as_str(), &later, &fields, chunked].concat();
+        assert_eq!(read(all.as_bytes()), Ok((4, all.len())));
+        for bad in [
+            text.replace("hi", "ho"),
+            text.replace("200 OK", "404 NO"),
+            text.replace("HTTP/1.1", "HTTQ/1.1"),
+            text.replace("Length: 2", "Length: 3") + "x",
+            text.replace("Content-Length: 2\r\n", ""),
+        ] {
+            assert!(read(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_cut_anywhere_is_incomplete() {
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        for whole in [FIRST, chunked] {
+            for cut in 0..whole.len() {
+                assert_eq!(read(&whole[..cut]), Ok((0, 0)), "cut at {cut}");
+                let two = [FIRST, &whole[..cut]].concat();
+                assert_eq!(read(&two), Ok((1, FIRST.len())), "second cut at {cut}");
+            }
+        }
+    }
+}

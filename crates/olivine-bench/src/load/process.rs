@@ -1,0 +1,192 @@
+//! Servers as processes of their own, pinned to a CPU and ended with their handle.
+
+use super::error::{LoadError, io};
+use olivine::probe;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start.
+const START_MAX: Duration = Duration::from_secs(5);
+/// How long a server may take to end after it was asked to.
+const END_MAX: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A running server; dropping it ends the process.
+#[derive(Debug)]
+pub struct Server {
+    name: String,
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts this program again, with `arguments`, as one of our own servers. It must print its address as
+    /// its first line and end when its standard input does.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Start`] if it does not.
+    pub fn own(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        cpu: u32,
+    ) -> Result<Self, LoadError> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = spawn(name, command, cpu)?;
+        let (told, line) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                // At its end the line is empty, which is no address.
+                let _ = BufReader::new(stdout).read_line(&mut text);
+                let _ = told.send(text);
+            });
+        }
+        let address = line
+            .recv_timeout(START_MAX)
+            .unwrap_or_default()
+            .trim()
+            .parse();
+        let mut server = Self {
+            name: name.to_owned(),
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        server.address = address.map_err(|_| server.failed("it gives no address"))?;
+        Ok(server)
+    }
+
+    /// Starts somebody else's server, which must listen on `address` within 5 s. What it says goes nowhere.
+    pub(super) fn foreign(
+        name: &str,
+        mut command: Command,
+        cpu: u32,
+        address: SocketAddr,
+    ) -> Result<Self, LoadError> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = spawn(name, command, cpu)?;
+        let mut server = Self {
+            name: name.to_owned(),
+            child,
+            address,
+        };
+        let give_up = Instant::now() + START_MAX;
+        while TcpStream::connect_timeout(&address, START_MAX).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(server.failed(&format!("it ended with {status}")));
+            }
+            if Instant::now() >= give_up {
+                return Err(server.failed("it does not listen"));
+            }
+            std::thread::park_timeout(LOOK);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn failed(&self, why: &str) -> LoadError {
+        LoadError::Start {
+            server: self.name.clone(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// Starts a process whose threads may all run on `cpu` only.
+fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError> {
+    // A child has the mask of the thread that made it, so a thread is spent on that.
+    let pinned = std::thread::spawn(move || {
+        probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+        command.spawn().map_err(io("start a process"))
+    });
+    match pinned.join() {
+        Ok(Ok(child)) => Ok(child),
+        Ok(Err(LoadError::Io { source, .. })) => Err(LoadError::Start {
+            server: name.to_owned(),
+            why: source.to_string(),
+        }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(LoadError::Panicked),
+    }
+}
+
+/// A port of the loopback interface that nobody uses at the moment.
+pub(super) fn free_port() -> Result<u16, LoadError> {
+    let probe = TcpListener::bind("127.0.0.1:0").map_err(io("find a free port"))?;
+    Ok(probe.local_addr().map_err(io("find a free port"))?.port())
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // A master that gets the signal also ends its workers; killed, it would leave them.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let give_up = Instant::now() + END_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= give_up {
+                // Gone already or unkillable; either way nothing more can be done here.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::park_timeout(LOOK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_start_is_named_with_the_reason() {
+        let cpu = probe::allowed_cpus()[0];
+        let missing = Server::own("ours", Path::new("/nonexistent"), &[], cpu).unwrap_err();
+        assert!(
+            missing
+                .to_string()
+                .starts_with("ours does not start: No such file"),
+            "{missing}"
+        );
+        let silent = Server::own("ours", Path::new("/bin/true"), &[], cpu).unwrap_err();
+        assert_eq!(
+            silent.to_string(),
+            "ours does not start: it gives no address"
+        );
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let ended =
+            Server::foreign("theirs", Command::new("/bin/false"), cpu, address).unwrap_err();
+        assert!(
+            ended
+                .to_string()
+                .starts_with("theirs does not start: it ended"),
+            "{ended}"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Which processes serve an address, and how much CPU time they have used.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+
+/// Processes of this machine that listen on `address`; empty if it is another machine's, or if we may not
+/// look. A master and its workers all hold the listener, so all are found.
+pub(super) fn servers(address: SocketAddr) -> Vec<u32> {
+    // Only addresses of this machine can be bound.
+    if TcpListener::bind((address.ip(), 0)).is_err() {
+        return Vec::new();
+    }
+    let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| listeners(&table, address.port()))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let holds = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        descriptors.flatten().any(|descriptor| {
+            fs::read_link(descriptor.path()).is_ok_and(|target| {
+                sockets
+                    .iter()
+                    .any(|socket| target.as_os_str() == socket.as_str())
+            })
+        })
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter(holds)
+        .collect()
+}
+
+/// Inodes of the sockets that listen on `port`, from a table of the kernel's.
+fn listeners(table: &str, port: u16) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let listening = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (local, state, inode) = (*words.get(1)?, *words.get(3)?, *words.get(9)?);
+        let local_port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
+        (state == LISTEN && local_port == port).then(|| inode.to_owned())
+    };
+    table.lines().skip(1).filter_map(listening).collect()
+}
+
+/// CPU time of all threads of these processes, in nanoseconds; `None` if there is none to look at.
+///
+/// Threads that have ended are not counted.
+pub(super) fn cpu_ns(processes: &[u32]) -> Option<u64> {
+    let of_thread = |path: std::path::PathBuf| {
+        let text = fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    let times: Vec<u64> = processes
+        .iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok())
+        .flat_map(|tasks| tasks.flatten().filter_map(|task| of_thread(task.path())))
+        .collect();
+    (!times.is_empty()).then(|| times.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_behind_a_listener_is_found_and_its_time_grows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = std::process::id();
+        assert_eq!(servers(listener.local_addr().unwrap()), [own]);
+        assert!(servers("192.0.2.1:80".parse().unwrap()).is_empty());
+        let before = cpu_ns(&[own]).unwrap();
+        while cpu_ns(&[own]).unwrap() == before {
+            std::hint::spin_loop();
+        }
+        assert_eq!(cpu_ns(&[]), None);
+    }
+
+    #[test]
+    fn listeners_are_told_from_connections() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100\n\
+             1: 0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100\n\
+             2: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100\n";
+        assert_eq!(listeners(table, 8000), ["111"]);
+        assert_eq!(listeners(table, 1), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,148 @@
+//! Ways to pass bytes between two processes, behind one trait, played by one harness.
+//!
+//! A [`Method`] opens the two ends of a connection, each in its own process; an [`End`] sends and receives.
+//! What is measured is the same for all: [`Player`] fills a message, sends it, waits for the answer, checks every
+//! byte; the other side checks, and sends back what it received. Methods sleep in the kernel where that is their
+//! nature and spin where it is theirs; the name or the description says which. Refuses to clamp a size: what a
+//! method cannot carry is an error that names the limit.
+
+mod bell;
+mod bytes;
+mod condvar;
+mod datagram;
+mod exchange;
+mod mirror;
+mod olivine_shm;
+mod place;
+mod player;
+mod queue;
+mod seqlock;
+mod signals;
+mod uring;
+mod vm;
+
+pub use place::{Door, remove};
+pub use player::{Batches, End, Pair, Player, play};
+
+pub(crate) use player::PATIENCE;
+
+use crate::error::{BenchError, Result};
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]
+pub enum Side {
+    /// The measuring process: makes kernel objects, sends first.
+    Asks,
+    /// The second process: joins, checks, sends back.
+    Answers,
+}
+
+impl Side {
+    /// Picks what belongs to this side out of (asking, answering).
+    pub(crate) fn pick<T>(self, asks: T, answers: T) -> T {
+        match self {
+            Self::Asks => asks,
+            Self::Answers => answers,
+        }
+    }
+}
+
+impl Side {
+    /// Of two directions, what this side reads from and what it writes to.
+    pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
+        match self {
+            Self::Asks => (back, there),
+            Self::Answers => (there, back),
+        }
+    }
+}
+
+/// One way to pass messages between two processes.
+pub trait Method: Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// What it is, and how a side waits, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// How a side with nothing to do waits: `spin`, `block` or a strategy of a channel.
+    fn wait(&self) -> &'static str;
+
+    /// Whether messages can be streamed one way without loss and without an answer to each.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Opens one end for messages of `size` bytes. Both sides call it at the same time; `door` connects them.
+    ///
+    /// `settings` are those of the variant, for methods that have any.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::TooLong`] if it cannot carry that size; what the system refuses.
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        settings: &str,
+    ) -> Result<Box<dyn Player>>;
+}
+
+impl std::fmt::Debug for dyn Method + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The methods that need nothing but the kernel and this library.
+pub const BUILT_IN: &[&dyn Method] = &[
+    &olivine_shm::SPIN,
+    &olivine_shm::ADAPTIVE,
+    &olivine_shm::YIELD,
+    &olivine_shm::PARK,
+    &exchange::POSIX,
+    &exchange::SYSTEM_V,
+    &exchange::FILE,
+    &seqlock::SeqLock,
+    &mirror::Mirror,
+    &condvar::Condvar,
+    &bell::FUTEX,
+    &bell::EVENT_FD,
+    &signals::PLAIN,
+    &signals::REAL_TIME,
+    &bytes::PIPE,
+    &bytes::FIFO,
+    &bytes::VMSPLICE,
+    &vm::ProcessVm,
+    &bytes::UNIX_STREAM,
+    &bytes::SOCKET_PAIR,
+    &datagram::UNIX_DATAGRAM,
+    &datagram::UNIX_SEQPACKET,
+    &uring::Uring,
+    &bytes::TCP,
+    &bytes::TCP_DELAYED,
+    &datagram::UDP,
+    &queue::SystemVQueue,
+    &queue::PosixQueue,
+];
+
+/// The method called `name`.
+///
+/// # Errors
+///
+/// [`BenchError::NoMethod`] naming what there is.
+pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
+    let found = methods.iter().find(|method| method.name() == name);
+    found.copied().ok_or_else(|| BenchError::NoMethod {
+        name: name.to_owned(),
+        known: names(methods).join(", "),
+    })
+}
+
+/// The names of methods.
+#[must_use]
+pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {
+    methods.iter().map(|method| method.name()).collect()
+}

@@ -1,0 +1,188 @@
+//! Ways to wake the other side, which carry no payload: futex, eventfd, plain signal.
+//!
+//! The message lies in naive shared memory beside (see `exchange`); the bell says that it is there. Both sides
+//! sleep in the kernel.
+
+use super::bytes::refused;
+use super::exchange::{Memory, Slots};
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::Result;
+use crate::peer::Patience;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::futex;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+/// Longest single wait.
+const WAIT: rustix::time::Timespec = rustix::time::Timespec {
+    tv_sec: 0,
+    tv_nsec: 400_000_000,
+};
+
+pub(super) const FUTEX: Bells = Bells {
+    name: "futex",
+    about: "futex; the message lies in shared memory beside, blocking",
+    kind: Kind::Futex,
+};
+pub(super) const EVENT_FD: Bells = Bells {
+    name: "eventfd",
+    about: "eventfd each way; the message lies in shared memory beside, blocking",
+    kind: Kind::EventFd,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Futex,
+    EventFd,
+}
+
+/// Shared memory with a bell.
+#[derive(Debug)]
+pub(super) struct Bells {
+    name: &'static str,
+    about: &'static str,
+    kind: Kind,
+}
+
+impl Method for Bells {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn wait(&self) -> &'static str {
+        "block"
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let slots = Slots::open(Memory::Posix, side, door, size)?;
+        match self.kind {
+            Kind::Futex => Ok(play(Rung { slots, bell: Futex }, size)),
+            Kind::EventFd => {
+                let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
+                let there: OwnedFd = door.share(side, make)?;
+                let back: OwnedFd = door.share(side, make)?;
+                let (theirs, ours) = side.from_to(there, back);
+                let bell = EventFd { ours, theirs };
+                Ok(play(Rung { slots, bell }, size))
+            }
+        }
+    }
+}
+
+/// Wakes the other side, and waits for it to wake us.
+pub(super) trait Bell {
+    /// Says that our slot has a message.
+    fn ring(&self, slots: &Slots) -> Result<()>;
+
+    /// Sleeps until the other side rings, or for a while.
+    fn sleep(&self, slots: &Slots) -> Result<()>;
+}
+
+/// Slots with a bell.
+pub(super) struct Rung<B> {
+    pub(super) slots: Slots,
+    pub(super) bell: B,
+}
+
+impl<B: Bell> Rung<B> {
+    fn wait(&self, patience: &mut Patience<'_>) -> Result<()> {
+        loop {
+            self.bell.sleep(&self.slots)?;
+            if self.slots.is_filled() {
+                return Ok(());
+            }
+            patience.look()?;
+        }
+    }
+}
+
+impl<B: Bell> End for Rung<B> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+        self.slots.put(fill)?;
+        self.bell.ring(&self.slots)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        self.wait(patience)?;
+        Ok(self.slots.take(handle))
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        self.wait(patience)?;
+        let fits = self.slots.put_back(check)?;
+        if fits {
+            self.bell.ring(&self.slots)?;
+        }
+        Ok(fits)
+    }
+}
+
+/// The slots' own numbers as futexes.
+struct Futex;
+
+impl Bell for Futex {
+    fn ring(&self, slots: &Slots) -> Result<()> {
+        futex::wake(slots.our_half(), futex::Flags::empty(), 1).map_err(refused("wake a futex"))?;
+        Ok(())
+    }
+
+    fn sleep(&self, slots: &Slots) -> Result<()> {
+        let half = slots.their_half();
+        // Acquire: pairs with the store of the number, of which this is the lower half.
+        let seen = half.load(Ordering::Acquire);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "the lower half is compared"
+        )]
+        if seen != slots.received() as u32 {
+            return Ok(());
+        }
+        match futex::wait(half, futex::Flags::empty(), seen, Some(&WAIT)) {
+            Ok(())
+            | Err(
+                rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::TIMEDOUT,
+            ) => Ok(()),
+            Err(error) => Err(refused("wait on a futex")(error)),
+        }
+    }
+}
+
+/// An eventfd for each direction.
+struct EventFd {
+    ours: OwnedFd,
+    theirs: OwnedFd,
+}
+
+impl Bell for EventFd {
+    fn ring(&self, _slots: &Slots) -> Result<()> {
+        rustix::io::write(&self.ours, &1_u64.to_ne_bytes()).map_err(refused("ring an eventfd"))?;
+        Ok(())
+    }
+
+    fn sleep(&self, _slots: &Slots) -> Result<()> {
+        match rustix::io::read(&self.theirs, &mut [0; 8]) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(refused("wait on an eventfd")(error)),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so none needs a header.
+//!
+//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it whole.
+
+use super::place::await_readable;
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::peer::Patience;
+use crate::sys::mapping::{Mapping, page};
+use crate::sys::vm;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+pub(super) const PIPE: Bytes = Bytes {
+    name: "pipe",
+    about: "two pipes, blocking",
+    kind: Kind::Pipe,
+};
+pub(super) const FIFO: Bytes = Bytes {
+    name: "fifo",
+    about: "two named pipes, blocking",
+    kind: Kind::Fifo,
+};
+pub(super) const VMSPLICE: Bytes = Bytes {
+    name: "vmsplice",
+    about: "two pipes, pages given to them instead of copied in, blocking",
+    kind: Kind::Splice,
+};
+pub(super) const UNIX_STREAM: Bytes = Bytes {
+    name: "unix-stream",
+    about: "UNIX stream socket with a name, blocking",
+    kind: Kind::UnixStream,
+};
+pub(super) const SOCKET_PAIR: Bytes = Bytes {
+    name: "socketpair",
+    about: "socketpair of stream sockets, blocking",
+    kind: Kind::SocketPair,
+};
+pub(super) const TCP: Bytes = Bytes {
+    name: "tcp",
+    about: "TCP over loopback, NODELAY on, blocking",
+    kind: Kind::Tcp { no_delay: true },
+};
+pub(super) const TCP_DELAYED: Bytes = Bytes {
+    name: "tcp-delayed",
+    about: "TCP over loopback, NODELAY off, blocking",
+    kind: Kind::Tcp { no_delay: false },
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pipe,
+    Fifo,
+    Splice,
+    UnixStream,
+    SocketPair,
+    Tcp { no_delay: bool },
+}
+
+/// A pair of byte streams.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    name: &'static str,
+    about: &'static str,
+    kind: Kind,
+}
+
+impl Method for Bytes {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn wait(&self) -> &'static str {
+        "block"
+    }
+
+    fn streams(&self) -> bool {
+        // A page given to a pipe must be left alone until it is read, which only an answer tells.
+        self.kind != Kind::Splice
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let (from, to) = match self.kind {
+            Kind::Pipe | Kind::Splice => pipes(side, door)?,
+            Kind::Fifo => fifos(side, door)?,
+            Kind::SocketPair => {
+                let socket = pair_of(SocketType::STREAM, side, door)?;
+                (again(&socket)?, socket)
+            }
+            Kind::UnixStream => {
+                let socket = unix_stream(side, door)?;
+                (again(&socket)?, socket)
+            }
+            Kind::Tcp { no_delay } => {
+                let socket = tcp(side, door)?;
+                sockopt::set_tcp_nodelay(&socket, no_delay).map_err(refused("set NODELAY"))?;
+                (again(&socket)?, socket)
+            }
+        };
+        let message = vec![0; size];
+        if self.kind == Kind::Splice {
+            let pages =
+                Mapping::private(size.next_multiple_of(page())).map_err(io("map memory"))?;
+            return Ok(play(
+                Splice {
+                    from,
+                    to,
+                    message,
+                    pages,
+                },
+                size,
+            ));
+        }
+        Ok(play(Streams { from, to, message }, size))
+    }
+}
+
+/// Names the action that an error number belongs to.
+pub(super) fn refused(action: &'static str) -> impl Fn(rustix::io::Errno) -> BenchError {
+    move |error| io(action)(error.into())
+}
+
+fn again(socket: &OwnedFd) -> Result<OwnedFd> {
+    socket.try_clone().map_err(io("copy a descriptor"))
+}
+
+/// Two pipes: (what we read from, what we write to).
+fn pipes(side: Side, door: &mut Door) -> Result<(OwnedFd, OwnedFd)> {
+    match side {
+        Side::Asks => {
+            let make = || pipe_with(PipeFlags::CLOEXEC).map_err(refused("make a pipe"));
+            let (their_end, to) = make()?;
+            let (from, their_start) = make()?;
+            door.give(&their_end)?;
+            door.give(&their_start)?;
+            Ok((from, to))
+        }
+        Side::Answers => Ok((door.take()?, door.take()?)),
+    }
+}
+
+fn fifos(side: Side, door: &mut Door) -> Result<(OwnedFd, OwnedFd)> {
+    let paths = ["there", "back"].map(|name| door.folder().join(name));
+    if side == Side::Asks {
+        for path in &paths {
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
+                .map_err(refused("make a FIFO"))?;
+        }
+    }
+    let [there, back] = &paths;
+    let open = |path, flags| {
+        rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+            .map_err(refused("open a FIFO"))
+    };
+    match side {
+        Side::Asks => door.tell("made")?,
+        Side::Answers => drop(door.hear()?),
+    }
+    // Held open for both until both sides have theirs, so that no open waits and none sees an end.
+    let _held = [open(there, OFlags::RDWR)?, open(back, OFlags::RDWR)?];
+    let (from, to) = side.from_to(there, back);
+    let opened = (open(from, OFlags::RDONLY)?, open(to, OFlags::WRONLY)?);
+    door.exchange("open")?;
+    Ok(opened)
+}
+
+/// One end of a socketpair.
+pub(super) fn pair_of(kind: SocketType, side: Side, door: &mut Door) -> Result<OwnedFd> {
+    match side {
+        Side::Asks => {
+            let flags = SocketFlags::CLOEXEC;
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None)
+                .map_err(refused("make a socketpair"))?;
+            door.give(&theirs)?;
+            Ok(ours)
+        }
+        Side::Answers => door.take(),
+    }
+}
+
+fn unix_stream(side: Side, door: &mut Door) -> Result<OwnedFd> {
+    let path = door.folder().join("stream");
+    if side == Side::Answers {
+        door.hear()?;
+        return Ok(UnixStream::connect(&path)
+            .map_err(io("connect to a UNIX socket"))?
+            .into());
+    }
+    let listener = UnixListener::bind(&path).map_err(io("bind a UNIX socket"))?;
+    door.tell("listening")?;
+    await_readable(&listener)?;
+    let (stream, _) = listener.accept().map_err(io("accept at a UNIX socket"))?;
+    Ok(stream.into())
+}
+
+fn tcp(side: Side, door: &mut Door) -> Result<OwnedFd> {
+    let local = Ipv4Addr::LOCALHOST;
+    if side == Side::Answers {
+        let port: u16 = door.hear_number()?;
+        let stream = TcpStream::connect((local, port)).map_err(io("connect over TCP"))?;
+        return Ok(stream.into());
+    }
+    let listener = TcpListener::bind((local, 0)).map_err(io("listen on 127.0.0.1"))?;
+    let address = listener.local_addr().map_err(io("look at a socket"))?;
+    door.tell(address.port())?;
+    await_readable(&listener)?;
+    let (stream, _) = listener.accept().map_err(io("accept over TCP"))?;
+    Ok(stream.into())
+}
+
+struct Streams {
+    from: OwnedFd,
+    to: OwnedFd,
+    message: Vec<u8>,
+}
+
+impl End for Streams {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.message);
+        write_whole(&self.to, &self.message, patience)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        read_whole(&self.from, &mut self.message, patience)?;
+        Ok(handle(&self.message))
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        read_whole(&self.from, &mut self.message, patience)?;
+        let fits = check(&self.message);
+        if fits {
+            write_whole(&self.to, &self.message, patience)?;
+        }
+        Ok(fits)
+    }
+}
+
+/// Writes all of `message`, asking `patience` whenever the kernel gives up early.
+fn write_whole(to: &impl AsFd, message: &[u8], patience: &mut Patience<'_>) -> Result<()> {
+    let mut left = message;
+    while !left.is_empty() {
+        match rustix::io::write(to, left) {
+            Ok(written) => left = &left[written..],
+            Err(rustix::io::Errno::INTR) => patience.look()?,
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
+                return Err(BenchError::EndClosed);
+            }
+            Err(error) => return Err(refused("write a message")(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `message`, asking `patience` whenever the kernel gives up early.
+fn read_whole(from: &impl AsFd, message: &mut [u8], patience: &mut Patience<'_>) -> Result<()> {
+    let mut filled = 0;
+    while filled < message.len() {
+        match rustix::io::read(from, &mut message[filled..]) {
+            Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
+            Ok(length) => filled += length,
+            Err(rustix::io::Errno::INTR) => patience.look()?,
+            Err(error) => return Err(refused("read a message")(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Pipes to which pages are given. A message lies in the pages until it is answered.
+struct Splice {
+    from: OwnedFd,
+    to: OwnedFd,
+    message: Vec<u8>,
+    pages: Mapping,
+}
+
+impl End for Splice {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        let size = self.message.len();
+        // SAFETY: private memory, borrowed mutably through `self`; what the pipe still holds of it has been
+        // read, because messages are answered one by one.
+        fill(unsafe { self.pages.bytes_mut(0, size) });
+        let mut given = 0;
+        while given < size {
+            match vm::splice(self.to.as_fd(), &self.pages, given, size - given) {
+                Ok(length) => given += length,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => patience.look()?,
+                Err(error) => return Err(io("give pages to a pipe")(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        read_whole(&self.from, &mut self.message, patience)?;
+        Ok(handle(&self.message))
+    }
+}

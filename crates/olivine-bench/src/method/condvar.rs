@@ -1,0 +1,141 @@
+//! A ring of slots under a mutex, with condition variables: the textbook's bounded buffer. Both sides sleep.
+
+use super::exchange::{Memory, share};
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{Result, io};
+use crate::peer::Patience;
+use crate::sys::mapping::Mapping;
+use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
+use std::sync::atomic::Ordering;
+
+/// Slots of a ring.
+const SLOTS: u64 = 64;
+/// Where the two counters and the slots lie behind the monitor.
+const WRITTEN: usize = MONITOR_BYTES;
+const READ: usize = MONITOR_BYTES + 8;
+const FIRST_SLOT: usize = MONITOR_BYTES + 64;
+
+/// Two rings, each under a process-shared mutex.
+#[derive(Debug)]
+pub(super) struct Condvar;
+
+impl Method for Condvar {
+    fn name(&self) -> &'static str {
+        "condvar-ring"
+    }
+
+    fn about(&self) -> &'static str {
+        "ring of 64 slots under a process-shared mutex with condition variables, blocking"
+    }
+
+    fn wait(&self) -> &'static str {
+        "block"
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let stride = size.next_multiple_of(64);
+        let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
+        let length = (FIRST_SLOT + slots).next_multiple_of(128);
+        let mapping = share(Memory::Posix, side, door, 2 * length)?;
+        match side {
+            Side::Asks => {
+                for ring in [0, length] {
+                    let made = Monitor::at(&mapping, ring).make();
+                    made.map_err(io("make a mutex in shared memory"))?;
+                }
+                door.tell("made")?;
+            }
+            Side::Answers => drop(door.hear()?),
+        }
+        let (from, to) = side.from_to(0, length);
+        let rings = Rings {
+            mapping,
+            from,
+            to,
+            stride,
+            size,
+        };
+        Ok(play(rings, size))
+    }
+}
+
+struct Rings {
+    mapping: Mapping,
+    from: usize,
+    to: usize,
+    stride: usize,
+    size: usize,
+}
+
+impl Rings {
+    /// Runs `act` on the slot that is due once `is_ready` says so of (written, read), and counts it.
+    fn turn<T>(
+        &self,
+        ring: usize,
+        wanted: Change,
+        patience: &mut Patience<'_>,
+        act: impl FnOnce(usize) -> T,
+    ) -> Result<T> {
+        let monitor = Monitor::at(&self.mapping, ring);
+        let (written, read) = (
+            self.mapping.word(ring + WRITTEN),
+            self.mapping.word(ring + READ),
+        );
+        let mut held = monitor.hold().map_err(io("lock a mutex"))?;
+        loop {
+            // Relaxed: the mutex orders them.
+            let (w, r) = (
+                written.load(Ordering::Relaxed),
+                read.load(Ordering::Relaxed),
+            );
+            let (ready, at, counter, told) = match wanted {
+                Change::Emptied => (w - r < SLOTS, w, written, Change::Filled),
+                Change::Filled => (w != r, r, read, Change::Emptied),
+            };
+            if ready {
+                let slot = usize::try_from(at % SLOTS).unwrap_or(0);
+                let result = act(ring + FIRST_SLOT + slot * self.stride);
+                counter.store(at + 1, Ordering::Relaxed);
+                drop(held);
+                monitor
+                    .tell(told)
+                    .map_err(io("tell a condition variable"))?;
+                return Ok(result);
+            }
+            held.sleep(wanted)
+                .map_err(io("wait for a condition variable"))?;
+            patience.look()?;
+        }
+    }
+}
+
+impl End for Rings {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        self.turn(self.to, Change::Emptied, patience, |slot| {
+            // SAFETY: called under the mutex of this ring, which guards its slots.
+            fill(unsafe { self.mapping.bytes_mut(slot, self.size) });
+        })
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        self.turn(self.from, Change::Filled, patience, |slot| {
+            // SAFETY: called under the mutex of this ring, which guards its slots.
+            handle(unsafe { self.mapping.bytes(slot, self.size) })
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! Naive shared memory: one slot for each direction, its number in the same cache line, both sides spin.
+//!
+//! No queue, no history, one message at a time: what many programs start with, and the least that shared memory
+//! can do. The three variants differ in where the memory comes from.
+
+use super::place::Object;
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::peer::Patience;
+use crate::sys::mapping::{Mapping, page};
+use std::fs::File;
+use std::sync::atomic::Ordering;
+
+pub(super) const POSIX: Exchanges = Exchanges {
+    name: "posix-shm",
+    about: "POSIX shared memory (/dev/shm), one slot each way, spinning",
+    memory: Memory::Posix,
+};
+pub(super) const SYSTEM_V: Exchanges = Exchanges {
+    name: "sysv-shm",
+    about: "System V shared memory, one slot each way, spinning",
+    memory: Memory::SystemV,
+};
+pub(super) const FILE: Exchanges = Exchanges {
+    name: "mmap-file",
+    about: "file of the temporary folder mapped by both, one slot each way, spinning",
+    memory: Memory::File,
+};
+
+/// Where shared memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Posix,
+    SystemV,
+    File,
+}
+
+/// Memory of `length` bytes that both sides have, zero at first. Nothing of it outlives its users.
+pub(super) fn share(memory: Memory, side: Side, door: &mut Door, length: usize) -> Result<Mapping> {
+    let length = length.next_multiple_of(page());
+    if memory == Memory::SystemV {
+        let id = match side {
+            Side::Asks => {
+                let id = Mapping::make_segment(length).map_err(io("make a System V segment"))?;
+                door.note(&Object::Segment(id))?;
+                door.tell(id)?;
+                id
+            }
+            Side::Answers => door.hear_number()?,
+        };
+        return Mapping::segment(id, length).map_err(io("attach a System V segment"));
+    }
+    let file = door.share_file(side, memory, length)?;
+    Mapping::file(&file, length).map_err(io("map shared memory"))
+}
+
+impl Door {
+    /// A file of `length` zero bytes that both sides have open. Its name is gone again already.
+    pub(super) fn share_file(&mut self, side: Side, memory: Memory, length: usize) -> Result<File> {
+        let descriptor = self.share(side, || {
+            let folder = match memory {
+                Memory::File => std::env::temp_dir(),
+                Memory::Posix | Memory::SystemV => memory_folder(),
+            };
+            let file = tempfile::tempfile_in(folder).map_err(io("make a shared file"))?;
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length as u64)
+                .map_err(|error| io("reserve room for a shared file")(error.into()))?;
+            Ok(std::os::fd::OwnedFd::from(file))
+        })?;
+        Ok(descriptor.into())
+    }
+}
+
+/// Where POSIX shared memory lives.
+fn memory_folder() -> std::path::PathBuf {
+    "/dev/shm".into()
+}
+
+/// One slot each way in shared memory.
+#[derive(Debug)]
+pub(super) struct Exchanges {
+    name: &'static str,
+    about: &'static str,
+    memory: Memory,
+}
+
+impl Method for Exchanges {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn wait(&self) -> &'static str {
+        "spin"
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let slots = Slots::open(self.memory, side, door, size)?;
+        Ok(play(Spinning(slots), size))
+    }
+}
+
+/// Two slots, each a number and the bytes of a message right behind it.
+///
+/// The asking side writes slot 0 and reads slot 1, the answering side the other way round. Messages and answers
+/// alternate, so a side that has received the answer to its last message, or the next message to answer, owns its
+/// own slot: the other side is done with it.
+#[derive(Debug)]
+pub(super) struct Slots {
+    mapping: Mapping,
+    ours: usize,
+    theirs: usize,
+    size: usize,
+    sent: u64,
+    received: u64,
+    /// How many more the asking side sends than it has received.
+    lead: u64,
+}
+
+const NUMBER: usize = 8;
+
+impl Slots {
+    pub(super) fn open(memory: Memory, side: Side, door: &mut Door, size: usize) -> Result<Self> {
+        // Slots begin two cache lines apart or more, because prefetchers fetch pairs.
+        let stride = (NUMBER + size).next_multiple_of(128);
+        let mapping = share(memory, side, door, 2 * stride)?;
+        let (ours, theirs) = side.pick((0, stride), (stride, 0));
+        Ok(Self {
+            mapping,
+            ours,
+            theirs,
+            size,
+            sent: 0,
+            received: 0,
+            lead: side.pick(1, 0),
+        })
+    }
+
+    /// The number that the other side counts up: changes when there is a message.
+    pub(super) fn their_number(&self) -> &std::sync::atomic::AtomicU64 {
+        self.mapping.word(self.theirs)
+    }
+
+    /// The low half of that number, as a futex.
+    pub(super) fn their_half(&self) -> &std::sync::atomic::AtomicU32 {
+        self.mapping.half(self.theirs + Self::low())
+    }
+
+    /// The low half of our number, as a futex.
+    pub(super) fn our_half(&self) -> &std::sync::atomic::AtomicU32 {
+        self.mapping.half(self.ours + Self::low())
+    }
+
+    /// Where in a word its low half lies.
+    const fn low() -> usize {
+        if cfg!(target_endian = "little") { 0 } else { 4 }
+    }
+
+    /// How many messages were received so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Writes a message into our slot and shows it.
+    #[inline(always)]
+    pub(super) fn put(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        if self.sent + 1 != self.received + self.lead {
+            return Err(BenchError::OneAtATime);
+        }
+        // SAFETY: the other side has answered our last message, so it reads this slot no more, and will not
+        // before it sees the number that is stored below.
+        fill(unsafe { self.mapping.bytes_mut(self.ours + NUMBER, self.size) });
+        self.sent += 1;
+        // Release: the message is complete; pairs with the load in `is_filled`.
+        self.mapping
+            .word(self.ours)
+            .store(self.sent, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether there is a message to take.
+    #[inline(always)]
+    pub(super) fn is_filled(&self) -> bool {
+        // Acquire: pairs with the store in `put`.
+        self.their_number().load(Ordering::Acquire) == self.received + 1
+    }
+
+    /// Hands over the message that [`Slots::is_filled`] saw.
+    #[inline(always)]
+    pub(super) fn take<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> T {
+        // SAFETY: the other side shows a message, and writes the slot again only after our answer.
+        let result = handle(unsafe { self.mapping.bytes(self.theirs + NUMBER, self.size) });
+        self.received += 1;
+        result
+    }
+
+    /// Takes the message that is there, and puts the same bytes into our slot if `check` approves.
+    #[inline(always)]
+    pub(super) fn put_back(&mut self, check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        // SAFETY: the other side shows a message, and writes the slot again only after our answer.
+        let message = unsafe { self.mapping.bytes(self.theirs + NUMBER, self.size) };
+        self.received += 1;
+        if !check(message) {
+            return Ok(false);
+        }
+        // SAFETY: the other side has sent its next message, so it is done with this slot.
+        let place = unsafe { self.mapping.bytes_mut(self.ours + NUMBER, self.size) };
+        place.copy_from_slice(message);
+        self.sent += 1;
+        // Release: the message is complete; pairs with the load in `is_filled`.
+        self.mapping
+            .word(self.ours)
+            .store(self.sent, Ordering::Release);
+        Ok(true)
+    }
+}
+
+struct Spinning(Slots);
+
+impl Spinning {
+    #[inline(always)]
+    fn spin(&self, patience: &mut Patience<'_>) -> Result<()> {
+        while !self.0.is_filled() {
+            patience.spend()?;
+        }
+        Ok(())
+    }
+}
+
+impl End for Spinning {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+        self.0.put(fill)
+    }
+
+    #[inline(always)]
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        self.spin(patience)?;
+        Ok(self.0.take(handle))
+    }
+
+    #[inline(always)]
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        self.spin(patience)?;
+        self.0.put_back(check)
+    }
+}

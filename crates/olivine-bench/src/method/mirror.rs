@@ -1,0 +1,146 @@
+//! A byte ring that is mapped twice in a row, so that no message is ever cut; both sides spin.
+//!
+//! Counters of both sides lie on cache lines of their own; the writer waits for room, so nothing is lost. What
+//! many shared-memory rings look like; messages carry their length.
+
+use super::exchange::Memory;
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::peer::Patience;
+use crate::sys::mapping::{Mapping, page};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a ring, where one message fits.
+const RING: usize = 1 << 20;
+/// Bytes of the length before each message.
+const LENGTH: usize = 8;
+/// Where the counters lie: two cache lines apart.
+const WRITTEN: usize = 0;
+const READ: usize = 128;
+
+/// Two mirrored rings.
+#[derive(Debug)]
+pub(super) struct Mirror;
+
+impl Method for Mirror {
+    fn name(&self) -> &'static str {
+        "mirrored-ring"
+    }
+
+    fn about(&self) -> &'static str {
+        "byte ring of 1 MiB mapped twice in a row, counters beside, spinning"
+    }
+
+    fn wait(&self) -> &'static str {
+        "spin"
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let frame = LENGTH + size.next_multiple_of(8);
+        if frame > RING {
+            return Err(BenchError::TooLong {
+                bytes: size,
+                max: RING - LENGTH,
+                limit: "the ring",
+            });
+        }
+        let mut ring = || -> Result<Mapping> {
+            let file = door.share_file(side, Memory::Posix, page() + RING)?;
+            Mapping::mirrored(&file, page(), RING).map_err(io("map a ring twice"))
+        };
+        let (there, back) = (ring()?, ring()?);
+        let (from, to) = side.from_to(there, back);
+        let rings = Rings {
+            from,
+            to,
+            written: 0,
+            read: 0,
+            their_read: 0,
+            frame,
+            size,
+        };
+        Ok(play(rings, size))
+    }
+}
+
+struct Rings {
+    from: Mapping,
+    to: Mapping,
+    /// Bytes that we have written and read.
+    written: u64,
+    read: u64,
+    /// Bytes that the other side has read, when last looked at.
+    their_read: u64,
+    frame: usize,
+    size: usize,
+}
+
+fn place(position: u64) -> usize {
+    page() + (usize::try_from(position).unwrap_or(0) & (RING - 1))
+}
+
+impl Rings {
+    /// The other side's count of bytes read and written.
+    fn counters(&self) -> (&AtomicU64, &AtomicU64) {
+        (self.to.word(READ), self.from.word(WRITTEN))
+    }
+}
+
+impl End for Rings {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        let frame = self.frame as u64;
+        while self.written + frame - self.their_read > RING as u64 {
+            // Acquire: what was read is ours again; pairs with the store in `receive`.
+            self.their_read = self.counters().0.load(Ordering::Acquire);
+            patience.spend()?;
+        }
+        let at = place(self.written);
+        // Relaxed: published by the store of the counter.
+        self.to.word(at).store(self.size as u64, Ordering::Relaxed);
+        // SAFETY: the other side has read what lay here, and sees it again only after the store below. The
+        // second mapping of these bytes is not used meanwhile: only we write to this ring.
+        fill(unsafe { self.to.bytes_mut(at + LENGTH, self.size) });
+        self.written += frame;
+        // Release: the message is complete; pairs with the load in `receive`.
+        self.to.word(WRITTEN).store(self.written, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        // Acquire: pairs with the store in `send`.
+        while self.counters().1.load(Ordering::Acquire) == self.read {
+            patience.spend()?;
+        }
+        let at = place(self.read);
+        // Relaxed: ordered by the load of the counter.
+        let length = self.from.word(at).load(Ordering::Relaxed);
+        if length != self.size as u64 {
+            return Err(BenchError::Protocol {
+                found: format!("a message of {length} bytes"),
+            });
+        }
+        // SAFETY: written before the counter was, and not written again before our count is stored below.
+        let result = handle(unsafe { self.from.bytes(at + LENGTH, self.size) });
+        self.read += self.frame as u64;
+        // Release: we are done with the bytes; pairs with the load in `send`.
+        self.from.word(READ).store(self.read, Ordering::Release);
+        Ok(result)
+    }
+}

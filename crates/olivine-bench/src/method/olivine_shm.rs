@@ -1,0 +1,211 @@
+//! Olivine between processes, with each wait strategy: a channel for each direction.
+
+use super::place::Object;
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result};
+use crate::peer::{Patience, is_back_pressure, receive};
+use olivine::{Config, OpenError, Publisher, Subscriber};
+
+pub(super) const SPIN: Olivine = Olivine {
+    name: "olivine-spin",
+    about: "shm:// with wait=spin",
+    wait: "spin",
+};
+pub(super) const YIELD: Olivine = Olivine {
+    name: "olivine-yield",
+    about: "shm:// with wait=yield",
+    wait: "yield",
+};
+pub(super) const PARK: Olivine = Olivine {
+    name: "olivine-park",
+    about: "shm:// with wait=park, sleeping in the kernel",
+    wait: "park",
+};
+pub(super) const ADAPTIVE: Olivine = Olivine {
+    name: "olivine-adaptive",
+    about: "shm:// with wait=adaptive, the default: spins for a while, then sleeps",
+    wait: "adaptive",
+};
+
+/// Most messages that one poll hands over.
+const POLL_LIMIT: usize = 1 << 16;
+
+/// Two channels of this library.
+#[derive(Debug)]
+pub(super) struct Olivine {
+    name: &'static str,
+    about: &'static str,
+    wait: &'static str,
+}
+
+impl Method for Olivine {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn wait(&self) -> &'static str {
+        self.wait
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let uri = |name: &str| -> Result<Config> {
+            let more = if settings.is_empty() { "" } else { "&" };
+            // Where the door is: gone with it, and away from channels in use.
+            let text = format!(
+                "shm://{name}?wait={}&dir={}{more}{settings}",
+                self.wait,
+                door.folder().join("channels").display()
+            );
+            Ok(Config::parse(&text).map_err(OpenError::from)?)
+        };
+        let (there, back) = (uri("there")?, uri("back")?);
+        let (from, to) = side.from_to(there, back);
+        if side == Side::Asks {
+            door.note(&Object::File(door.folder().join("channels")))?;
+        }
+        let subscriber = Subscriber::open(&from.uri())?;
+        // Both subscribe before either publishes, so that no first message is missed.
+        door.exchange("subscribed")?;
+        let publisher = Publisher::open(&to.uri())?;
+        door.exchange("open")?;
+        let end = Channels {
+            publisher,
+            subscriber,
+            spins: self.wait == "spin",
+            size,
+        };
+        Ok(play(end, size))
+    }
+}
+
+struct Channels {
+    publisher: Publisher,
+    subscriber: Subscriber,
+    spins: bool,
+    size: usize,
+}
+
+impl End for Channels {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        loop {
+            match self.publisher.claim(self.size) {
+                Ok(mut claim) => {
+                    fill(&mut claim);
+                    claim.commit();
+                    return Ok(());
+                }
+                Err(error) if is_back_pressure(error) => {
+                    patience.wait_for_room(&mut self.publisher, self.size, error)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        let mut handle = Some(handle);
+        let result = receive(
+            &mut self.subscriber,
+            self.spins,
+            || patience.spend(),
+            |message| handle.take().map(|handle| handle(message)),
+        )?;
+        result.ok_or_else(|| BenchError::Protocol {
+            found: "two messages where one was asked for".to_owned(),
+        })
+    }
+
+    #[inline(always)]
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let publisher = &mut self.publisher;
+        let mut check = Some(check);
+        // Sent back from the ring it lies in, as a program would.
+        receive(
+            &mut self.subscriber,
+            self.spins,
+            || patience.spend(),
+            |message| {
+                if check.take().is_none_or(|check| !check(message)) {
+                    return Ok(false);
+                }
+                publisher.offer(message)?;
+                Ok(true)
+            },
+        )?
+    }
+
+    fn send_many(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<()> {
+        let mut stage = vec![0; self.size * count];
+        for (number, place) in stage.chunks_exact_mut(self.size).enumerate() {
+            fill(number, place);
+        }
+        let mut left = stage.chunks_exact(self.size).peekable();
+        while left.peek().is_some() {
+            let mut batch = self.publisher.batch();
+            let mut refused = None;
+            while let Some(message) = left.peek() {
+                match batch.push(message) {
+                    Ok(()) => drop(left.next()),
+                    Err(error) => {
+                        refused = Some(error);
+                        break;
+                    }
+                }
+            }
+            batch.commit();
+            if let Some(error) = refused {
+                patience.wait_for_room(&mut self.publisher, self.size, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_many(
+        &mut self,
+        limit: usize,
+        mut handle: impl FnMut(&[u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<usize> {
+        loop {
+            let limit = limit.min(POLL_LIMIT);
+            let taken = self.subscriber.poll(|message| handle(&message), limit)?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+            self.subscriber
+                .wait(std::time::Duration::from_millis(200))?;
+            patience.look()?;
+        }
+    }
+}

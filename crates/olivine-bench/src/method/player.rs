@@ -1,0 +1,312 @@
+//! The harness: what every method does in a slice, in both processes.
+
+use super::place::Place;
+use super::{Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::payload::{self, Stamp};
+use crate::peer::{Order, Patience, Peer};
+use crate::sys::alarm::Alarm;
+use olivine::clock::TickClock;
+use std::time::Duration;
+
+/// How long an end waits for a message before the method has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One end of a connection: sends and receives messages of one size.
+///
+/// Sizes are fixed when the end is opened. Waiting is bounded by a [`Patience`].
+pub trait End {
+    /// Sends the message that `fill` writes over the whole of what it is given. Waits for room.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, or that patience is at its end.
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()>;
+
+    /// Waits for a message and hands it to `handle`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, or that patience is at its end.
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T>;
+
+    /// Waits for a message, and sends the same bytes back if `check` approves; tells whether it did.
+    ///
+    /// `stage` has room for a message.
+    ///
+    /// # Errors
+    ///
+    /// As [`End::send`] and [`End::receive`].
+    fn echo(
+        &mut self,
+        stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let fits = self.receive(
+            |message| {
+                let fits = message.len() == stage.len() && check(message);
+                if fits {
+                    stage.copy_from_slice(message);
+                }
+                fits
+            },
+            patience,
+        )?;
+        if fits {
+            self.send(|place| place.copy_from_slice(stage), patience)?;
+        }
+        Ok(fits)
+    }
+
+    /// Sends `count` messages; `fill` gets each one's number within the batch. One by one unless there is better.
+    ///
+    /// # Errors
+    ///
+    /// As [`End::send`].
+    fn send_many(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<()> {
+        for number in 0..count {
+            self.send(|place| fill(number, place), patience)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for messages and hands over up to `limit` of them; returns how many. One unless there is better.
+    ///
+    /// # Errors
+    ///
+    /// As [`End::receive`].
+    fn receive_many(
+        &mut self,
+        limit: usize,
+        mut handle: impl FnMut(&[u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<usize> {
+        let _ = limit;
+        self.receive(&mut handle, patience)?;
+        Ok(1)
+    }
+}
+
+/// Messages that are streamed one way.
+#[derive(Clone, Copy, Debug)]
+pub struct Batches {
+    /// Number of the first message.
+    pub first: u64,
+    /// Messages in all.
+    pub count: u64,
+    /// Messages sent at once.
+    pub batch: usize,
+}
+
+/// An end in the hands of the harness.
+pub trait Player {
+    /// Asks: `rounds` messages from number `first` on, each sent when the answer to the last one is checked.
+    /// Each round trip in ticks is added to `samples`.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Wrong`] for an answer that is not what was sent; what the end says.
+    fn ask(
+        &mut self,
+        first: u64,
+        rounds: u64,
+        patience: &mut Patience<'_>,
+        samples: &mut Vec<u64>,
+    ) -> Result<()>;
+
+    /// Answers: checks `rounds` messages from number `first` on and sends each one back.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
+    fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()>;
+
+    /// Streams messages without waiting for answers.
+    ///
+    /// # Errors
+    ///
+    /// What the end says.
+    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()>;
+
+    /// Checks `count` streamed messages from number `first` on; returns the ticks after the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
+    fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64>;
+}
+
+struct Hands<E> {
+    end: E,
+    stage: Vec<u8>,
+}
+
+/// Puts an end for messages of `size` bytes into the hands of the harness.
+pub fn play<E: End + 'static>(end: E, size: usize) -> Box<dyn Player> {
+    let stage = vec![0; size];
+    Box::new(Hands { end, stage })
+}
+
+fn alarm() -> Result<Alarm> {
+    Alarm::start().map_err(io("start a timer"))
+}
+
+impl<E: End> Player for Hands<E> {
+    fn ask(
+        &mut self,
+        first: u64,
+        rounds: u64,
+        patience: &mut Patience<'_>,
+        samples: &mut Vec<u64>,
+    ) -> Result<()> {
+        let _alarm = alarm()?;
+        let end = &mut self.end;
+        let mut last = TickClock::ticks();
+        for sequence in first..first + rounds {
+            let stamp = Stamp {
+                sequence,
+                ticks: last,
+            };
+            end.send(|place| payload::fill(place, stamp), patience)?;
+            let answer = end.receive(payload::check, patience)?;
+            if answer != Some(stamp) {
+                return Err(BenchError::Wrong { sequence });
+            }
+            let now = TickClock::ticks();
+            samples.push(now.wrapping_sub(last));
+            last = now;
+            patience.renew();
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()> {
+        let _alarm = alarm()?;
+        let Self { end, stage } = self;
+        for sequence in first..first + rounds {
+            let is_due = |message: &[u8]| {
+                payload::check(message).is_some_and(|stamp| stamp.sequence == sequence)
+            };
+            if !end.echo(stage, is_due, patience)? {
+                return Err(BenchError::Wrong { sequence });
+            }
+            patience.renew();
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
+        let _alarm = alarm()?;
+        let Batches {
+            first,
+            count,
+            batch,
+        } = batches;
+        let mut next = first;
+        let last = first + count;
+        while next != last {
+            let room = usize::try_from(last - next)
+                .unwrap_or(usize::MAX)
+                .min(batch.max(1));
+            let base = next;
+            let fill = |number: usize, place: &mut [u8]| {
+                let sequence = base + number as u64;
+                payload::fill(place, Stamp { sequence, ticks: 0 });
+            };
+            if batch <= 1 {
+                self.end.send(|place| fill(0, place), patience)?;
+            } else {
+                self.end.send_many(room, fill, patience)?;
+            }
+            next += room as u64;
+            patience.renew();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64> {
+        let _alarm = alarm()?;
+        let mut next = first;
+        let mut wrong = None;
+        let last = first + count;
+        while next != last {
+            let room = usize::try_from(last - next).unwrap_or(usize::MAX);
+            let check = |message: &[u8]| {
+                let found = payload::check(message);
+                if found.is_none_or(|stamp| stamp.sequence != next) {
+                    wrong = wrong.or(Some(next));
+                }
+                next += 1;
+            };
+            self.end.receive_many(room, check, patience)?;
+            if let Some(sequence) = wrong {
+                return Err(BenchError::Wrong { sequence });
+            }
+            patience.renew();
+        }
+        Ok(TickClock::ticks())
+    }
+}
+
+/// Both ends of a method: ours, and that of the second process.
+pub struct Pair {
+    pub(crate) player: Box<dyn Player>,
+    // Last, so that our end is closed before its objects are taken away.
+    _place: Place,
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pair").field("place", &self._place).finish()
+    }
+}
+
+impl Pair {
+    /// Opens both ends for messages of `size` bytes.
+    pub(crate) fn open(
+        method: &dyn Method,
+        peer: &mut Peer,
+        size: usize,
+        settings: &str,
+    ) -> Result<Self> {
+        if size < payload::SIZE_MIN {
+            return Err(BenchError::TooShort { bytes: size });
+        }
+        let place = Place::make()?;
+        peer.begin(&Order::Join {
+            method: method.name().to_owned(),
+            settings: settings.to_owned(),
+            size_bytes: size,
+            folder: place.folder().to_path_buf(),
+        })?;
+        let opened = place
+            .welcome()
+            .and_then(|mut door| method.open(Side::Asks, &mut door, size, settings));
+        let player = opened.map_err(|error| match error {
+            // Only the consequence of what went wrong over there.
+            BenchError::EndClosed | BenchError::PeerSilent { .. } => peer.or_its_reason(error),
+            other => other,
+        })?;
+        peer.end()?;
+        Ok(Self {
+            player,
+            _place: place,
+        })
+    }
+
+    /// Closes both ends.
+    pub(crate) fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+}

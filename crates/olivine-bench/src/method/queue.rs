@@ -1,0 +1,206 @@
+//! Message queues of the kernel, one for each direction. Both sides sleep in the kernel.
+
+use super::place::Object;
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::peer::Patience;
+use crate::sys::queue::{Posix, SystemV};
+use std::ffi::CString;
+use std::io::ErrorKind;
+
+/// Two System V queues.
+#[derive(Debug)]
+pub(super) struct SystemVQueue;
+
+/// Two POSIX queues.
+#[derive(Debug)]
+pub(super) struct PosixQueue;
+
+/// A limit of the kernel, read from its file.
+fn limit(path: &str) -> Option<usize> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn within(size: usize, path: &'static str, name: &'static str) -> Result<()> {
+    match limit(path) {
+        Some(max) if size > max => Err(BenchError::TooLong {
+            bytes: size,
+            max,
+            limit: name,
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Method for SystemVQueue {
+    fn name(&self) -> &'static str {
+        "sysv-queue"
+    }
+
+    fn about(&self) -> &'static str {
+        "two System V message queues, blocking"
+    }
+
+    fn wait(&self) -> &'static str {
+        "block"
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        within(size, "/proc/sys/kernel/msgmax", "kernel.msgmax")?;
+        let mut queues = [0; 2];
+        for queue in &mut queues {
+            *queue = match side {
+                Side::Asks => {
+                    let id = SystemV::make().map_err(io("make a System V queue"))?;
+                    door.note(&Object::Queue(id))?;
+                    door.tell(id)?;
+                    id
+                }
+                Side::Answers => door.hear_number()?,
+            };
+        }
+        let [there, back] = queues;
+        let (from, to) = side.from_to(there, back);
+        let (from, to) = (SystemV::open(from, size), SystemV::open(to, size));
+        Ok(play(SystemVEnd { from, to, size }, size))
+    }
+}
+
+struct SystemVEnd {
+    from: SystemV,
+    to: SystemV,
+    size: usize,
+}
+
+impl End for SystemVEnd {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(self.to.payload());
+        until(|| self.to.send(), "send to a System V queue", patience)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        let action = "receive from a System V queue";
+        let length = until(|| self.from.receive(), action, patience)?;
+        whole(length, self.size)?;
+        Ok(handle(self.from.payload()))
+    }
+}
+
+impl Method for PosixQueue {
+    fn name(&self) -> &'static str {
+        "posix-queue"
+    }
+
+    fn about(&self) -> &'static str {
+        "two POSIX message queues, blocking"
+    }
+
+    fn wait(&self) -> &'static str {
+        "block"
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let name = "fs.mqueue.msgsize_max";
+        within(size, "/proc/sys/fs/mqueue/msgsize_max", name)?;
+        let folder = door.folder().file_name().unwrap_or_default();
+        let folder = folder.to_string_lossy().into_owned();
+        let mut open = |direction: &str| -> Result<Posix> {
+            let name = format!("/{folder}-{direction}");
+            let text = CString::new(name.as_str()).map_err(|_| BenchError::EndClosed)?;
+            match side {
+                Side::Asks => {
+                    let queue = Posix::make(&text, size).map_err(io("make a POSIX queue"))?;
+                    door.note(&Object::PosixQueue(name))?;
+                    door.tell("made")?;
+                    Ok(queue)
+                }
+                Side::Answers => {
+                    door.hear()?;
+                    Posix::open(&text).map_err(io("open a POSIX queue"))
+                }
+            }
+        };
+        let (there, back) = (open("there")?, open("back")?);
+        let (from, to) = side.from_to(there, back);
+        // Both have them open, so their names are needed no more; the queues end with their users.
+        door.exchange("open")?;
+        let message = vec![0; size];
+        Ok(play(PosixEnd { from, to, message }, size))
+    }
+}
+
+struct PosixEnd {
+    // There and back are moved in pairs, so only the direction tells them apart.
+    from: Posix,
+    to: Posix,
+    message: Vec<u8>,
+}
+
+impl End for PosixEnd {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.message);
+        let (to, message) = (&self.to, &self.message);
+        until(|| to.send(message), "send to a POSIX queue", patience)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        let (from, message) = (&self.from, &mut self.message);
+        let action = "receive from a POSIX queue";
+        let length = until(|| from.receive(message), action, patience)?;
+        whole(length, self.message.len())?;
+        Ok(handle(&self.message))
+    }
+}
+
+/// Calls again whenever a call ends early, as long as patience lasts.
+pub(super) fn until<T>(
+    mut call: impl FnMut() -> std::io::Result<T>,
+    action: &'static str,
+    patience: &mut Patience<'_>,
+) -> Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => patience.look()?,
+            other => return other.map_err(io(action)),
+        }
+    }
+}
+
+/// Refuses a message that is shorter than those that are sent.
+pub(super) fn whole(length: usize, size: usize) -> Result<()> {
+    if length == size {
+        return Ok(());
+    }
+    Err(BenchError::Protocol {
+        found: format!("a message of {length} bytes, not {size}"),
+    })
+}

@@ -1,0 +1,102 @@
+//! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory, which spins on it.
+
+use super::player::{End, Player, play};
+use super::{Door, Method, Side};
+use crate::error::{BenchError, Result, io};
+use crate::peer::Patience;
+use crate::sys::mapping::Mapping;
+use crate::sys::vm;
+use rustix::process::{PTracer, Pid, getpid, set_ptracer};
+use std::sync::atomic::Ordering;
+
+/// Bytes of the number before the message.
+const NUMBER: usize = 8;
+
+/// Writing into the memory of another process.
+#[derive(Debug)]
+pub(super) struct ProcessVm;
+
+impl Method for ProcessVm {
+    fn name(&self) -> &'static str {
+        "process-vm"
+    }
+
+    fn about(&self) -> &'static str {
+        "process_vm_writev into the other side's memory, which spins on it"
+    }
+
+    fn wait(&self) -> &'static str {
+        "spin"
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        _settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        let map = || Mapping::private(NUMBER + size).map_err(io("map memory"));
+        let (outbox, inbox) = (map()?, map()?);
+        let own = getpid().as_raw_nonzero();
+        let line = door.exchange(format!("{own} {}", inbox.address()))?;
+        let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
+        if let Some(process) = Pid::from_raw(process) {
+            // Needed where only parents may reach into a process; unknown to kernels that have no such rule.
+            let _ = set_ptracer(PTracer::ProcessID(process));
+        }
+        // Nobody writes before both sides have allowed it.
+        door.exchange(side.pick("allowed", "allowed too"))?;
+        let end = Boxes {
+            outbox,
+            inbox,
+            process,
+            address,
+            sent: 0,
+            received: 0,
+            size,
+        };
+        Ok(play(end, size))
+    }
+}
+
+fn parse(line: &str) -> Option<(i32, usize)> {
+    let (process, address) = line.split_once(' ')?;
+    Some((process.parse().ok()?, address.parse().ok()?))
+}
+
+struct Boxes {
+    outbox: Mapping,
+    inbox: Mapping,
+    process: i32,
+    address: usize,
+    sent: u64,
+    received: u64,
+    size: usize,
+}
+
+impl End for Boxes {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+        // SAFETY: the outbox is private memory, borrowed mutably through `self`.
+        fill(unsafe { self.outbox.bytes_mut(NUMBER, self.size) });
+        self.sent += 1;
+        // Relaxed: only the kernel reads it, on our behalf.
+        self.outbox.word(0).store(self.sent, Ordering::Relaxed);
+        vm::write_to(self.process, self.address, &self.outbox, self.size)
+            .map_err(io("write into another process (ptrace rights are needed)"))
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        // Acquire: the kernel copies the number after the message.
+        while self.inbox.word(0).load(Ordering::Acquire) != self.received + 1 {
+            patience.spend()?;
+        }
+        self.received += 1;
+        // SAFETY: the other side writes here again only after it has our answer.
+        Ok(handle(unsafe { self.inbox.bytes(NUMBER, self.size) }))
+    }
+}

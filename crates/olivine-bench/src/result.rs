@@ -1,0 +1,252 @@
+//! What a measurement found: one type for all scenarios and methods, and the file it is kept in.
+//!
+//! A [`ResultFile`] says on what machine, with which command and commit the figures came about, so that a
+//! figure never stands alone. Its rows are [`Row`]s: a scenario, a method, parameters, a placement, and what was
+//! measured there, or why there is no figure. A row that failed is a row: nothing is left out silently. Units
+//! are part of each name. `docs/bench-schema.json` describes the file to other programs.
+
+mod collect;
+mod distribution;
+pub mod export;
+pub mod file;
+
+pub use collect::{Collector, Figures, Slice};
+pub use distribution::Distribution;
+pub use file::{FileError, ResultFile};
+
+use crate::floor::Placement;
+use crate::kernel::{Cause, Counts};
+use crate::latency::Percentiles;
+use crate::spread::Spread;
+use serde::{Deserialize, Serialize};
+
+/// How messages are offered in a scenario. Figures of different kinds are never in one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Load {
+    /// The next message leaves when the answer to the last one is here: round trips.
+    Closed,
+    /// Messages are due at fixed times whatever happens: one-way latencies from the intended time.
+    Open,
+    /// As many as possible: rates, no latencies.
+    Saturated,
+}
+
+/// What varies between rows. `None` where a scenario or method has no such thing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Payload of a message in bytes.
+    pub size_bytes: u64,
+    /// Messages made visible at once; 1 is one by one.
+    pub batch_count: u64,
+    /// Messages a second that were asked for, where the load is open.
+    pub rate_per_s: Option<f64>,
+    /// Bytes between both ends: a ring's capacity, a socket's or pipe's buffer.
+    pub ring_bytes: Option<u64>,
+    /// How a side with nothing to do waits: `spin`, `yield`, `park`, `adaptive`, `block`.
+    pub wait: Option<String>,
+    /// Processes that publish.
+    pub publishers_count: u32,
+    /// Processes that subscribe; each gets every message.
+    pub subscribers_count: u32,
+    /// More participants that want to run than CPUs: the scheduler is part of every figure.
+    pub oversubscribed: bool,
+    /// Everything else that was set, as the method writes it: a URI's query, socket options.
+    pub settings: String,
+}
+
+impl Parameters {
+    /// One publisher, one subscriber, one by one, messages of `size_bytes`.
+    #[must_use]
+    pub fn pair(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            batch_count: 1,
+            rate_per_s: None,
+            ring_bytes: None,
+            wait: None,
+            publishers_count: 1,
+            subscribers_count: 1,
+            oversubscribed: false,
+            settings: String::new(),
+        }
+    }
+}
+
+/// One line of a result: what was measured, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Name of the scenario, as [`crate::scenario::LIST`] has it.
+    pub scenario: String,
+    /// How messages were offered.
+    pub load: Load,
+    /// What carried the messages: `olivine-shm`, `pipe`, `unix-stream`.
+    pub method: String,
+    /// What varies.
+    #[serde(flatten)]
+    pub parameters: Parameters,
+    /// Figures, or why there are none.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What others published for the same situation, on their machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+impl Row {
+    /// A row without figures, for `reason`: a time-out, a missing library, a size beyond a limit.
+    #[must_use]
+    pub fn failed(
+        scenario: &str,
+        load: Load,
+        method: &str,
+        parameters: Parameters,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            load,
+            method: method.to_owned(),
+            parameters,
+            outcome: Outcome::Failed {
+                reason: reason.into(),
+            },
+            published: Vec::new(),
+        }
+    }
+
+    /// What was measured; `None` if the row failed.
+    #[must_use]
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// Whether another row measured the same thing in the same place, so that the two can be compared.
+    #[must_use]
+    pub fn is_same_situation(&self, other: &Self) -> bool {
+        let placement = |row: &Self| row.measured().map(|measured| measured.placement);
+        self.scenario == other.scenario
+            && self.load == other.load
+            && self.parameters == other.parameters
+            && placement(self) == placement(other)
+    }
+}
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// There are figures, from checked messages only.
+    Measured(Box<Measured>),
+    /// There are none.
+    Failed {
+        /// Why, in one line.
+        reason: String,
+    },
+}
+
+/// Figures of one row. Which are there follows from the load: see [`Load`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Where the CPUs were.
+    pub placement: Placement,
+    /// Slices measured there.
+    pub slices_count: u64,
+    /// Closed load: from one send to the checked answer.
+    pub round_trip: Option<Distribution>,
+    /// Open load: from the intended send time to the other side's check.
+    pub one_way: Option<Distribution>,
+    /// Open load: from the intended send time to the commit, part of `one_way`.
+    pub send_delay: Option<Distribution>,
+    /// Saturated load: messages published a second, by all publishers together, over the runs.
+    pub messages_per_s: Option<Spread>,
+    /// Saturated load: messages received a second, by all subscribers together, at the median run.
+    pub deliveries_per_s: Option<f64>,
+    /// Saturated load: payload bytes received a second, at the median run.
+    pub bytes_per_s: Option<f64>,
+    /// Bare cache line to and fro, in the slices beside these.
+    pub floor_round_trip: Option<Percentiles>,
+    /// p50 of a slice to p50 of the floor beside it, over the runs.
+    pub ratio_p50: Option<Spread>,
+    /// Messages in the time of one bare round trip, over the runs.
+    pub messages_per_floor_round_trip: Option<Spread>,
+    /// Bytes a second of copying messages of this size through a ring's length, over the runs.
+    pub copy_bytes_per_s: Option<Spread>,
+    /// Payload bytes a second to those of the copy, over the runs.
+    pub ratio_to_copy: Option<Spread>,
+    /// The runs one by one, for comparisons.
+    pub runs: Vec<Run>,
+    /// The largest sample, when it was, and what the kernel counted around it.
+    pub worst: Option<Worst>,
+    /// What the kernel counted for both processes in all slices of the row.
+    pub kernel: Counts,
+    /// A mesh, pair by pair; empty where it was not measured so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
+}
+
+impl Measured {
+    /// The distribution of a row that has one, and what its samples are.
+    #[must_use]
+    pub fn distribution(&self) -> Option<(&'static str, &Distribution)> {
+        let round_trip = self.round_trip.as_ref().map(|found| ("round trip", found));
+        round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
+    }
+}
+
+/// The figures of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which run; runs with the same number were neighbours in time.
+    pub run: u32,
+    /// Median of the p50 of its slices, in nanoseconds, where there is a distribution.
+    pub p50_ns: Option<f64>,
+    /// Median rate of its slices, where the load is saturated.
+    pub messages_per_s: Option<f64>,
+    /// Median of the floor's p50 beside its slices, in nanoseconds.
+    pub floor_p50_ns: Option<f64>,
+}
+
+/// The largest sample of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worst {
+    /// How long it took.
+    pub ns: f64,
+    /// End of the slice it lies in, in seconds from the start of the measurement.
+    pub at_s: f64,
+    /// Number of its run.
+    pub run: u32,
+    /// What most likely held it up.
+    pub cause: Cause,
+    /// What the kernel counted in its slice, both processes together.
+    pub kernel: Counts,
+}
+
+/// One publisher and one subscriber of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Which publisher, from 0.
+    pub publisher: u32,
+    /// Which subscriber, from 0.
+    pub subscriber: u32,
+    /// Messages a second that went from one to the other.
+    pub messages_per_s: f64,
+}
+
+/// A figure that somebody published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Which figure, by the name it has here: `p50_ns`, `messages_per_s`, `deliveries_per_s`.
+    pub figure: String,
+    /// Its value, in the unit of that name.
+    pub value: f64,
+    /// Who says so, where.
+    pub source: String,
+    /// On what machine.
+    pub machine: String,
+}

@@ -1,0 +1,111 @@
+//! A distribution as it is kept in a result: percentiles for reading, buckets for drawing and merging.
+
+use crate::latency::{Latency, Percentiles, Snapshot};
+use olivine::clock::TickClock;
+use serde::{Deserialize, Serialize};
+
+/// Percentiles and the histogram behind them, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// The table for people.
+    #[serde(flatten)]
+    pub percentiles: Percentiles,
+    /// Buckets: upper edge in nanoseconds, samples in it. Rising; three significant figures.
+    pub buckets_ns: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// What `latency` holds, in nanoseconds; `None` if that is nothing.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "ticks of a duration stay far below 2^52"
+    )]
+    pub fn of(latency: &Latency, clock: &TickClock) -> Option<Self> {
+        let percentiles = latency.percentiles(clock)?;
+        let mut buckets_ns: Vec<(f64, u64)> = Vec::new();
+        for &(ticks, count) in latency.snapshot().values() {
+            let ns = (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
+            // Edges that fall together when rounded are one bucket.
+            match buckets_ns.last_mut() {
+                Some(last) if last.0 == ns => last.1 += count,
+                _ => buckets_ns.push((ns, count)),
+            }
+        }
+        Some(Self {
+            percentiles,
+            buckets_ns,
+        })
+    }
+
+    /// The value that `quantile` (0 to 1) of the samples do not exceed, in nanoseconds; `None` if fewer than
+    /// ten samples lie above, or there are none at all.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+    pub fn at(&self, quantile: f64) -> Option<f64> {
+        let count = self.percentiles.count as f64;
+        if count * (1.0 - quantile) + 1e-6 < crate::latency::ABOVE_MIN {
+            return None;
+        }
+        let wanted = count * quantile;
+        let mut below = 0.0;
+        for &(ns, samples) in &self.buckets_ns {
+            below += samples as f64;
+            if below >= wanted {
+                return Some(ns.min(self.percentiles.max_ns));
+            }
+        }
+        None
+    }
+
+    /// The same content as a recorder of nanoseconds, for other formats.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "durations are positive and far below 2^64 ns"
+    )]
+    pub fn recorder_ns(&self) -> Latency {
+        let whole = |ns: f64| ns.round() as u64;
+        let buckets = self.buckets_ns.iter();
+        let values = buckets.map(|&(ns, count)| (whole(ns), count)).collect();
+        let table = &self.percentiles;
+        Latency::from(&Snapshot::new(
+            values,
+            whole(table.min_ns),
+            whole(table.max_ns),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buckets_give_the_percentiles_of_the_table() {
+        let clock = TickClock::calibrate();
+        let mut latency = Latency::new();
+        (0..200_000_u64).for_each(|n| latency.record(n * n % 1_999_993 + 40));
+        let found = Distribution::of(&latency, &clock).unwrap();
+        let table = &found.percentiles;
+        for (quantile, shown) in [
+            (0.5, table.p50_ns),
+            (0.9, table.p90_ns),
+            (0.99, table.p99_ns),
+            (0.999, table.p99_9_ns),
+            (0.9999, table.p99_99_ns),
+        ] {
+            let (drawn, shown) = (found.at(quantile).unwrap(), shown.unwrap());
+            assert!(
+                (drawn - shown).abs() <= shown * 0.002,
+                "{quantile}: {drawn} and {shown}"
+            );
+        }
+        assert_eq!(found.at(0.999_99), None, "two samples lie above");
+        let samples: u64 = found.buckets_ns.iter().map(|(_, count)| count).sum();
+        assert_eq!(samples, table.count);
+        assert_eq!(found.recorder_ns().count(), table.count);
+        assert!(Distribution::of(&Latency::new(), &clock).is_none());
+    }
+}

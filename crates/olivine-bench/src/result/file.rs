@@ -1,0 +1,216 @@
+//! The file a measurement is kept in: JSON, described by `docs/bench-schema.json`.
+
+use super::{Outcome, Row};
+use crate::machine::Machine;
+use crate::scenario::floor::FloorResult;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// What the first field of a file says: the name of the format and its version.
+pub const SCHEMA: &str = "olivine-bench/1";
+/// Runs from which a figure may be quoted.
+pub const RUNS_QUOTABLE: u32 = 5;
+
+/// Everything one measurement found, and what it was found on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    /// Always [`SCHEMA`]; another value is refused by [`ResultFile::parse`].
+    pub schema: String,
+    /// What was run: a scenario's name, or that of a preset or job file.
+    pub scenario: String,
+    /// When it began, in seconds of Unix time; 0 if unknown.
+    pub started_unix_s: u64,
+    /// Machine, kernel, clock, build and command.
+    pub machine: Machine,
+    /// CPUs that participants were pinned to, the measuring process first.
+    pub cpus: Vec<u32>,
+    /// Runs of each variant, which took turns.
+    pub runs: u32,
+    /// Seconds for each variant over all runs.
+    pub seconds_per_variant: f64,
+    /// Somebody stopped it: fewer slices than planned, all of them whole.
+    pub interrupted: bool,
+    /// The machine without a channel, where it was measured on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<FloorResult>,
+    /// What was measured.
+    pub results: Vec<Row>,
+}
+
+/// Why a result file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read {path}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write {path}", path = path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is no result of ours.
+    #[error(
+        "{path} is no result of `olivine bench --json`",
+        path = path.display()
+    )]
+    Form {
+        /// Which file.
+        path: PathBuf,
+        /// Where it departs from the form.
+        source: serde_json::Error,
+    },
+    /// It was written in another version of the format.
+    #[error(
+        "{path} says schema '{found}', this program reads '{SCHEMA}': use the version that wrote it",
+        path = path.display()
+    )]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+    },
+}
+
+impl ResultFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`] naming the file: it cannot be read, is no result, or of another version.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = fs::read_to_string(path).map_err(|source| FileError::Read {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of the file at `path`, which is named in errors only.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Form`] or [`FileError::Version`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, FileError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let form = |source| FileError::Form {
+            path: path.to_path_buf(),
+            source,
+        };
+        let Head { schema } = serde_json::from_str(text).map_err(form)?;
+        if schema != SCHEMA {
+            return Err(FileError::Version {
+                path: path.to_path_buf(),
+                found: schema,
+            });
+        }
+        serde_json::from_str(text).map_err(form)
+    }
+
+    /// Rows without figures.
+    pub fn failures(&self) -> impl Iterator<Item = (&Row, &str)> {
+        self.results.iter().filter_map(|row| match &row.outcome {
+            Outcome::Failed { reason } => Some((row, reason.as_str())),
+            Outcome::Measured(_) => None,
+        })
+    }
+
+    /// Whether its figures may be quoted: enough runs, not interrupted.
+    #[must_use]
+    pub fn is_quotable(&self) -> bool {
+        self.runs >= RUNS_QUOTABLE && !self.interrupted
+    }
+
+    /// When it began, as `2026-11-21 07:30 UTC`; empty if unknown.
+    #[must_use]
+    pub fn started(&self) -> String {
+        if self.started_unix_s == 0 {
+            return String::new();
+        }
+        let (days, second) = (self.started_unix_s / 86_400, self.started_unix_s % 86_400);
+        let (year, month, day) = civil(days);
+        let (hour, minute) = (second / 3600, second % 3600 / 60);
+        format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    }
+}
+
+/// Seconds of Unix time, for the date in a result; 0 if the clock stands before 1970.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the date of a result, from which nothing is measured"
+)]
+pub fn unix_time_s() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Year, month and day of a day counted from 1970-01-01.
+///
+/// # Source
+///
+/// H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted from 0000-03-01, so that the leap day is the last of a year.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        for (days, date) in [
+            (0, (1970, 1, 1)),
+            (58, (1970, 2, 28)),
+            (59, (1970, 3, 1)),
+            (11_016, (2000, 2, 29)),
+            (19_722, (2023, 12, 31)),
+            (20_778, (2026, 11, 21)),
+        ] {
+            assert_eq!(civil(days), date, "day {days}");
+        }
+        assert!(unix_time_s() > 1_700_000_000);
+    }
+
+    #[test]
+    fn what_is_no_result_of_this_version_is_refused_by_name() {
+        let path = Path::new("some.json");
+        let error = ResultFile::parse(path, "{\"a\":1}").unwrap_err();
+        assert!(
+            error.to_string().starts_with("some.json is no result"),
+            "{error}"
+        );
+        let error = ResultFile::parse(path, "{\"schema\":\"olivine-bench/9\"}").unwrap_err();
+        assert!(error.to_string().contains("'olivine-bench/9'"), "{error}");
+        let error = ResultFile::read(Path::new("/nonexistent/x.json")).unwrap_err();
+        assert!(matches!(error, FileError::Read { .. }), "{error}");
+    }
+}

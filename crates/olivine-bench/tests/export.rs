@@ -1,0 +1,66 @@
+//! CSV and histogram logs hold what the JSON holds.
+
+mod common;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use olivine_bench::result::export::{csv, hlog};
+
+#[test]
+fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
+    let mut file = common::round_trips();
+    file.machine.cpu_model = "A \"fast\" one, really".to_owned();
+    let text = csv(&file);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), file.results.len() + 1);
+    let columns: Vec<&str> = lines[0].split(',').collect();
+    let column = |name: &str| columns.iter().position(|column| *column == name).unwrap();
+    for (line, row) in lines[1..].iter().zip(&file.results) {
+        let line = line.replace("\"A \"\"fast\"\" one, really\"", "model");
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(cells.len(), columns.len(), "{line}");
+        assert_eq!(cells[column("method")], row.method);
+        assert_eq!(cells[column("cpu_model")], "model");
+        match row.measured() {
+            Some(measured) => {
+                let table = &measured.round_trip.as_ref().unwrap().percentiles;
+                assert_eq!(cells[column("p50_ns")], table.p50_ns.unwrap().to_string());
+                assert_eq!(cells[column("count")], table.count.to_string());
+                assert_eq!(cells[column("messages_per_s")], "");
+            }
+            None => assert_eq!(cells[column("status")], "failed"),
+        }
+    }
+}
+
+#[test]
+fn a_histogram_log_is_read_by_its_own_reader() {
+    let file = common::round_trips();
+    let mut text = Vec::new();
+    hlog(&file, &mut text).unwrap();
+    let mut deserializer = Deserializer::new();
+    let measured: Vec<_> = file
+        .results
+        .iter()
+        .filter_map(|row| row.measured())
+        .collect();
+    let mut read = 0;
+    for entry in IntervalLogIterator::new(&text) {
+        let LogEntry::Interval(interval) = entry.unwrap() else {
+            continue;
+        };
+        use base64::Engine as _;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(interval.encoded_histogram())
+            .unwrap();
+        let histogram: Histogram<u64> = deserializer.deserialize(&mut bytes.as_slice()).unwrap();
+        let table = &measured[read].round_trip.as_ref().unwrap().percentiles;
+        assert_eq!(histogram.len(), table.count);
+        let p50 = histogram.value_at_quantile(0.5) as f64;
+        assert!((p50 - table.p50_ns.unwrap()).abs() <= p50 * 0.01 + 1.0);
+        assert!(interval.tag().unwrap().as_str().starts_with("pingpong/"));
+        read += 1;
+    }
+    assert_eq!(read, measured.len());
+}

@@ -1,0 +1,315 @@
+//! `olivine bench http` and `olivine bench tcp`: servers under load.
+
+mod print;
+
+use super::Bench;
+use crate::args::Common;
+use crate::args::load::{
+    BackendName, HttpArgs, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
+};
+use crate::failure::{Failure, Outcome};
+use crate::log;
+use crate::stop::Stop;
+use olivine_bench::load::compare::{self, Row};
+use olivine_bench::load::server::{self, PATH, Settings};
+use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
+use olivine_bench::scenario::{Progress, Setup};
+use olivine_bench::spread::Spread;
+use olivine_net::WaitStrategy;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// The word that makes this program a server to be measured.
+pub(crate) const SERVE_COMMAND: &str = "__serve";
+/// How long our own server spins before it sleeps, where its generator sleeps too.
+const SPIN: Duration = Duration::from_micros(50);
+/// Smallest message that can carry its number and something to check.
+const SIZE_MIN: u64 = 16;
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Url { .. } => Self::Usage(error.into()),
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// Runs `bench http`.
+pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
+    let bench = Bench::new("http", &args.method)?;
+    let plans: Vec<Plan> = args
+        .depth
+        .iter()
+        .map(|&depth| plan(&bench, args.connections, depth, &args.load, WaitName::Block))
+        .collect();
+    let folder = tempfile::tempdir().map_err(|error| {
+        Failure::Failed(anyhow::Error::new(error).context("cannot make a temporary folder"))
+    })?;
+    let mut servers = Vec::new();
+    let mut targets = Vec::new();
+    if let Some(url) = &args.url {
+        targets.push((url.host.clone(), url.clone()));
+    } else {
+        let kind = if args.unparsed {
+            KindName::Unparsed
+        } else {
+            KindName::Hello
+        };
+        for &backend in &args.load.backend {
+            servers.push(own(&bench.setup, kind, backend, WaitName::Block)?);
+        }
+        servers.extend(peers(&bench, &args.peers, &args.rivals, folder.path())?);
+        let target =
+            |server: &Server| (server.name().to_owned(), Url::local(server.address(), PATH));
+        targets.extend(servers.iter().map(target));
+    }
+    let (names, urls): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+    let runs = bench.setup.runs;
+    let rows = bench.measure(|_, watch| {
+        compare::run(&names, &plans, runs, watch, |server, plan| {
+            load::http(&urls[server], plan)
+        })
+    })?;
+    bench.report(common, &rows, &print::http(&rows))?;
+    verdict(&rows)
+}
+
+/// Runs `bench tcp`.
+pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
+    if args.frames {
+        return stream(args, common);
+    }
+    let size = usize::try_from(args.size)
+        .ok()
+        .filter(|_| args.size >= SIZE_MIN)
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more",
+                args.size
+            ))
+        })?;
+    let bench = Bench::new("tcp", &args.method)?;
+    let plan = plan(
+        &bench,
+        args.connections,
+        args.depth,
+        &args.load,
+        WaitName::Spin,
+    );
+    let wait = args.load.wait.unwrap_or(WaitName::Spin);
+    let mut ours: Vec<(KindName, BackendName)> = Vec::new();
+    if args.address.is_none() {
+        ours.extend(
+            args.load
+                .backend
+                .iter()
+                .map(|&backend| (KindName::Echo, backend)),
+        );
+        // The bare loop serves one connection and one message at a time, and always spins.
+        if (args.connections, args.depth, wait) == (1, 1, WaitName::Spin) {
+            ours.push((KindName::Bare, BackendName::Mio));
+        }
+    }
+    let names: Vec<String> = match args.address {
+        Some(address) => vec![address.to_string()],
+        None => ours
+            .iter()
+            .map(|&(kind, backend)| name(kind, backend).to_owned())
+            .collect(),
+    };
+    let runs = bench.setup.runs;
+    let rows = bench.measure(|setup, watch| {
+        compare::run(&names, &[plan], runs, watch, |server, plan| {
+            match args.address {
+                Some(address) => load::echo(address, size, plan),
+                None => {
+                    // Only for its turn: a server that spins would take the CPU from the next one.
+                    let (kind, backend) = ours[server];
+                    let server = own(setup, kind, backend, wait)?;
+                    load::echo(server.address(), size, plan)
+                }
+            }
+        })
+    })?;
+    bench.report(common, &rows, &print::echo(&rows, args.size))?;
+    verdict(&rows)
+}
+
+/// What streaming frames in batches of one size came to, over all runs.
+#[derive(Debug, Serialize)]
+struct StreamRow {
+    server: String,
+    batch: u32,
+    frames_per_s: Spread,
+    bytes_per_s: Spread,
+    server_ns: Option<Spread>,
+}
+
+fn stream(args: &TcpArgs, common: Common) -> Outcome {
+    let bench = Bench::new("tcp", &args.method)?;
+    let wait = args.load.wait.unwrap_or(WaitName::Spin);
+    let runs = bench.setup.runs;
+    let seconds = bench.setup.seconds / f64::from(runs);
+    let backends = &args.load.backend;
+    let cells: Vec<(u32, BackendName)> = args
+        .batch
+        .iter()
+        .flat_map(|&batch| backends.iter().map(move |&backend| (batch, backend)))
+        .collect();
+    let mut found: Vec<Vec<frames::Streamed>> = vec![Vec::new(); cells.len()];
+    bench.measure(|setup, watch| {
+        let total = u64::from(runs) * cells.len() as u64;
+        let mut done = 0;
+        for _ in 0..runs {
+            for ((batch, backend), found) in cells.iter().zip(&mut found) {
+                if watch(Progress { done, total }).is_break() {
+                    return Ok(());
+                }
+                done += 1;
+                let batch = usize::try_from(*batch).unwrap_or(1);
+                let server = own(setup, KindName::Frames, *backend, wait)?;
+                let (address, cpu) = (server.address(), setup.cpus.1);
+                found.push(frames::stream(address, batch, seconds, cpu)?);
+            }
+        }
+        Ok::<(), LoadError>(())
+    })?;
+    let rows: Vec<StreamRow> = cells
+        .iter()
+        .zip(&found)
+        .filter_map(|((batch, backend), found)| {
+            stream_row(*batch, name(KindName::Frames, *backend), found)
+        })
+        .collect();
+    if rows.is_empty() {
+        return Err(LoadError::Stopped.into());
+    }
+    bench.report(common, &rows, &print::stream(&rows))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn stream_row(batch: u32, server: &str, found: &[frames::Streamed]) -> Option<StreamRow> {
+    let rates: Vec<f64> = found
+        .iter()
+        .map(|run| run.frames as f64 / run.seconds)
+        .collect();
+    let bytes: Vec<f64> = rates
+        .iter()
+        .map(|rate| rate * frames::FRAME as f64)
+        .collect();
+    let cpu: Vec<f64> = found
+        .iter()
+        .filter_map(|run| Some(run.server_cpu_ns? as f64 / run.frames as f64))
+        .collect();
+    Some(StreamRow {
+        server: server.to_owned(),
+        batch,
+        frames_per_s: Spread::of(&rates)?,
+        bytes_per_s: Spread::of(&bytes)?,
+        server_ns: Spread::of(&cpu),
+    })
+}
+
+/// Runs as a server that another process of this tool measures, until standard input ends.
+pub(crate) fn serve(args: &ServeArgs) -> Outcome {
+    let stop = Stop::install()?;
+    stop.follow_stdin();
+    let settings = Settings {
+        cpu: args.cpu,
+        backend: args.backend.into(),
+        wait: match args.wait {
+            WaitName::Spin => WaitStrategy::Spin,
+            WaitName::Block => WaitStrategy::Adaptive(SPIN),
+        },
+    };
+    let announce = |address: SocketAddr| {
+        // Who started us reads one line; if that fails, it is gone and our standard input ends.
+        let _ = crate::output::print(&format!("{address}\n"));
+    };
+    Ok(server::serve(args.kind.into(), settings, announce, || {
+        stop.now()
+    })?)
+}
+
+fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: WaitName) -> Plan {
+    let default = if load.rate.is_some() {
+        WaitName::Spin
+    } else {
+        default
+    };
+    Plan {
+        connections: usize::try_from(connections).unwrap_or(1),
+        depth: usize::try_from(depth).unwrap_or(1),
+        rate_per_s: load.rate,
+        seconds: bench.setup.seconds / f64::from(bench.setup.runs),
+        cpu: bench.setup.cpus.1,
+        waiting: Waiting::from(load.wait.unwrap_or(default)),
+    }
+}
+
+/// Starts one of our own servers on the first CPU.
+fn own(
+    setup: &Setup,
+    kind: KindName,
+    backend: BackendName,
+    wait: WaitName,
+) -> Result<Server, LoadError> {
+    let cpu = setup.cpus.0;
+    let words = [
+        SERVE_COMMAND.to_owned(),
+        word(kind),
+        word(backend),
+        word(wait),
+        cpu.to_string(),
+    ];
+    Server::own(name(kind, backend), &setup.program, &words, cpu)
+}
+
+fn name(kind: KindName, backend: BackendName) -> &'static str {
+    match (kind, backend) {
+        (KindName::Bare, _) => "bare loop",
+        (_, BackendName::Mio) => "olivine",
+        (_, BackendName::IoUring) => "olivine io_uring",
+    }
+}
+
+/// Starts the servers to compare with, and says which of them are not there.
+fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcome<Vec<Server>> {
+    let known = rivals::names();
+    let wanted: Vec<&str> = if names.iter().any(|name| name == "all") {
+        known
+    } else {
+        if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(Failure::usage(format!(
+                "--peers {unknown} is not known: all, or some of {}",
+                known.join(", ")
+            )));
+        }
+        names.iter().map(String::as_str).collect()
+    };
+    let mut servers = Vec::new();
+    for name in wanted {
+        match rivals::find(name, folder).map(|rival| rival.start(bench.setup.cpus.0, place)) {
+            Some(Ok(server)) => servers.push(server),
+            Some(Err(error)) => log::warn(&format!("{error}; it is left out")),
+            None => log::warn(&format!(
+                "{name} is not here and left out: see rivals/http/build"
+            )),
+        }
+    }
+    Ok(servers)
+}
+
+/// A server without a figure makes the whole a failure, once the table is printed.
+fn verdict(rows: &[Row]) -> Outcome {
+    if rows
+        .iter()
+        .any(|row| row.failure.is_some() || row.cut_count > 0)
+    {
+        return Err(Failure::BadResult);
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A publisher comes: it takes a lane that nobody holds, and goes on where the last one left it.
+
+use super::attach::{self, Attached};
+use super::raw::Brought;
+use crate::error::OpenError;
+use crate::fork::ForkPage;
+use crate::ring::layout::{control, lane, lane_entry, lock_byte};
+use crate::ring::publish::{Producer, bump};
+use crate::sync::Ordering;
+use crate::uri::Config;
+
+/// Takes the first lane that nobody holds. Runs under the membership lock.
+pub(super) fn take_lane(
+    attached: &mut Attached,
+    config: &Config,
+    page: &ForkPage,
+    brought: Option<Brought>,
+) -> Result<(usize, Producer), OpenError> {
+    let Attached {
+        channel,
+        place,
+        control,
+        geometry,
+        locks,
+    } = &*attached;
+    let mut pids = Vec::new();
+    let kept = brought.and_then(|brought| brought.find(place, control, geometry));
+    for index in kept.into_iter().chain(0..geometry.lanes()) {
+        let entry = geometry.lane_entry(index);
+        let locked = locks
+            .try_lock(lock_byte::LANE + index as u64)
+            .map_err(attach::io_error("lock", place.path()))?;
+        if !locked {
+            pids.push(
+                control
+                    .word(entry + lane_entry::PID)
+                    .load(Ordering::Relaxed)
+                    .to_string(),
+            );
+            continue;
+        }
+        place.ensure_lane(geometry, index, config.numa)?;
+        let Some((words, ring)) = place.open_lane(geometry, index, true, config.hugepages)? else {
+            return Err(OpenError::Missing {
+                channel: channel.clone(),
+                path: place.path().to_owned(),
+            });
+        };
+        if !Brought::may_take(&words, brought) {
+            locks.unlock(lock_byte::LANE + index as u64);
+            pids.push("kept for a bridge".to_owned());
+            continue;
+        }
+        // Relaxed: for display.
+        control
+            .word(entry + lane_entry::PID)
+            .store(u64::from(std::process::id()), Ordering::Relaxed);
+        control
+            .word(entry + lane_entry::PARK)
+            .store(0, Ordering::Relaxed);
+        // Relaxed: only the lock's holder writes it.
+        let before = words.word(lane::STATE).load(Ordering::Relaxed);
+        if before & 1 == 1 {
+            bump(&words, lane::TAKEOVERS, 1);
+        }
+        let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
+        // Release: open from here on; two steps for each publisher keep the numbers apart.
+        producer
+            .lane()
+            .word(lane::STATE)
+            .store((before / 2 + 1) * 2 + 1, Ordering::Release);
+        control
+            .word(entry + lane_entry::PRESENT)
+            .store(1, Ordering::Release);
+        // Always: a publisher before us may have died between the two. Release: the lane's file is in place for
+        // whoever sees the new number.
+        control
+            .word(control::LANES_EPOCH)
+            .fetch_add(1, Ordering::Release);
+        return Ok((index, producer));
+    }
+    Err(OpenError::PublishersFull {
+        channel: channel.clone(),
+        max: geometry.publishers_max,
+        pids: pids.join(", "),
+    })
+}

@@ -1,0 +1,107 @@
+//! Deaths aimed at named places: every name, in every role that passes it.
+
+use crate::common::until;
+use crate::roles;
+use crate::stage::{Actor, Stage};
+use crate::tally::Tally;
+use crate::zygote::End;
+use olivine::Subscriber;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+const ROLES: [&str; 9] = [
+    "publisher",
+    "recoverer",
+    "subscriber",
+    "latest",
+    "durable",
+    "both",
+    "creator",
+    "forker-publisher",
+    "forker-subscriber",
+];
+
+/// The names in the source, so that none is left out.
+fn names(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).expect("the sources").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            names(&path, found);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        for (at, mark) in text.match_indices("points::pass(\"") {
+            let name = &text[at + mark.len()..];
+            found.extend(name.split('"').next().map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn a_death_at_any_named_point_is_survived() {
+    let mut all = Vec::new();
+    names(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(),
+        &mut all,
+    );
+    assert!(all.len() > 15, "{all:?}");
+    let trials = u64::try_from(all.len() * ROLES.len() * 2).expect("few");
+    // The durable subscriber comes back after each of its deaths.
+    let mut stage = Stage::new("", trials * 2, 1);
+    drop(Subscriber::open(&stage.uri("name=durable")).expect("a place"));
+    stage.observe();
+    let mut tally = Tally::default();
+    let publishers = ["publisher", "publisher"].map(|role| stage.enter(role, ""));
+    let mut durable = stage.enter("durable", "");
+    let mut hits: BTreeMap<&str, u64> = all.iter().map(|name| (name.as_str(), 0)).collect();
+    for name in &all {
+        for role in ROLES {
+            for times in [1, 5] {
+                let die_at = format!("{name}:{times}");
+                if role == "durable" {
+                    stage.strike(&durable);
+                    stage.bury(&durable);
+                }
+                let victim = stage.enter(role, &die_at);
+                let died = dies(&mut stage, &victim);
+                *hits.get_mut(name.as_str()).expect("known") += u64::from(died);
+                if role == "durable" {
+                    durable = stage.enter(role, "");
+                }
+                let survivors: Vec<&Actor> = publishers.iter().collect();
+                let recovery = stage.progress(&survivors, Instant::now());
+                if died {
+                    tally.kill(role, recovery, role != "durable");
+                }
+            }
+        }
+    }
+    let mut actors = publishers.to_vec();
+    actors.push(durable);
+    let (findings, complaints) = stage.finish(actors);
+    tally.add(&findings, complaints);
+    tally.assert_clean(1);
+    println!("{tally}");
+    let missed: Vec<_> = hits.iter().filter(|(_, hits)| **hits == 0).collect();
+    assert!(missed.is_empty(), "nobody passes {missed:?}");
+    println!("points {}, deaths at each: {hits:?}", hits.len());
+}
+
+/// Waits until `victim` has died at its point, or has gone many rounds without passing it and is killed.
+fn dies(stage: &mut Stage, victim: &Actor) -> bool {
+    // Rounds of a creator are whole lives of a channel, the others' are messages.
+    let rounds = if victim.role == "creator" { 20 } else { 1000 };
+    let mut end = None;
+    until("it dies or goes on", || {
+        end = stage.has_ended(victim);
+        end.is_some() || stage.words.load(roles::beats(victim.session)) > rounds
+    });
+    let by_itself = end.is_some();
+    let end = end.unwrap_or_else(|| {
+        stage.strike(victim);
+        stage.bury(victim)
+    });
+    assert_eq!(end, End::Killed, "{victim:?}");
+    by_itself
+}

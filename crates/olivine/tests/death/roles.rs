@@ -1,0 +1,337 @@
+//! What the participants do until they are killed or told to stop.
+
+use crate::common::Random;
+use crate::message::{check, fill};
+use crate::zygote::{Order, fork, linger};
+use olivine::probe::SharedWords;
+use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
+use std::collections::HashMap;
+use std::io::PipeReader;
+use std::time::Duration;
+
+/// Shared words: what victims complain of, and the order to stop.
+pub(crate) const TORN: usize = 0;
+pub(crate) const GAPS: usize = 1;
+pub(crate) const STOP: usize = 2;
+/// Values of that order: first those who publish, so that nobody leaves whom they wait for; then the others.
+pub(crate) const PUBLISHERS: u64 = 1;
+pub(crate) const EVERYBODY: u64 = 2;
+/// Times a subscriber of an evicting channel was evicted and came again.
+pub(crate) const EVICTED: usize = 3;
+/// Messages that victims checked, roughly.
+pub(crate) const CHECKED: usize = 4;
+/// Handles that worked in a forked child.
+pub(crate) const FORKED: usize = 5;
+/// First of four words for each session.
+const SESSIONS: usize = 8;
+const WORDS_PER_SESSION: usize = 4;
+/// Sessions that one participant may use: a recoverer starts a new one each time.
+pub(crate) const SESSIONS_EACH: u64 = 8;
+
+/// Words needed for `sessions`.
+pub(crate) fn words(sessions: u64) -> usize {
+    SESSIONS + usize::try_from(sessions).unwrap() * WORDS_PER_SESSION
+}
+
+fn word(session: u64, which: usize) -> usize {
+    SESSIONS + usize::try_from(session).unwrap() * WORDS_PER_SESSION + which
+}
+
+/// Messages of this session whose sending has returned.
+pub(crate) fn acknowledged(session: u64) -> usize {
+    word(session, 0)
+}
+
+/// Rounds that the participant with this session has gone.
+pub(crate) fn beats(session: u64) -> usize {
+    word(session, 1)
+}
+
+/// Process that a forker has forked, 0 before.
+pub(crate) fn orphan(session: u64) -> usize {
+    word(session, 2)
+}
+
+/// What the durable subscriber expects next of this session.
+fn durable_next(session: u64) -> usize {
+    word(session, 3)
+}
+
+fn bump(words: &SharedWords, index: usize) {
+    words.store(index, words.load(index) + 1);
+}
+
+/// Plays the role of `order` until told to stop.
+pub(crate) fn play(order: &Order, words: &SharedWords, alive: &PipeReader) {
+    if !order.die_at.is_empty() {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var("OLIVINE_DIE_AT", &order.die_at) };
+    }
+    let stage = Stage {
+        uri: &order.uri,
+        words,
+        session: order.session,
+    };
+    match order.role.as_str() {
+        "publisher" => stage.publish(),
+        "recoverer" => stage.recover(),
+        "subscriber" | "latest" => stage.receive(Next::Private(HashMap::new())),
+        "evictable" => stage.receive_until_evicted(),
+        "durable" => stage.receive(Next::Shared),
+        "both" => stage.both(),
+        "creator" => stage.create(),
+        "forker-publisher" => stage.fork_publisher(alive),
+        "forker-subscriber" => stage.fork_subscriber(alive),
+        other => panic!("no role {other}"),
+    }
+}
+
+struct Stage<'a> {
+    uri: &'a str,
+    words: &'a SharedWords,
+    session: u64,
+}
+
+/// What comes next of each session.
+enum Next {
+    /// As this process has seen it.
+    Private(HashMap<u64, u64>),
+    /// As all lives of the durable subscriber have seen it.
+    Shared,
+}
+
+impl Stage<'_> {
+    fn stopped(&self, whom: u64) -> bool {
+        bump(self.words, beats(self.session));
+        self.words.load(STOP) >= whom
+    }
+
+    fn publish(&self) {
+        let mut publisher = Publisher::open(self.uri).unwrap();
+        self.publish_with(&mut publisher, self.session, u64::MAX);
+        close(publisher);
+    }
+
+    /// Sends messages of `session` in all the ways there are, up to `count` of them.
+    fn publish_with(&self, publisher: &mut Publisher, session: u64, count: u64) {
+        let mut message = Vec::new();
+        for sequence in 0..count {
+            if self.stopped(PUBLISHERS) {
+                break;
+            }
+            fill(session, sequence, &mut message);
+            match sequence % 4 {
+                0 => {
+                    publisher.publish(&message).unwrap();
+                }
+                1 => {
+                    let mut claim = publisher.claim_wait(message.len()).unwrap();
+                    claim.copy_from_slice(&message);
+                    claim.commit();
+                }
+                2 => {
+                    publisher.wait_for_room(message.len(), None).unwrap();
+                    // One that is given up leaves nothing.
+                    let mut given_up = publisher.claim(message.len()).unwrap();
+                    given_up.fill(0xee);
+                    given_up.abort();
+                    publisher.offer(&message).unwrap();
+                }
+                _ => {
+                    publisher.wait_for_room(message.len(), None).unwrap();
+                    let mut batch = publisher.batch();
+                    batch.push(&message).unwrap();
+                    batch.commit();
+                }
+            }
+            self.words.store(acknowledged(session), sequence + 1);
+        }
+    }
+
+    /// Takes over what the dead have left, again and again.
+    fn recover(&self) {
+        for session in self.session..self.session + SESSIONS_EACH - 1 {
+            let mut publisher = Publisher::open(self.uri).unwrap();
+            self.publish_with(&mut publisher, session, 20);
+            close(publisher);
+        }
+        let mut publisher = Publisher::open(self.uri).unwrap();
+        let last = self.session + SESSIONS_EACH - 1;
+        self.publish_with(&mut publisher, last, u64::MAX);
+        close(publisher);
+    }
+
+    fn receive(&self, mut next: Next) {
+        let mut subscriber = Subscriber::open(self.uri).unwrap();
+        let mut scratch = Vec::new();
+        while !self.stopped(EVERYBODY) {
+            match subscriber.receive_timeout(Duration::from_millis(50)) {
+                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(None) => {}
+                Err(ReceiveError::Closed) => break,
+                // Only `delivery=latest` is ever overrun: what comes next is anybody's guess.
+                Err(ReceiveError::Overrun { .. }) if self.uri.contains("latest") => {
+                    next = Next::Private(HashMap::new());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// As `receive`; where it was too slow it comes again.
+    fn receive_until_evicted(&self) {
+        let mut scratch = Vec::new();
+        while !self.stopped(EVERYBODY) {
+            let mut subscriber = Subscriber::open(self.uri).unwrap();
+            let mut next = Next::Private(HashMap::new());
+            while !self.stopped(EVERYBODY) {
+                match subscriber.receive_timeout(Duration::from_millis(50)) {
+                    Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                    Ok(None) => {}
+                    Err(ReceiveError::Closed) => return,
+                    Err(ReceiveError::Evicted) => {
+                        bump(self.words, EVICTED);
+                        break;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+
+    fn take(&self, message: &[u8], next: &mut Next, scratch: &mut Vec<u8>) {
+        bump(self.words, CHECKED);
+        let Some((session, sequence)) = check(message, scratch) else {
+            return bump(self.words, TORN);
+        };
+        match next {
+            Next::Private(next) => {
+                let expected = next.insert(session, sequence + 1);
+                if expected.is_some_and(|expected| expected != sequence) {
+                    bump(self.words, GAPS);
+                }
+            }
+            // At least once: what a former life had in hand may come again, but nothing is left out.
+            Next::Shared => {
+                let word = durable_next(session);
+                let expected = self.words.load(word);
+                if sequence > expected {
+                    bump(self.words, GAPS);
+                }
+                self.words.store(word, expected.max(sequence + 1));
+            }
+        }
+    }
+
+    /// Publisher and subscriber of one channel in one process.
+    fn both(&self) {
+        let mut subscriber = Subscriber::open(self.uri).unwrap();
+        let mut publisher = Publisher::open(self.uri).unwrap();
+        let (mut message, mut scratch) = (Vec::new(), Vec::new());
+        let mut next = Next::Private(HashMap::new());
+        let mut sequence = 0;
+        fill(self.session, sequence, &mut message);
+        while !self.stopped(PUBLISHERS) {
+            match publisher.offer(&message) {
+                Ok(_) => {
+                    sequence += 1;
+                    self.words.store(acknowledged(self.session), sequence);
+                    fill(self.session, sequence, &mut message);
+                }
+                Err(NotSent::BackPressured) => {}
+                Err(error) => panic!("{error}"),
+            }
+            let handed =
+                subscriber.poll(|message| self.take(&message, &mut next, &mut scratch), 64);
+            match handed {
+                Ok(0) => std::thread::yield_now(),
+                Ok(_) => {}
+                Err(ReceiveError::Closed) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(subscriber);
+        close(publisher);
+    }
+
+    /// Makes and removes a channel of its own, which others make and remove at the same time.
+    fn create(&self) {
+        let mut random = Random(self.session);
+        let (mut message, mut scratch) = (Vec::new(), Vec::new());
+        while !self.stopped(EVERYBODY) {
+            let mut subscriber = Subscriber::open(self.uri).unwrap();
+            if random.below(4) == 0 {
+                continue;
+            }
+            let mut publisher = Publisher::open(self.uri).unwrap();
+            fill(self.session, 0, &mut message);
+            match publisher.publish_timeout(&message, Duration::from_millis(20)) {
+                // A stopped one may hold it back.
+                Ok(_) | Err(NotSent::BackPressured) => {}
+                Err(error) => panic!("{error}"),
+            }
+            let handed = subscriber.poll(
+                |message| {
+                    if check(&message, &mut scratch).is_none() {
+                        bump(self.words, TORN);
+                    }
+                },
+                64,
+            );
+            if let Err(error) = handed {
+                assert_eq!(error.to_string(), ReceiveError::Closed.to_string());
+            }
+        }
+    }
+
+    /// Forks without `exec`: the child's handles refuse, and its life does not count as the parent's.
+    fn fork_publisher(&self, alive: &PipeReader) {
+        let mut publisher = Publisher::open(self.uri).unwrap();
+        self.publish_with(&mut publisher, self.session, 20);
+        let child = fork(|| {
+            let offered = publisher.offer(b"never");
+            if offered != Err(NotSent::Forked) || publisher.claim(8).is_ok() {
+                bump(self.words, FORKED);
+            }
+            linger(alive);
+        });
+        self.announce(child);
+        let session = self.session + 1;
+        self.publish_with(&mut publisher, session, u64::MAX);
+        close(publisher);
+    }
+
+    fn fork_subscriber(&self, alive: &PipeReader) {
+        let mut subscriber = Subscriber::open(self.uri).unwrap();
+        let child = fork(|| {
+            if !matches!(subscriber.try_receive(), Err(ReceiveError::Forked)) {
+                bump(self.words, FORKED);
+            }
+            linger(alive);
+        });
+        self.announce(child);
+        let mut next = Next::Private(HashMap::new());
+        let mut scratch = Vec::new();
+        while !self.stopped(EVERYBODY) {
+            match subscriber.receive_timeout(Duration::from_millis(50)) {
+                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(None) => {}
+                Err(ReceiveError::Closed) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn announce(&self, child: libc::pid_t) {
+        let child = u64::try_from(child).expect("a process");
+        self.words.store(orphan(self.session), child);
+    }
+}
+
+fn close(publisher: Publisher) {
+    match publisher.close() {
+        // Nobody lingers here, so nothing else can go wrong.
+        Ok(_) => {}
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,277 @@
+//! The stage: a channel, its participants, a bystander that verifies, and the blows.
+
+use crate::common::{self, Place, Random, until};
+use crate::message::check;
+use crate::roles::{self, SESSIONS_EACH};
+use crate::zygote::{End, Order, Zygote, signal};
+use olivine::probe::SharedWords;
+use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
+use rustix::process::{Pid, Signal};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// More than ever live at once.
+const PUBLISHERS_MAX: usize = 10;
+
+/// What the bystander found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    seen: HashMap<u64, u64>,
+    pub(crate) checked: u64,
+    pub(crate) torn: u64,
+    pub(crate) lost: u64,
+    pub(crate) repeated: u64,
+    pub(crate) invented: u64,
+}
+
+impl Findings {
+    fn take(&mut self, message: &[u8], scratch: &mut Vec<u8>) {
+        self.checked += 1;
+        let Some((session, sequence)) = check(message, scratch) else {
+            self.torn += 1;
+            return;
+        };
+        let next = self.seen.entry(session).or_insert(0);
+        self.lost += sequence.saturating_sub(*next);
+        self.repeated += u64::from(sequence < *next);
+        *next = (*next).max(sequence + 1);
+    }
+
+    /// Compares with what the publishers were told: everything acknowledged was seen, and at most one message
+    /// more, whose publisher died before it could say so.
+    fn settle(&mut self, words: &SharedWords, sessions: u64) {
+        for session in 0..sessions {
+            let acknowledged = words.load(roles::acknowledged(session));
+            let seen = self.seen.get(&session).copied().unwrap_or(0);
+            self.lost += acknowledged.saturating_sub(seen);
+            self.invented += seen.saturating_sub(acknowledged + 1);
+        }
+    }
+}
+
+/// Reads until every publisher has closed; `count` tells how far it is.
+fn observe(mut subscriber: Subscriber, count: &AtomicU64) -> Findings {
+    let mut findings = Findings::default();
+    let mut scratch = Vec::new();
+    loop {
+        match subscriber.receive() {
+            Ok(message) => findings.take(&message, &mut scratch),
+            Err(ReceiveError::Closed) => return findings,
+            Err(error) => panic!("{error}"),
+        }
+        count.store(findings.checked, Ordering::Release);
+    }
+}
+
+/// A participant.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    pub(crate) pid: Pid,
+    pub(crate) role: &'static str,
+    pub(crate) session: u64,
+}
+
+pub(crate) struct Stage {
+    pub(crate) place: Place,
+    pub(crate) words: SharedWords,
+    pub(crate) random: Random,
+    pub(crate) zygote: Zygote,
+    sessions: u64,
+    query: &'static str,
+    observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
+}
+
+impl Stage {
+    /// A channel with the settings of `query`, and words for `participants`.
+    pub(crate) fn new(query: &'static str, participants: u64, seed: u64) -> Self {
+        let place = Place::new();
+        let file = place.file("words");
+        let words = roles::words((participants + 16) * SESSIONS_EACH);
+        let words = SharedWords::create(&file, words).unwrap();
+        let zygote = Zygote::start(&file);
+        Self {
+            place,
+            words,
+            random: Random(seed),
+            zygote,
+            sessions: 0,
+            query,
+            observer: None,
+        }
+    }
+
+    pub(crate) fn uri(&self, query: &str) -> String {
+        let Self { query: shape, .. } = self;
+        let and = if query.is_empty() { "" } else { "&" };
+        let all = format!("capacity=64KiB&publishers_max={PUBLISHERS_MAX}{shape}{and}{query}");
+        self.place.uri("death", &all)
+    }
+
+    /// Sends the bystander in, which sees everything from here on.
+    pub(crate) fn observe(&mut self) {
+        let bystander = Subscriber::open(&self.uri("wait=park")).unwrap();
+        let count = Arc::new(AtomicU64::new(0));
+        let thread = std::thread::spawn({
+            let count = Arc::clone(&count);
+            move || observe(bystander, &count)
+        });
+        self.observer = Some((thread, count));
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        let choice = self.random.below(from.len() as u64);
+        from[usize::try_from(choice).unwrap()]
+    }
+
+    /// Starts a participant, which dies by itself at the point `die_at` if that is not empty.
+    pub(crate) fn enter(&mut self, role: &'static str, die_at: &str) -> Actor {
+        let session = self.sessions;
+        self.sessions += SESSIONS_EACH;
+        let wait = self.pick(&["park", "adaptive", "yield"]);
+        let from = self.pick(&["now", "oldest"]);
+        let uri = match role {
+            "creator" => self
+                .place
+                .uri("cradle", &format!("capacity=64KiB&wait={wait}")),
+            "latest" => self.uri(&format!("wait={wait}&delivery=latest&from={from}")),
+            "durable" => self.uri(&format!("wait={wait}&name=durable")),
+            "evictable" => self.uri(&format!("wait={wait}")),
+            "publisher" | "recoverer" | "both" | "forker-publisher" => {
+                self.uri(&format!("wait={wait}"))
+            }
+            _ => self.uri(&format!("wait={wait}&from={from}")),
+        };
+        let order = Order {
+            role: role.to_owned(),
+            session,
+            die_at: die_at.to_owned(),
+            uri,
+        };
+        Actor {
+            pid: self.zygote.spawn(&order),
+            role,
+            session,
+        }
+    }
+
+    pub(crate) fn acknowledged(&self, actor: &Actor) -> u64 {
+        self.words.load(roles::acknowledged(actor.session))
+    }
+
+    /// Waits until every one of `actors` that publishes has gone on, and the bystander sees messages; returns how
+    /// long that took.
+    pub(crate) fn progress(&self, actors: &[&Actor], since: Instant) -> Duration {
+        let before: Vec<u64> = actors
+            .iter()
+            .map(|actor| self.acknowledged(actor))
+            .collect();
+        until("the survivors go on", || {
+            self.check_observer();
+            actors
+                .iter()
+                .zip(&before)
+                .all(|(actor, before)| self.acknowledged(actor) > *before)
+        });
+        since.elapsed()
+    }
+
+    fn check_observer(&self) {
+        if let Some((thread, _)) = &self.observer {
+            assert!(!thread.is_finished(), "the bystander gave up");
+        }
+    }
+
+    /// Kills, and kills what it forked. It stays a zombie until [`Stage::bury`].
+    pub(crate) fn strike(&mut self, actor: &Actor) {
+        signal(actor.pid, Signal::KILL);
+    }
+
+    /// Reaps a killed participant and ends what it forked.
+    pub(crate) fn bury(&mut self, actor: &Actor) -> End {
+        let end = self.zygote.reap(actor.pid);
+        assert_ne!(end, End::Bad, "a participant failed: {actor:?}");
+        let orphan = self.words.load(roles::orphan(actor.session));
+        let orphan = i32::try_from(orphan).ok().and_then(Pid::from_raw);
+        if let Some(orphan) = orphan {
+            // It waits for the end of the zygote and for nothing else, so the number is still its own.
+            signal(orphan, Signal::KILL);
+        }
+        end
+    }
+
+    /// Where it has died by itself: how it ended.
+    #[cfg(feature = "points")]
+    pub(crate) fn has_ended(&mut self, actor: &Actor) -> Option<End> {
+        self.zygote.try_reap(actor.pid)
+    }
+
+    /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left over.
+    pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 5]) {
+        let publishes = |actor: &Actor| {
+            ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
+        };
+        let (publishers, others): (Vec<_>, Vec<_>) = actors.into_iter().partition(publishes);
+        for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::EVERYBODY, others)] {
+            self.words.store(roles::STOP, order);
+            for actor in actors {
+                assert_eq!(self.bury(&actor), End::Good, "{actor:?}");
+            }
+        }
+        // Lanes of dead publishers are closed by whoever takes them over.
+        let mut heirs = Vec::new();
+        let refused = loop {
+            match Publisher::open(&self.uri("")) {
+                Ok(heir) => heirs.push(heir),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(refused, OpenError::PublishersFull { .. }),
+            "{refused}"
+        );
+        assert_eq!(heirs.len(), PUBLISHERS_MAX, "every lane can be taken over");
+        drop(heirs);
+        let mut findings = Findings::default();
+        if let Some((thread, _)) = self.observer.take() {
+            until("the end of the stream", || thread.is_finished());
+            findings = thread.join().unwrap();
+            findings.settle(&self.words, self.sessions);
+        }
+        // Whoever was killed while it made or removed a channel is cleaned up after by the next one.
+        for name in ["cradle", "death"] {
+            let shape = if name == "death" {
+                self.uri("")
+            } else {
+                self.place.uri(name, "")
+            };
+            drop(Subscriber::open(&shape).unwrap());
+        }
+        if self.place.channel("death").exists() {
+            // A durable subscriber may come back: this one does.
+            Subscriber::open(&self.uri("name=durable"))
+                .unwrap()
+                .unsubscribe();
+        }
+        let left: Vec<_> = std::fs::read_dir(self.place.dir())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        let held = common::held_inside(&self.place.dir());
+        assert!(held.is_empty(), "still held: {held:?}");
+        let complaints = [
+            roles::TORN,
+            roles::GAPS,
+            roles::FORKED,
+            roles::EVICTED,
+            roles::CHECKED,
+        ];
+        let complaints = complaints.map(|word| self.words.load(word));
+        self.zygote.finish();
+        (findings, complaints)
+    }
+}

@@ -1,0 +1,187 @@
+//! A process with one thread that forks the participants: far cheaper than starting a program for each.
+//!
+//! It reads an order per line and answers with a line that starts with `@`. Its children hold its end of a pipe:
+//! whoever outlives it finds that pipe closed.
+
+use crate::common::{self, until};
+use crate::roles;
+use olivine::probe::SharedWords;
+use rustix::process::{Pid, Signal};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout};
+
+/// What a new participant does.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) role: String,
+    /// Index of its words.
+    pub(crate) session: u64,
+    /// Where it kills itself: name of a point and how often it is passed; empty for nowhere.
+    pub(crate) die_at: String,
+    pub(crate) uri: String,
+}
+
+/// How a participant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Good,
+    Killed,
+    Bad,
+}
+
+/// The parent's side.
+pub(crate) struct Zygote {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Zygote {
+    /// Starts it; its children share the words in the file `words`.
+    pub(crate) fn start(words: &Path) -> Self {
+        let mut child = common::spawn_piped(
+            "zygote",
+            &[("OLIVINE_DEATH_WORDS", words.display().to_string())],
+        );
+        let orders = child.stdin.take().expect("piped");
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            orders,
+            answers,
+        }
+    }
+
+    fn ask(&mut self, order: &str) -> String {
+        writeln!(self.orders, "{order}").expect("the zygote lives");
+        loop {
+            let mut line = String::new();
+            let read = self.answers.read_line(&mut line).expect("an answer");
+            assert!(read > 0, "the zygote ended before it answered '{order}'");
+            // The test harness talks on the same line.
+            if let Some((_, answer)) = line.split_once('@') {
+                return answer.trim().to_owned();
+            }
+        }
+    }
+
+    /// Starts a participant.
+    pub(crate) fn spawn(&mut self, order: &Order) -> Pid {
+        let Order {
+            role,
+            session,
+            die_at,
+            uri,
+        } = order;
+        let die_at = if die_at.is_empty() { "-" } else { die_at };
+        let pid = self.ask(&format!("spawn {role} {session} {die_at} {uri}"));
+        Pid::from_raw(pid.parse().expect("a number")).expect("a process")
+    }
+
+    /// How it ended, if it has; it is a zombie no longer then.
+    pub(crate) fn try_reap(&mut self, pid: Pid) -> Option<End> {
+        match self.ask(&format!("reap {}", pid.as_raw_pid())).as_str() {
+            "running" => None,
+            "good" => Some(End::Good),
+            "killed" => Some(End::Killed),
+            _ => Some(End::Bad),
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn reap(&mut self, pid: Pid) -> End {
+        let mut end = None;
+        until("a participant ends", || {
+            end = self.try_reap(pid);
+            end.is_some()
+        });
+        end.expect("just found")
+    }
+
+    /// Ends the zygote; whoever still lives ends with it.
+    pub(crate) fn finish(self) {
+        drop(self.orders);
+        common::finished(self.child);
+    }
+}
+
+/// Sends a signal to a participant that was not reaped, so that its number is still its own.
+pub(crate) fn signal(pid: Pid, signal: Signal) {
+    rustix::process::kill_process(pid, signal).expect("a signal");
+}
+
+/// The zygote itself: obeys until its orders end.
+pub(crate) fn serve(words: &SharedWords) {
+    let (alive, keep) = std::io::pipe().expect("a pipe");
+    let mut line = String::new();
+    // Not the buffered handle: a child must not inherit half a line.
+    let mut orders = std::io::stdin().lock();
+    loop {
+        line.clear();
+        if orders.read_line(&mut line).expect("orders") == 0 {
+            break;
+        }
+        let words_of: Vec<&str> = line.split_whitespace().collect();
+        match words_of[..] {
+            ["spawn", role, session, die_at, uri] => {
+                let order = Order {
+                    role: role.to_owned(),
+                    session: session.parse().expect("a number"),
+                    die_at: die_at.trim_start_matches('-').to_owned(),
+                    uri: uri.to_owned(),
+                };
+                let pid = fork(|| {
+                    // SAFETY: integers only. Whoever outlives the zygote would outlive the test.
+                    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                    // Only the zygote may keep the other end open.
+                    // SAFETY: `keep` is never dropped in this process: it ends by `_exit`.
+                    unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(&keep)) };
+                    roles::play(&order, words, &alive);
+                });
+                println!("@{pid}");
+            }
+            ["reap", pid] => println!("@{}", reap(pid.parse().expect("a number"))),
+            _ => panic!("no such order: {line}"),
+        }
+        std::io::stdout().flush().expect("an answer");
+    }
+}
+
+fn reap(pid: libc::pid_t) -> &'static str {
+    let mut status = 0;
+    // SAFETY: a child of this process; `status` lives across the call.
+    let found = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    if found == 0 {
+        "running"
+    } else if found != pid {
+        "unknown"
+    } else if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL {
+        "killed"
+    } else if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
+        "good"
+    } else {
+        "bad"
+    }
+}
+
+/// Forks a child that runs `body` and nothing else of this program; returns its number.
+pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the zygote has one thread, so the child's copy of the program is whole; `olivine` itself is told by
+    // its `atfork` handler.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid > 0 {
+        return pid;
+    }
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    // SAFETY: ends this process without running what belongs to the parent.
+    unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+}
+
+/// Waits until the zygote has ended, or for a signal that ends this process.
+pub(crate) fn linger(alive: &PipeReader) {
+    let mut byte = [0];
+    // Nobody ever writes: it returns when the last writer, the zygote, is gone.
+    let _ = (&*alive).read(&mut byte);
+}

@@ -152,16 +152,16 @@ fn fill_and_link(
 ) -> Result<Option<Locks>, JournalError> {
     // Whatever the umask was.
     rustix::fs::fchmod(&file, mode).map_err(refused("set the mode of", path))?;
-    let source = temporary.map_or_else(
-        || format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
-        Path::to_owned,
-    );
     let Some(locks) = lock(file, path)? else {
         return Ok(None);
     };
     let Some(file) = descriptor(&locks) else {
         return Ok(None);
     };
+    let source = temporary.map_or_else(
+        || format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+        Path::to_owned,
+    );
     write_at(file, &mut [io::IoSlice::new(header.as_bytes())], 0, path)?;
     if sync {
         rustix::fs::fdatasync(file).map_err(refused("force to the disk", path))?;

@@ -342,7 +342,7 @@ fn what_does_not_fit_is_refused_with_the_setting_to_change() {
     large.publish(&[0; 50_000]).unwrap();
     large.close().unwrap();
     let capacity = refused("capacity=4KiB");
-    assert!(capacity.contains("longer than the"), "{capacity}");
+    assert!(capacity.contains("larger 'capacity='"), "{capacity}");
     assert_eq!(replay_all(&path).messages.len(), 4);
 
     let busy = Publisher::open(&uri(&path, "")).unwrap();
@@ -397,9 +397,14 @@ fn a_type_is_recorded_and_another_is_refused() {
     publisher.close().unwrap();
     let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "")).unwrap();
     assert_eq!(subscriber.receive().unwrap().bid, 7);
+    let cause = |error: &dyn std::error::Error| {
+        error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string)
+    };
     let error = match Subscriber::<Order>::typed(&uri(&path, "")) {
-        Err(error) => error.to_string(),
-        Ok(mut subscriber) => subscriber.receive().map(|_| ()).unwrap_err().to_string(),
+        Err(error) => cause(&error),
+        Ok(mut subscriber) => cause(&subscriber.receive().map(|_| ()).unwrap_err()),
     };
     assert!(
         error.contains("quote v1") && error.contains("order v1"),

@@ -376,7 +376,9 @@ fn not_taken(why: NotTaken, place: &str) -> LinkError {
         NotTaken::Ring(source) => crate::bridge::ring_error(source),
         other => LinkError::Damaged {
             place: place.to_owned(),
-            problem: format!("it cannot be replayed into this channel: {other}"),
+            problem: format!(
+                "it cannot be replayed into this channel: {other}; longer messages need a larger 'capacity='"
+            ),
         },
     }
 }

@@ -7,7 +7,7 @@
 //!   Publisher -> ring -> [Egress] -> Outlet  ~~~ place ~~~  Inlet -> [Ingress] -> ring -> Subscriber
 //! ```
 //!
-//! [`Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
+//! [`between::Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
 //! memory, which outlives the bridge.
 //!
 //! # What loses and repeats nothing
@@ -29,10 +29,12 @@
 //!   was handed out, so that it has every message from the first;
 //! * any number of far sides: [`Source::subscribe`] for each one that comes.
 
+pub(crate) mod between;
 pub(crate) mod egress;
 pub(crate) mod ingress;
 #[cfg(feature = "journal")]
 pub mod journal;
+mod relay;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub(super) mod hello;
+#[cfg(test)]
+mod tests;
 
 use hello::Hello;
 

@@ -1,7 +1,6 @@
 //! Places where a channel can be, for suites that run over all of them.
 
-use crate::common::Place;
-use std::net::TcpListener;
+use crate::common::{Place, free_port};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place of its own for one test.
@@ -25,7 +24,15 @@ impl std::fmt::Debug for PlaceOf {
     }
 }
 
-/// Runs a test over every transport that can carry it.
+/// Runs a test over every transport on which one publisher and one subscriber meet.
+pub(crate) fn each_pair(test: impl Fn(&Transport)) {
+    each(&test);
+    let reversed = Transport::TcpReversed(free_port());
+    eprintln!("over {reversed:?}");
+    test(&reversed);
+}
+
+/// Runs a test over every transport on which subscribers come to a publisher.
 pub(crate) fn each(test: impl Fn(&Transport)) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -37,12 +44,6 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
         eprintln!("over {transport:?}");
         test(&transport);
     }
-}
-
-/// A port that nobody listens on. The system gives out others before it gives this one again.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its number").port()
 }
 
 impl Transport {

@@ -7,7 +7,7 @@
 //!   Publisher -> ring -> [Egress] -> Outlet  ~~~ place ~~~  Inlet -> [Ingress] -> ring -> Subscriber
 //! ```
 //!
-//! [`Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
+//! [`between::Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
 //! memory, which outlives the bridge.
 //!
 //! # What loses and repeats nothing
@@ -29,10 +29,16 @@
 //!   was handed out, so that it has every message from the first;
 //! * any number of far sides: [`Source::subscribe`] for each one that comes.
 
+pub(crate) mod between;
 pub(crate) mod egress;
 pub(crate) mod ingress;
 #[cfg(feature = "journal")]
 pub mod journal;
+mod relay;
+#[cfg(feature = "tcp")]
+mod tcp;
+#[cfg(feature = "tcp")]
+mod wire;
 
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};
@@ -47,19 +53,22 @@ pub(crate) trait Outlet: Send {
     /// Whether the place has a single far side, which then gets every message from the first.
     fn is_single(&self) -> bool;
 
-    /// Carries until everything was delivered and nothing more is to come, or until it is told to stop.
+    /// Carries until everything was delivered and nothing more is to come, or until it is told to stop. With
+    /// `until_end` it ends as well once every publisher of the ring has closed.
     ///
     /// # Errors
     ///
     /// [`LinkError`]: what time does not heal.
-    fn run(self: Box<Self>, source: Source, control: &Arc<Control>) -> Result<(), LinkError>;
+    fn run(
+        self: Box<Self>,
+        source: Source,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError>;
 }
 
 /// Carries frames from another place into a ring.
 pub(crate) trait Inlet: Send {
-    /// Words that say who brings the messages: the same each time, so that it finds the lanes it left.
-    fn who(&self) -> String;
-
     /// Changes the settings of a ring that is about to be made for it alone to what suits the messages.
     ///
     /// # Errors
@@ -69,12 +78,59 @@ pub(crate) trait Inlet: Send {
         Ok(())
     }
 
-    /// Carries until the place has ended, or until it is told to stop.
+    /// Carries until it is told to stop; with `until_end` until the place has ended.
     ///
     /// # Errors
     ///
     /// [`LinkError`]: what time does not heal.
-    fn run(self: Box<Self>, destination: Ingress, control: &Arc<Control>) -> Result<(), LinkError>;
+    fn run(
+        self: Box<Self>,
+        destination: Destination,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError>;
+}
+
+/// The ring that an inlet carries into.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    ring: Config,
+    typed: TypeTag,
+}
+
+impl Destination {
+    /// The ring of `ring`'s settings, made with this type if need be.
+    pub(crate) fn new(ring: &Config, typed: TypeTag) -> Self {
+        let ring = ring.clone();
+        Self { ring, typed }
+    }
+
+    /// Opens the ring for a source. `who` says who brings the messages: the same words each time, so that it finds
+    /// the lanes it left; others for others.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Ring`].
+    pub(crate) fn ingress(&self, who: &str) -> Result<Ingress, LinkError> {
+        Ingress::open(&self.ring, self.typed.clone(), who).map_err(ring_error)
+    }
+
+    /// The ring's settings.
+    pub(crate) fn ring(&self) -> &Config {
+        &self.ring
+    }
+
+    /// The type of the ring's messages.
+    pub(crate) fn typed(&self) -> &TypeTag {
+        &self.typed
+    }
+
+    /// Takes over the type of the source, where the ring takes any.
+    pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
+        if self.typed.any {
+            (self.typed.hash, self.typed.name) = (hash, name.to_owned().into());
+        }
+    }
 }
 
 /// The ring that an outlet carries away.
@@ -131,6 +187,8 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
+        #[cfg(feature = "tcp")]
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
         _ => Err(no_bridge(config)),
     }
 }
@@ -144,6 +202,8 @@ pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
+        #[cfg(feature = "tcp")]
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
         _ => Err(no_bridge(config)),
     }
 }

@@ -55,6 +55,8 @@ mod sync;
 mod uri;
 mod wait;
 
+#[cfg(not(loom))]
+pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
 pub use bridge::journal;
 #[cfg(not(loom))]

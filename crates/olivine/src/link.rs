@@ -56,6 +56,8 @@ pub struct LinkStatus {
     pub stage: LinkStage,
     /// What it waits for, and the newest problem on the way: one line, empty if there is nothing to say.
     pub note: String,
+    /// Address on which far sides are awaited; empty if they are not.
+    pub address: String,
     /// Far sides connected now.
     pub peers: usize,
     /// Connections made so far.
@@ -67,7 +69,7 @@ pub struct LinkStatus {
     /// Far subscribers given up with messages undelivered: evicted, or away for longer than they had asked to be
     /// waited for.
     pub abandoned: u64,
-    /// Messages carried; repeated ones count once.
+    /// Messages that arrived and were committed; who sends counts bytes only.
     pub messages: u64,
     /// Bytes of frames carried, headers and padding included.
     pub bytes: u64,
@@ -104,6 +106,8 @@ struct State {
     stop: Option<Stop>,
     /// Everything was delivered.
     delivered: bool,
+    /// Something was given up that was not delivered.
+    undelivered: bool,
     /// The outcome of the first attempt to reach the far side is known.
     tried: bool,
 }
@@ -198,6 +202,11 @@ impl Control {
         self.changed.notify_all();
     }
 
+    /// Something was given up that was not delivered.
+    pub(crate) fn leave_undelivered(&self) {
+        self.lock().undelivered = true;
+    }
+
     /// What is told about the bridge.
     pub(crate) fn status(&self) -> LinkStatus {
         self.lock().status.clone()
@@ -226,18 +235,26 @@ impl Control {
                     state.status.note.clear();
                 }
                 state.status.stage = LinkStage::Ended;
-                state.delivered = true;
+                state.delivered = !state.undelivered;
             }
-            Err(error) => {
-                state.status.stage = LinkStage::Failed;
-                state.status.note = error.to_string();
-                state.failure = Some(error);
-                // Release: pairs with `has_failed`.
-                self.failed.store(1, Ordering::Release);
-            }
+            Err(error) => self.set_failure(&mut state, error),
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The bridge is giving up: tells it before its end of the ring is closed, which would look like the end of the
+    /// stream.
+    pub(crate) fn give_up(&self, error: &LinkError) {
+        self.set_failure(&mut self.lock(), error.clone());
+    }
+
+    fn set_failure(&self, state: &mut State, error: LinkError) {
+        state.status.stage = LinkStage::Failed;
+        state.status.note = error.to_string();
+        state.failure = Some(error);
+        // Release: pairs with `has_failed`.
+        self.failed.store(1, Ordering::Release);
     }
 }
 
@@ -326,9 +343,8 @@ impl Link {
     }
 
     /// In a forked child: the thread lives in the parent, there is nothing to stop or to join.
-    pub(crate) fn forget(mut self) {
-        self.thread = None;
-        std::mem::forget(self);
+    pub(crate) fn forget(self) {
+        let _theirs = std::mem::ManuallyDrop::new(self);
     }
 }
 

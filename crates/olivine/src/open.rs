@@ -1,7 +1,6 @@
 //! Opening a channel wherever it is: the ring, and the bridge behind it where the place is elsewhere.
 
-use crate::bridge::ingress::Ingress;
-use crate::bridge::{self, Source};
+use crate::bridge::{self, Destination, Source};
 use crate::channel::attach::TypeTag;
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
@@ -71,7 +70,7 @@ impl<T: ?Sized> Publisher<T> {
         let mut follower = ring;
         (follower.cpu, follower.subscribers) = (None, 0);
         let source = Source::new(&follower, outlet.is_single())?;
-        let link = start(config, move |control| outlet.run(source, control))?;
+        let link = start(config, move |control| outlet.run(source, control, false))?;
         link.wait_tried(FIRST_ANSWER_MAX)?;
         publisher.set_link(link);
         Ok(publisher)
@@ -133,8 +132,10 @@ impl<T: ?Sized> Subscriber<T> {
         ring.from = crate::uri::Start::Oldest;
         inlet.shape(&mut ring)?;
         let mut subscriber = Self::open_as(&ring, typed.clone())?;
-        let destination = Ingress::open(&ring, typed, &inlet.who())?;
-        let link = start(config, move |control| inlet.run(destination, control))?;
+        let destination = Destination::new(&ring, typed);
+        let link = start(config, move |control| {
+            inlet.run(destination, control, false)
+        })?;
         link.wait_tried(FIRST_ANSWER_MAX)?;
         subscriber.set_link(link);
         Ok(subscriber)

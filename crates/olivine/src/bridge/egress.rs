@@ -102,28 +102,78 @@ impl Egress {
     ///
     /// [`ReceiveError::Corrupt`]; [`ReceiveError::Evicted`] if they were overwritten meanwhile.
     pub(crate) fn frames(&mut self, place: usize, most: u64) -> Result<Frames<'_>, ReceiveError> {
-        let checked = self.subscriber.is_checked();
-        let consumer = &mut self.subscriber.consumers()[place];
-        let position = consumer.position();
-        let committed = consumer.committed()?;
-        let end = if committed <= most {
-            committed
-        } else {
-            consumer.boundary(position, committed, most)?
-        };
-        let bytes = if checked {
-            if !consumer.copy_frames(end, &mut self.copy) {
-                return Err(ReceiveError::Evicted);
-            }
-            &self.copy
-        } else {
-            consumer.frames(end)
-        };
+        let end = self.frames_end(place, most)?;
+        let position = self.position(place);
+        if self.subscriber.is_checked() {
+            let mut copy = std::mem::take(&mut self.copy);
+            let copied = self.copy_frames(place, end, &mut copy);
+            self.copy = copy;
+            copied?;
+            let bytes = &self.copy;
+            return Ok(Frames {
+                position,
+                end,
+                bytes,
+            });
+        }
         Ok(Frames {
             position,
             end,
-            bytes,
+            bytes: self.bytes(place, position, end),
         })
+    }
+
+    /// End of the whole frames from the position up to `most`; the position if not even one ends there.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`].
+    pub(crate) fn frames_end(&mut self, place: usize, most: u64) -> Result<u64, ReceiveError> {
+        let consumer = &mut self.subscriber.consumers()[place];
+        let committed = consumer.committed()?;
+        if committed <= most {
+            return Ok(committed);
+        }
+        consumer.boundary(consumer.position(), committed, most)
+    }
+
+    /// End of the frame at the position and bytes of its payload; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Corrupt`].
+    pub(crate) fn next_frame(&mut self, place: usize) -> Result<Option<(u64, u64)>, ReceiveError> {
+        let consumer = &mut self.subscriber.consumers()[place];
+        if consumer.committed()? == consumer.position() {
+            return Ok(None);
+        }
+        let frame = consumer.next()?;
+        Ok(frame.map(|frame| (frame.end, frame.length as u64)))
+    }
+
+    /// Frames must be copied out and checked, because a publisher may evict us and overwrite them.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.subscriber.is_checked()
+    }
+
+    /// The bytes between two positions that are held and committed, as they lie.
+    pub(crate) fn bytes(&mut self, place: usize, from: u64, end: u64) -> &[u8] {
+        self.subscriber.consumers()[place].frames(from, end)
+    }
+
+    /// A copy of the frames from the position to `end`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Evicted`] if they were overwritten meanwhile.
+    pub(crate) fn copy_frames(
+        &mut self,
+        place: usize,
+        end: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<(), ReceiveError> {
+        let whole = self.subscriber.consumers()[place].copy_frames(end, into);
+        whole.then_some(()).ok_or(ReceiveError::Evicted)
     }
 
     /// Goes past frames that were handed over, up to `end`. They are still held.
@@ -166,6 +216,22 @@ impl Egress {
         Ok(true)
     }
 
+    /// Whether everything published was handed over and acknowledged, and nothing more can come for now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::look`].
+    pub(crate) fn is_delivered(&mut self) -> Result<bool, ReceiveError> {
+        let lanes = self.look()?;
+        for place in 0..lanes {
+            let position = self.position(place);
+            if self.committed(place)? != position || self.acknowledged(place) != position {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether the lane's publisher has closed it and everything was handed over.
     pub(crate) fn is_lane_ended(&mut self, place: usize) -> bool {
         self.subscriber.is_lane_ended(place)
@@ -194,12 +260,6 @@ impl Egress {
     /// Gives a durable name up, with everything that was not acknowledged.
     pub(crate) fn unsubscribe(mut self) {
         self.subscriber.forget_name();
-    }
-
-    /// Bytes handed over and not acknowledged, over all lanes.
-    pub(crate) fn in_flight(&mut self) -> u64 {
-        let lanes = self.subscriber.consumers().iter();
-        lanes.map(|lane| lane.position() - lane.released()).sum()
     }
 }
 

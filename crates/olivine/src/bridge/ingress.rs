@@ -276,11 +276,6 @@ impl Ingress {
         wanting
     }
 
-    /// Lanes known so far, as indices at the source.
-    pub(crate) fn lanes(&self) -> Vec<u32> {
-        self.lanes.iter().map(|lane| lane.index).collect()
-    }
-
     /// Messages committed so far.
     pub(crate) fn messages(&self) -> u64 {
         self.messages

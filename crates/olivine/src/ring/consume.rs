@@ -433,13 +433,21 @@ impl Consumer {
         Ok(at)
     }
 
-    /// The frames from the position to `end`, at or before [`Consumer::committed`], as they lie.
+    /// The frames from `from`, at or after [`Consumer::released`], to `end`, at or before
+    /// [`Consumer::committed`], as they lie.
+    ///
+    /// # Panics
+    ///
+    /// If `from` was handed back already: a bug of ours.
     #[cfg(not(loom))]
-    pub(crate) fn frames(&self, end: u64) -> View<'_> {
-        let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
-        // SAFETY: committed by the caller's look at the cursor (CURSOR) or the header; our own position in the
-        // gate holds the publisher back until `release_to`, which needs `&mut self`.
-        unsafe { self.ring.frames(self.position, length) }
+    pub(crate) fn frames(&mut self, from: u64, end: u64) -> View<'_> {
+        assert!(self.released <= from && from <= end);
+        // Acquire: pairs with CURSOR, so that no caller's mistake shows what is not committed.
+        let end = end.min(self.cursor.load(Ordering::Acquire).max(self.position));
+        let length = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+        // SAFETY: committed (CURSOR, or the header that moved our position); our own position in the gate, at or
+        // before `from`, holds the publisher back until `release_to`, which needs `&mut self`.
+        unsafe { self.ring.frames(from, length) }
     }
 
     /// For a subscriber that may be overrun: copies the frames from the position to `end` out; `false` if a

@@ -253,11 +253,11 @@ pub(super) fn show(config: &Config) -> String {
 /// The token as a URI shows it: a file's name as it is, a word not at all.
 pub(super) fn show_token(config: &Config) -> Option<String> {
     let token = config.remote.token.as_deref()?;
-    Some(if token.starts_with('@') { token } else { "…" }.to_owned())
+    Some(if token.starts_with('@') { token } else { "***" }.to_owned())
 }
 
 /// Whether `text` can be a token.
-pub(super) fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let visible = |b: u8| b.is_ascii_graphic() && b != b'&';
     (1..=TOKEN_LENGTH_MAX).contains(&text.len()) && text.bytes().all(visible) && text != "@"
 }

@@ -153,3 +153,9 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held.retain(|target| target.contains(&folder.display().to_string()));
     held
 }
+
+/// A port that nobody listens on. The system gives out others before it gives this one again.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its number").port()
+}

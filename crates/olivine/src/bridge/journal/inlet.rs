@@ -7,8 +7,8 @@ use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
 use super::replay::{Replay, ReplayState};
-use crate::bridge::Inlet;
 use crate::bridge::ingress::{Ingress, NotTaken};
+use crate::bridge::{Destination, Inlet};
 use crate::error::JournalError;
 use crate::error::{LinkError, OpenError};
 use crate::link::{Control, LinkStage};
@@ -87,43 +87,40 @@ impl JournalInlet {
 }
 
 impl Inlet for JournalInlet {
-    fn who(&self) -> String {
-        let channel = if self.config.remote.named {
-            self.config.channel()
-        } else {
-            ""
-        };
-        format!("journal {} {channel}", self.path().display())
-    }
-
     fn shape(&self, ring: &mut Config) -> Result<(), OpenError> {
-        let first = Replay::open(self.path()).and_then(|mut replay| {
-            while let Some(run) = replay.next_run()? {
-                if self.wants(run.lane) {
-                    return Ok(Some(run.lane.align));
-                }
-            }
-            Ok(None)
-        });
+        let first = first_lane(self.path(), |lane| self.wants(lane));
         // What is wrong with the journal is said when it is replayed.
-        if let (Ok(Some(align)), None) = (first, ring.align) {
-            ring.align = Some(align.into());
+        if let (Ok(Some(lane)), None) = (first, ring.align) {
+            ring.align = Some(lane.align.into());
         }
         Ok(())
     }
 
-    fn run(self: Box<Self>, destination: Ingress, control: &Arc<Control>) -> Result<(), LinkError> {
+    fn run(
+        self: Box<Self>,
+        mut destination: Destination,
+        control: &Arc<Control>,
+        _until_end: bool,
+    ) -> Result<(), LinkError> {
+        let was_there = self.path().exists();
         let Some(mut replay) = self.open(control)? else {
             return Ok(());
         };
-        self.seek(&mut replay, &destination).map_err(link_error)?;
+        if let Ok(Some(lane)) = first_lane(self.path(), |lane| self.wants(lane)) {
+            destination.adopt(lane.type_hash, &lane.type_name);
+        }
+        let ingress = destination.ingress(&self.who())?;
+        self.seek(&mut replay, &ingress).map_err(link_error)?;
         let mut replaying = Replaying {
             path: self.path().display().to_string(),
             position: replay.position(),
             journal: replay.journal(),
             pacer: Pacer::new(self.config.remote.pace.unwrap_or_default()),
             channel: None,
-            destination,
+            is_open: false,
+            is_live: !was_there || replay.is_recorded_into().map_err(link_error)?,
+            saw_end: false,
+            destination: ingress,
             bytes: 0,
         };
         replaying.open()?;
@@ -134,6 +131,31 @@ impl Inlet for JournalInlet {
             status.note.clear();
         });
         control.tried();
+        let outcome = self.replay(&mut replay, &mut replaying, control);
+        if let Err(error) = &outcome {
+            control.give_up(error);
+        }
+        outcome
+    }
+}
+
+impl JournalInlet {
+    /// Words that say who brings the messages.
+    fn who(&self) -> String {
+        let channel = if self.config.remote.named {
+            self.config.channel()
+        } else {
+            ""
+        };
+        format!("journal {} {channel}", self.path().display())
+    }
+
+    fn replay(
+        &self,
+        replay: &mut Replay,
+        replaying: &mut Replaying,
+        control: &Arc<Control>,
+    ) -> Result<(), LinkError> {
         let mut note = String::new();
         loop {
             if control.must_stop() {
@@ -149,7 +171,8 @@ impl Inlet for JournalInlet {
                 }
                 continue;
             }
-            if let ReplayState::Torn(torn) = replay.state() {
+            let state = replay.state();
+            if let ReplayState::Torn(torn) = &state {
                 note = format!(
                     "the last {} bytes of {} are no whole block and were not replayed: its recorder was killed while writing",
                     torn.bytes,
@@ -159,6 +182,9 @@ impl Inlet for JournalInlet {
             }
             if !self.config.remote.follow {
                 break;
+            }
+            if replaying.looks_again(&state) {
+                continue;
             }
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
@@ -177,6 +203,20 @@ impl Inlet for JournalInlet {
     }
 }
 
+/// The first lane that was recorded and `is_wanted`.
+fn first_lane(
+    path: &Path,
+    is_wanted: impl Fn(&Lane) -> bool,
+) -> Result<Option<Lane>, JournalError> {
+    let mut replay = Replay::open(path)?;
+    while let Some(run) = replay.next_run()? {
+        if is_wanted(run.lane) {
+            return Ok(Some(run.lane.clone()));
+        }
+    }
+    Ok(None)
+}
+
 struct Replaying {
     /// The journal, for people.
     path: String,
@@ -187,18 +227,45 @@ struct Replaying {
     pacer: Pacer,
     /// The channel whose messages are delivered.
     channel: Option<String>,
+    /// The lane is open.
+    is_open: bool,
+    /// Somebody recorded since we last were at the end.
+    is_live: bool,
+    /// The last look found that nobody records any more.
+    saw_end: bool,
     bytes: u64,
 }
 
 impl Replaying {
+    /// Opens the lane where the ring goes on.
     fn open(&mut self) -> Result<(), LinkError> {
-        let (journal, position) = (self.journal, self.position);
-        let resumed = self.destination.resume(journal);
+        if self.is_open {
+            return Ok(());
+        }
+        let resumed = self.destination.resume(self.journal);
         let at = resumed.iter().find(|(lane, _)| *lane == LANE);
-        let at = at.map_or(position, |(_, at)| *at);
-        self.position = at;
-        let opened = self.destination.open_from(journal, LANE, at);
-        opened.map_err(|why| not_taken(why, &self.path))
+        self.position = at.map_or(self.position, |(_, at)| *at);
+        let opened = self
+            .destination
+            .open_from(self.journal, LANE, self.position);
+        opened.map_err(|why| not_taken(why, &self.path))?;
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// At the end of a journal that is followed: a recorder that closed it in order ends the stream, as a publisher
+    /// does who closes. The next one begins it again. `true` where one more look is needed to know that nothing was
+    /// recorded before the end was seen.
+    fn looks_again(&mut self, state: &ReplayState) -> bool {
+        let is_closed = matches!(state, ReplayState::Ended { is_sealed: true });
+        self.is_live |= *state == ReplayState::Growing;
+        let sees_first = is_closed && self.is_live && !self.saw_end;
+        if is_closed && self.is_live && self.saw_end {
+            self.destination.close_lane(LANE);
+            (self.is_open, self.is_live) = (false, false);
+        }
+        self.saw_end = sees_first;
+        sees_first
     }
 
     /// Refuses what does not fit the ring.
@@ -263,6 +330,8 @@ impl Replaying {
             }
         }
         let far = self.path.clone();
+        self.open()?;
+        (self.is_live, self.saw_end) = (true, false);
         if position != self.position {
             let skipped = self.destination.skip_to(LANE, position);
             skipped.map_err(|why| not_taken(why, &far))?;
@@ -307,7 +376,9 @@ fn not_taken(why: NotTaken, place: &str) -> LinkError {
         NotTaken::Ring(source) => crate::bridge::ring_error(source),
         other => LinkError::Damaged {
             place: place.to_owned(),
-            problem: format!("it cannot be replayed into this channel: {other}"),
+            problem: format!(
+                "it cannot be replayed into this channel: {other}; longer messages need a larger 'capacity='"
+            ),
         },
     }
 }

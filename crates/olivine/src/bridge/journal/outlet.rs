@@ -69,7 +69,12 @@ impl Outlet for JournalOutlet {
         true
     }
 
-    fn run(self: Box<Self>, mut source: Source, control: &Arc<Control>) -> Result<(), LinkError> {
+    fn run(
+        self: Box<Self>,
+        mut source: Source,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError> {
         let path = self.config.file().unwrap_or_else(|| Path::new(""));
         let channel = self.channel(source.ring());
         let recorder = Recorder::open(path, &self.settings()).map_err(link_error)?;
@@ -90,7 +95,7 @@ impl Outlet for JournalOutlet {
             status.note = recording.found();
         });
         control.tried();
-        recording.run(control)
+        recording.run(control, until_end)
     }
 }
 
@@ -122,7 +127,7 @@ impl Recording {
         }
     }
 
-    fn run(mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+    fn run(mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
         let ready = self
             .egress
             .event_fd()
@@ -137,7 +142,7 @@ impl Recording {
             if taken > 0 {
                 continue;
             }
-            if control.stopping().is_some() || self.egress.is_ended() {
+            if control.stopping().is_some() || until_end && self.egress.is_ended() {
                 // Whatever was committed before the wish to end is seen by one more look.
                 if self.pass(control)? > 0 {
                     continue;

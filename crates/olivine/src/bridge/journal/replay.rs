@@ -425,7 +425,8 @@ impl Replay {
     /// What there is behind the last run. Meaningful after [`Replay::next_run`] found none.
     #[must_use]
     pub fn state(&self) -> ReplayState {
-        if self.walk.source.is_recorded_into() {
+        // Where the system cannot say, nobody is declared gone.
+        if self.is_recorded_into().unwrap_or(true) {
             return ReplayState::Growing;
         }
         match &self.torn {
@@ -434,6 +435,16 @@ impl Replay {
                 is_sealed: self.walk.sealed,
             },
         }
+    }
+
+    /// Whether a recorder is at work on the journal, in whichever file.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses.
+    pub fn is_recorded_into(&self) -> Result<bool, JournalError> {
+        let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
+        term::is_recorded_into(&term::path_of(&self.base, newest))
     }
 
     /// Sleeps until the journal may have grown, at most for `timeout`; may return early.

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
@@ -86,6 +86,18 @@ pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalE
     Ok(ours.then_some(locks))
 }
 
+/// Whether a recorder is at work on the file at `path`, a journal's newest.
+pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
+    let Some(file) = open(path, false)? else {
+        return Ok(false);
+    };
+    Ok(liveness::is_locked(
+        file.as_raw_fd(),
+        LOCK_BYTE,
+        LOCK_BYTE + 1,
+    ))
+}
+
 /// The descriptor that is written through: the one that holds the lock.
 pub(super) fn descriptor(locks: &Locks) -> Option<BorrowedFd<'_>> {
     match locks {
@@ -140,16 +152,16 @@ fn fill_and_link(
 ) -> Result<Option<Locks>, JournalError> {
     // Whatever the umask was.
     rustix::fs::fchmod(&file, mode).map_err(refused("set the mode of", path))?;
-    let source = temporary.map_or_else(
-        || format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
-        Path::to_owned,
-    );
     let Some(locks) = lock(file, path)? else {
         return Ok(None);
     };
     let Some(file) = descriptor(&locks) else {
         return Ok(None);
     };
+    let source = temporary.map_or_else(
+        || format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+        Path::to_owned,
+    );
     write_at(file, &mut [io::IoSlice::new(header.as_bytes())], 0, path)?;
     if sync {
         rustix::fs::fdatasync(file).map_err(refused("force to the disk", path))?;
@@ -283,11 +295,6 @@ impl Source {
             .metadata()
             .map_err(refused("look at", &self.path))?;
         Ok(meta.len())
-    }
-
-    /// Whether a recorder is at work on this file.
-    pub(super) fn is_recorded_into(&self) -> bool {
-        liveness::is_locked(self.file.as_fd().as_raw_fd(), LOCK_BYTE, LOCK_BYTE + 1)
     }
 
     /// Reads `bytes` bytes at `offset`, fewer at the end of the file.

@@ -1,0 +1,213 @@
+//! From one ring of this machine into another.
+
+use super::Destination;
+use super::Source;
+use super::egress::Egress;
+use super::ingress::{Ingress, NotTaken};
+use super::ring_error;
+use crate::error::{LinkError, ReceiveError};
+use crate::link::{Control, LinkStage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one lane before the next gets its turn.
+const TURN_BYTES: u64 = 1 << 20;
+/// Longest sleep without a look at whether to end.
+const NAP: Duration = Duration::from_millis(100);
+/// Sleep while there is no room.
+const ROOM_NAP: Duration = Duration::from_micros(100);
+
+/// Carries until everything was delivered and the wish to end came, or, with `until_end`, every publisher closed.
+pub(super) fn run(
+    mut source: Source,
+    mut destination: Destination,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let who = format!("ring {}", source.ring().uri());
+    let mut egress = source.take_first()?;
+    let geometry = egress.geometry().clone();
+    destination.adopt(geometry.type_hash, &geometry.type_name);
+    let mut ingress = destination.ingress(&who)?;
+    fits(&geometry, &ingress)?;
+    resume(&mut egress, &mut ingress)?;
+    control.report(|status| {
+        status.stage = LinkStage::Connected;
+        (status.peers, status.connections) = (1, 1);
+    });
+    control.tried();
+    let mut open: Vec<bool> = Vec::new();
+    loop {
+        if control.must_stop() {
+            return Ok(());
+        }
+        let asked = control.stopping().is_some();
+        let Pass { bytes, full } = pass(&mut egress, &mut ingress, &mut open)?;
+        if bytes > 0 {
+            control.report(|status| {
+                status.bytes += bytes;
+                status.acknowledged_bytes += bytes;
+                status.messages = ingress.messages();
+            });
+            continue;
+        }
+        let ended = egress.is_delivered().map_err(reading)? && !full;
+        if ended && (asked || (until_end && egress.is_ended())) {
+            ingress.end();
+            return Ok(());
+        }
+        if full {
+            ingress.press();
+            control.pause(ROOM_NAP);
+            continue;
+        }
+        sleep(&mut egress, control)?;
+    }
+}
+
+struct Pass {
+    bytes: u64,
+    /// Frames wait for room.
+    full: bool,
+}
+
+/// Carries what is there, once around the lanes.
+fn pass(
+    egress: &mut Egress,
+    ingress: &mut Ingress,
+    open: &mut Vec<bool>,
+) -> Result<Pass, LinkError> {
+    let lanes = egress.look().map_err(reading)?;
+    open.resize(lanes, false);
+    let incarnation = egress.incarnation();
+    let mut carried = Pass {
+        bytes: 0,
+        full: false,
+    };
+    for (place, open) in open.iter_mut().enumerate() {
+        let lane = egress.lane(place);
+        let position = egress.position(place);
+        if !*open && !egress.is_lane_ended(place) {
+            ingress
+                .open_from(incarnation, lane, position)
+                .map_err(writing)?;
+            *open = true;
+        }
+        if !*open {
+            continue;
+        }
+        let mut end = egress
+            .frames_end(place, position + TURN_BYTES)
+            .map_err(reading)?;
+        if end == position {
+            let next = egress.next_frame(place).map_err(reading)?;
+            let Some((first, _)) = next else {
+                if egress.is_lane_ended(place) {
+                    ingress.close_lane(lane);
+                    *open = false;
+                }
+                continue;
+            };
+            end = first;
+        }
+        let bytes = egress.frames(place, end).map_err(reading)?.bytes;
+        match ingress.take(lane, position, bytes) {
+            Ok(()) => {}
+            Err(NotTaken::NoRoom { .. }) => {
+                carried.full = true;
+                ingress.want(lane, 0);
+            }
+            Err(error) => return Err(writing(error)),
+        }
+        // What is committed there is done with here; of a message that is half there nothing is.
+        let done = ingress.acknowledged(lane).unwrap_or(position);
+        ingress.interrupt();
+        egress.advance(place, done);
+        egress.acknowledge(place, done);
+        carried.bytes += done - position;
+    }
+    Ok(carried)
+}
+
+/// Goes on where the destination is: what it has, from a run before that was killed, is done with.
+fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<(), LinkError> {
+    let lanes = egress.look().map_err(reading)?;
+    for (lane, position) in ingress.resume(egress.incarnation()) {
+        let place = (0..lanes).find(|place| egress.lane(*place) == lane);
+        let there = match place {
+            Some(place) => egress.resume(place, position).map_err(reading)?,
+            None => false,
+        };
+        if !there {
+            return Err(LinkError::Lost {
+                far: "the source".into(),
+                lane,
+                position,
+                problem: "the ring does not hold it any more".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn fits(source: &crate::ring::layout::Geometry, ingress: &Ingress) -> Result<(), LinkError> {
+    let ours = ingress.geometry();
+    let differs = |key, theirs: u64, ours: u64, rule| {
+        Err(LinkError::Settings {
+            far: "the source".into(),
+            key,
+            theirs: theirs.to_string(),
+            ours: ours.to_string(),
+            rule,
+        })
+    };
+    if source.align != ours.align {
+        let rule = "give both channels the same 'align='";
+        return differs("align", source.align, ours.align, rule);
+    }
+    if ours.capacity < source.capacity {
+        let rule = "the destination's ring must be as large at least";
+        return differs("capacity", source.capacity, ours.capacity, rule);
+    }
+    Ok(())
+}
+
+fn sleep(egress: &mut Egress, control: &Control) -> Result<(), LinkError> {
+    let refused = |source: std::io::Error| LinkError::Io {
+        action: "wait for messages of",
+        place: "the source".into(),
+        source: Arc::new(source),
+    };
+    egress.event_fd().map_err(refused)?;
+    egress.arm();
+    if !egress.is_delivered().map_err(reading)? {
+        return Ok(());
+    }
+    let ring = egress.event_fd().map_err(refused)?;
+    let wake = control.wake_fd();
+    let mut polled = vec![PollFd::from_borrowed_fd(ring, PollFlags::IN)];
+    if control.stopping().is_none() {
+        polled.push(PollFd::from_borrowed_fd(wake, PollFlags::IN));
+    }
+    let nap = Timespec::try_from(NAP).unwrap_or_default();
+    match poll(&mut polled, Some(&nap)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(refused(errno.into())),
+    }
+}
+
+fn reading(source: ReceiveError) -> LinkError {
+    let source = Arc::new(source);
+    LinkError::Receive { source }
+}
+
+fn writing(error: NotTaken) -> LinkError {
+    match error {
+        NotTaken::Ring(source) => ring_error(source),
+        other => LinkError::Protocol {
+            far: "the source".into(),
+            problem: other.to_string(),
+        },
+    }
+}

@@ -1,0 +1,223 @@
+//! `tcp://`: ring bytes over a connection. `docs/wire.md` describes what is said; `docs/adr/0010` why this runs on
+//! threads of its own.
+//!
+//! One side listens, the other connects; which is a matter of `role=` and has nothing to do with who sends.
+//!
+//! | | listens | connects |
+//! |---|---|---|
+//! | source (publisher) | [`seats`]: a thread and a subscriber of the ring per destination | [`connect`] |
+//! | destination (subscriber) | [`seats`]: a thread and a lane per source | [`connect`] |
+//!
+//! A connection that broke is made again by the side that connects, with a pause that doubles up to a second, and
+//! goes on from the last acknowledged position. The side that listens keeps the other's place meanwhile.
+
+mod connect;
+mod destination;
+mod greet;
+mod listen;
+mod pipe;
+mod seats;
+mod socket;
+mod source;
+
+use super::wire::hello::Side;
+use super::{Destination, Inlet, Outlet, Source};
+use crate::channel::attach::draw;
+use crate::error::{LinkError, OpenError};
+use crate::link::Control;
+use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
+use crate::uri::{Config, Expire, Role, WaitStrategy};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a hello may take, from the first byte to the last.
+const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long the place of a destination without a name is kept after its connection broke, unless it says otherwise.
+const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
+/// How long an adaptive bridge looks again before it sleeps.
+const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
+
+/// One side of `tcp://`, as its settings say.
+#[derive(Clone, Debug)]
+pub(super) struct Tcp {
+    config: Config,
+    address: Address,
+    token: String,
+    timeout: Duration,
+    /// Drawn for this handle or bridge.
+    instance: u64,
+}
+
+impl Tcp {
+    /// Reads what the settings name.
+    pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
+        config.validate()?;
+        let remote = &config.remote;
+        let address = remote.address.clone();
+        let token = match remote.token.as_deref() {
+            Some(token) => read_token(token)?,
+            None => String::new(),
+        };
+        Ok(Self {
+            config: config.clone(),
+            // `validate` has seen that there is one.
+            address: address.unwrap_or(Address {
+                host: String::new(),
+                port: 0,
+            }),
+            token,
+            timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            instance: draw(),
+        })
+    }
+
+    fn role(&self, side: Side) -> Role {
+        let usual = match side {
+            Side::Source => Role::Listen,
+            Side::Destination => Role::Connect,
+        };
+        self.config.remote.role.unwrap_or(usual)
+    }
+
+    fn strategy(&self) -> WaitStrategy {
+        self.config.wait
+    }
+
+    /// How long the other side is to keep our place; zero for ever.
+    fn expire(&self) -> Duration {
+        match (self.config.expire, &self.config.name) {
+            (Expire::After(after), _) => after,
+            (Expire::Never, Some(_)) => Duration::ZERO,
+            (Expire::Never, None) => EXPIRE_DEFAULT,
+        }
+    }
+}
+
+/// How long closing waits for a far side that is away, where the settings do not say.
+impl Tcp {
+    fn patience(&self) -> Duration {
+        match self.config.expire {
+            Expire::After(after) => after,
+            Expire::Never => EXPIRE_DEFAULT,
+        }
+    }
+}
+
+/// The token itself, or what the file after `@` holds.
+fn read_token(token: &str) -> Result<String, OpenError> {
+    let Some(path) = token.strip_prefix('@') else {
+        return Ok(token.to_owned());
+    };
+    let refused = |source: std::io::Error| LinkError::Io {
+        action: "read the token from",
+        place: path.to_owned(),
+        source: Arc::new(source),
+    };
+    let text = std::fs::read_to_string(path).map_err(refused)?;
+    let token = text.trim_end_matches(['\n', '\r']);
+    if !crate::uri::remote::is_token(token) || token.starts_with('@') {
+        let problem = "1 to 256 visible ASCII characters without '&' and a line end are expected";
+        return Err(LinkError::Damaged {
+            place: path.to_owned(),
+            problem: problem.to_owned(),
+        }
+        .into());
+    }
+    Ok(token.to_owned())
+}
+
+impl Outlet for Tcp {
+    fn is_single(&self) -> bool {
+        self.role(Side::Source) == Role::Connect
+    }
+
+    fn run(
+        self: Box<Self>,
+        source: Source,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError> {
+        match self.role(Side::Source) {
+            Role::Listen => listen::sources(&self, &source, control, until_end),
+            Role::Connect => connect::source(&self, source, control, until_end),
+        }
+    }
+}
+
+impl Inlet for Tcp {
+    fn run(
+        self: Box<Self>,
+        destination: Destination,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError> {
+        match self.role(Side::Destination) {
+            Role::Listen => listen::destinations(&self, &destination, control, until_end),
+            Role::Connect => connect::destination(&self, destination, control, until_end),
+        }
+    }
+}
+
+/// What was carried, told to whoever asks.
+#[derive(Clone, Copy, Debug)]
+struct Tally<'a>(&'a Control);
+
+impl Tally<'_> {
+    fn carried(&self, bytes: u64) {
+        self.0.report(|status| status.bytes += bytes);
+    }
+
+    fn acknowledged(&self, bytes: u64) {
+        if bytes > 0 {
+            self.0.report(|status| status.acknowledged_bytes += bytes);
+        }
+    }
+
+    fn messages(&self, count: u64) {
+        if count > 0 {
+            self.0.report(|status| status.messages += count);
+        }
+    }
+}
+
+/// Counts fruitless looks, and says when to sleep.
+#[derive(Debug)]
+struct Looks {
+    strategy: WaitStrategy,
+    since: Option<Instant>,
+    slept: bool,
+}
+
+impl Looks {
+    fn new(strategy: WaitStrategy) -> Self {
+        Self {
+            strategy,
+            since: None,
+            slept: false,
+        }
+    }
+
+    /// Something was found.
+    fn reset(&mut self) {
+        (self.since, self.slept) = (None, false);
+    }
+
+    /// Nothing was found: whether to look again at once.
+    fn again(&mut self) -> bool {
+        match self.strategy {
+            WaitStrategy::Spin => std::hint::spin_loop(),
+            WaitStrategy::Yield => std::thread::yield_now(),
+            WaitStrategy::Park => return false,
+            WaitStrategy::Adaptive => {
+                let since = *self.since.get_or_insert_with(Instant::now);
+                return !self.slept && since.elapsed() < ADAPTIVE_SPIN;
+            }
+        }
+        true
+    }
+
+    /// We slept: look once, and sleep again if that was in vain.
+    fn woke(&mut self) {
+        self.slept = true;
+    }
+}

@@ -1,0 +1,199 @@
+//! The side that connects: makes the connection, makes it again when it broke.
+
+use super::destination::Receiving;
+use super::greet;
+use super::pipe::{Broken, Pipe};
+use super::socket;
+use super::source::Sending;
+use super::{Tally, Tcp};
+use crate::bridge::egress::Egress;
+use crate::bridge::ingress::Ingress;
+use crate::bridge::wire::Close;
+use crate::bridge::{Destination, Source};
+use crate::channel::attach::draw;
+use crate::error::LinkError;
+use crate::link::{Control, LinkStage};
+use std::time::{Duration, Instant};
+
+/// First and longest pause between attempts.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a place that another connection seems to hold is asked for, in time-outs of ours.
+const IN_USE_TIMEOUTS: u32 = 3;
+
+/// Sends a ring to whoever listens.
+pub(super) fn source(
+    tcp: &Tcp,
+    mut source: Source,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let mut egress = source.take_first()?;
+    let ours = greet::of_source(tcp, egress.incarnation(), egress.geometry());
+    let is_delivered = |egress: &mut Egress| matches!(egress.is_delivered(), Ok(true));
+    let ended = attempts(tcp, control, &mut egress, is_delivered, |egress, pipe| {
+        greet::call(pipe, control, &ours)?;
+        greet::resume(pipe, control, egress)?;
+        connected(control, pipe);
+        let tally = Tally(control);
+        let mut sending = Sending {
+            pipe,
+            egress,
+            control,
+            tally,
+            strategy: tcp.strategy(),
+            until_end,
+        };
+        let outcome = sending.run();
+        match &outcome {
+            Ok(()) => pipe.say(control, Close::End, "every publisher has closed"),
+            Err(Broken::Stopped) => pipe.say(control, Close::Leaving, "the publisher stops"),
+            Err(_) => {}
+        }
+        outcome
+    });
+    if !is_delivered(&mut egress) {
+        control.leave_undelivered();
+    }
+    ended
+}
+
+/// Receives from whoever listens, into a ring.
+pub(super) fn destination(
+    tcp: &Tcp,
+    mut destination: Destination,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let who = format!("{}/{}", tcp.address, tcp.config.channel());
+    let mut ingress: Option<Ingress> = None;
+    loop {
+        let nothing_to_deliver = |_: &mut Option<Ingress>| true;
+        attempts(
+            tcp,
+            control,
+            &mut ingress,
+            nothing_to_deliver,
+            |ingress, pipe| {
+                let ours = greet::of_destination(tcp, &destination, ingress.is_some());
+                let theirs = greet::call(pipe, control, &ours)?;
+                destination.adopt(theirs.type_hash, &theirs.type_name);
+                let ingress = match ingress {
+                    Some(ingress) => ingress,
+                    none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
+                };
+                greet::put_resume(pipe, ingress, theirs.incarnation);
+                connected(control, pipe);
+                let tally = Tally(control);
+                let mut receiving = Receiving {
+                    pipe,
+                    ingress,
+                    control,
+                    tally,
+                    strategy: tcp.strategy(),
+                    incarnation: theirs.incarnation,
+                };
+                let outcome = receiving.run();
+                if let Err(Broken::Stopped) = outcome {
+                    pipe.say(control, Close::Leaving, "the subscriber stops");
+                }
+                outcome
+            },
+        )?;
+        if until_end || control.stopping().is_some() {
+            return Ok(());
+        }
+        // Publishers may come back; until then, the subscriber is told that the stream has ended.
+        control.pause(PAUSE_MAX);
+    }
+}
+
+fn connected(control: &Control, pipe: &Pipe) {
+    control.report(|status| {
+        status.stage = LinkStage::Connected;
+        status.note = format!("connected to {}", pipe.socket.far());
+        status.peers = 1;
+        status.connections += 1;
+    });
+    control.tried();
+}
+
+/// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as long
+/// as `is_delivered` says that there is something left, and the far side is not away for too long.
+fn attempts<S>(
+    tcp: &Tcp,
+    control: &Control,
+    state: &mut S,
+    is_delivered: impl Fn(&mut S) -> bool,
+    mut session: impl FnMut(&mut S, &mut Pipe) -> Result<(), Broken>,
+) -> Result<(), LinkError> {
+    let mut away_since: Option<Instant> = None;
+    let mut pause = PAUSE_FIRST;
+    let mut in_use_since: Option<Instant> = None;
+    loop {
+        let connections = control.status().connections;
+        let broken = match attempt(tcp, control, |pipe| session(state, pipe)) {
+            Ok(()) | Err(Broken::Stopped) => return Ok(()),
+            Err(broken) => broken,
+        };
+        let waited = match &broken {
+            Broken::Told {
+                close: Close::NameInUse,
+                ..
+            } => in_use_since.get_or_insert_with(Instant::now).elapsed(),
+            _ => {
+                in_use_since = None;
+                Duration::ZERO
+            }
+        };
+        if broken.is_final() || waited > tcp.timeout * IN_USE_TIMEOUTS {
+            return Err(broken.into_error(&tcp.address.to_string()));
+        }
+        let note = format!("waiting for {}: {broken}", tcp.address);
+        let was_connected = control.status().connections > connections;
+        control.report(|status| {
+            status.stage = LinkStage::Waiting;
+            status.peers = 0;
+            status.failures += 1;
+            status.note = note;
+        });
+        control.tried();
+        if was_connected {
+            pause = PAUSE_FIRST;
+            away_since = None;
+        }
+        let away = away_since.get_or_insert_with(Instant::now).elapsed();
+        let asked = control.stopping().is_some();
+        if asked && (is_delivered(state) || away > tcp.patience()) {
+            return Ok(());
+        }
+        // Not all at once, where many lost the same listener.
+        let share = u32::try_from(draw() % 128).unwrap_or(0);
+        control.pause(pause * (128 + share) / 256);
+        pause = (pause * 2).min(PAUSE_MAX);
+        if control.must_stop() {
+            return Ok(());
+        }
+    }
+}
+
+fn attempt(
+    tcp: &Tcp,
+    control: &Control,
+    session: impl FnOnce(&mut Pipe) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    let host = &tcp.address.host;
+    let found = socket::connect(control, host, tcp.address.port, tcp.timeout)?;
+    let Some(socket) = found else {
+        return Err(Broken::Stopped);
+    };
+    let mut pipe = Pipe::new(socket, tcp.timeout);
+    let outcome = session(&mut pipe);
+    match &outcome {
+        Err(Broken::Ours { close, reason }) => pipe.say(control, *close, reason),
+        Err(Broken::Wire(error)) => pipe.say(control, Close::Protocol, &error.to_string()),
+        Err(Broken::Failed(error)) => pipe.say(control, Close::Failed, &error.to_string()),
+        _ => {}
+    }
+    outcome
+}

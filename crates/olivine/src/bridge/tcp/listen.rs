@@ -1,0 +1,341 @@
+//! The side that listens: a thread per connection, a seat per far side.
+
+use super::destination::Receiving;
+use super::pipe::{Broken, Pipe};
+use super::seats::{Seats, Taken};
+use super::socket::{self, NAP, Socket, wait};
+use super::source::Sending;
+use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
+use crate::bridge::egress::Egress;
+use crate::bridge::ingress::Ingress;
+use crate::bridge::wire::Close;
+use crate::bridge::wire::hello::{Hello, Side};
+use crate::bridge::{Destination, Source, ring_error};
+use crate::channel::attach;
+use crate::error::LinkError;
+use crate::link::{Control, LinkStage};
+use crate::ring::layout::{Geometry, fnv};
+use crate::uri::{Expire, Scheme};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// Connections that are served at a time, beyond which newcomers are turned away.
+const CONNECTIONS_MAX: usize = 1024;
+
+/// Serves a ring to any number of destinations.
+pub(super) fn sources(
+    tcp: &Tcp,
+    source: &Source,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    // The first subscriber, if there is one, only tells the ring's shape.
+    let (incarnation, geometry) = shape(source)?;
+    let ours = greet::of_source(tcp, incarnation, &geometry);
+    let seats: Seats<Egress> = Seats::new(|egress| matches!(egress.is_delivered(), Ok(true)));
+    let open = |hello: &Hello| {
+        let mut ring = source.ring().clone();
+        (ring.from, ring.name) = (hello.from, None);
+        if ring.scheme() == Scheme::Shm {
+            // Durable, so that a bridge that comes after us finds it. Unnamed ones for as long as they asked.
+            ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
+            ring.expire = match hello.expire {
+                expire if expire.is_zero() => Expire::Never,
+                expire => Expire::After(expire),
+            };
+        }
+        Egress::open(&ring).map_err(full_or_failed)
+    };
+    let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
+        greet::resume(pipe, control, egress)?;
+        let tally = Tally(control);
+        let outcome = Sending {
+            pipe,
+            egress,
+            control,
+            tally,
+            strategy: tcp.strategy(),
+            until_end,
+        }
+        .run();
+        if outcome.is_ok() {
+            pipe.say(control, Close::End, "every publisher has closed");
+        }
+        outcome
+    };
+    let forget = |egress: Egress| egress.unsubscribe();
+    let server = Server {
+        tcp,
+        control,
+        ours: &ours,
+        seats: &seats,
+        until_end,
+    };
+    server.run("subscribers", &open, &serve, &forget)
+}
+
+/// Receives from any number of sources.
+pub(super) fn destinations(
+    tcp: &Tcp,
+    destination: &Destination,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let ours = greet::of_destination(tcp, destination, false);
+    let seats: Seats<Ingress> = Seats::new(|_| true);
+    let open = |hello: &Hello| {
+        let mut destination = destination.clone();
+        destination.adopt(hello.type_hash, &hello.type_name);
+        destination.ingress(&key(hello)).map_err(Broken::Failed)
+    };
+    let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
+        greet::put_resume(pipe, ingress, theirs.incarnation);
+        let tally = Tally(control);
+        Receiving {
+            pipe,
+            ingress,
+            control,
+            tally,
+            strategy: tcp.strategy(),
+            incarnation: theirs.incarnation,
+        }
+        .run()
+    };
+    let forget = |mut ingress: Ingress| ingress.end();
+    let server = Server {
+        tcp,
+        control,
+        ours: &ours,
+        seats: &seats,
+        until_end,
+    };
+    server.run("publishers", &open, &serve, &forget)
+}
+
+/// Who a far side is: its durable name, or the handle that speaks.
+fn key(hello: &Hello) -> String {
+    if hello.name.is_empty() {
+        format!("instance {:016x}", hello.instance)
+    } else {
+        format!("name {}", hello.name)
+    }
+}
+
+/// Incarnation and shape of the ring.
+fn shape(source: &Source) -> Result<(u64, Geometry), LinkError> {
+    let looked = attach::open(source.ring(), crate::bridge::any_type(), |_| Ok(()));
+    let (attached, ()) = looked.map_err(ring_error)?;
+    let found = (attached.incarnation(), attached.geometry.clone());
+    attached.leave(|| ());
+    Ok(found)
+}
+
+fn full_or_failed(error: crate::error::OpenError) -> Broken {
+    use crate::error::OpenError;
+    let close = match &error {
+        OpenError::SubscribersFull { .. } => Close::Full,
+        OpenError::NameInUse { .. } => Close::NameInUse,
+        _ => return Broken::Failed(ring_error(error)),
+    };
+    let reason = error.to_string();
+    Broken::Ours { close, reason }
+}
+
+/// What listening has in common for both directions; `S` is what a seat holds.
+struct Server<'a, S> {
+    tcp: &'a Tcp,
+    control: &'a Control,
+    ours: &'a Hello,
+    seats: &'a Seats<S>,
+    until_end: bool,
+}
+
+impl<S: Send> Server<'_, S> {
+    fn run(
+        &self,
+        whom: &str,
+        open: &(impl Fn(&Hello) -> Result<S, Broken> + Sync),
+        serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken> + Sync),
+        forget: &(impl Fn(S) + Sync),
+    ) -> Result<(), LinkError> {
+        let address = &self.tcp.address;
+        let refused = |source| LinkError::Io {
+            action: "listen on",
+            place: address.to_string(),
+            source: Arc::new(source),
+        };
+        let listener = socket::listen(&address.host, address.port).map_err(refused)?;
+        let local = listener.local_addr().map_err(refused)?;
+        self.control.report(|status| {
+            status.address = local.to_string();
+            status.note = format!("waiting for {whom} on {local}");
+        });
+        self.control.tried();
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
+            loop {
+                threads.retain(|thread| !thread.is_finished());
+                let abandoned = self.seats.expire(forget);
+                if abandoned > 0 {
+                    self.control.leave_undelivered();
+                    self.control.report(|status| status.abandoned += abandoned);
+                }
+                if self.is_over(&failure) {
+                    break;
+                }
+                self.accept(scope, &listener, &mut threads, |stream| {
+                    self.welcome(stream, open, serve, forget, &failure);
+                });
+                if wait(self.control, &[(listener.as_fd(), false)], NAP).is_err() {
+                    break;
+                }
+            }
+        });
+        if self.seats.holds_undelivered() {
+            self.control.leave_undelivered();
+        }
+        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Whether there is nothing more to do.
+    fn is_over(&self, failure: &Mutex<Option<LinkError>>) -> bool {
+        let failed = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_some() || self.control.must_stop() {
+            return true;
+        }
+        if self.control.stopping().is_some() {
+            return self.seats.is_delivered(self.tcp.patience());
+        }
+        // A destination that was to end with its sources, or a source with its publishers.
+        self.until_end && self.seats.has_served() && self.seats.is_empty()
+    }
+
+    fn accept<'scope, 'env>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        listener: &TcpListener,
+        threads: &mut Vec<ScopedJoinHandle<'scope, ()>>,
+        welcome: impl Fn(Socket) + Send + Copy + 'scope,
+    ) {
+        while let Ok((stream, far)) = listener.accept() {
+            let socket = Socket::new(stream, far.to_string());
+            let Ok(socket) = socket else { continue };
+            if threads.len() >= CONNECTIONS_MAX {
+                self.control.report(|status| status.refusals += 1);
+                continue;
+            }
+            let thread = std::thread::Builder::new()
+                .name("olivine-link".into())
+                .spawn_scoped(scope, move || welcome(socket));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(_) => self.control.report(|status| status.refusals += 1),
+            }
+        }
+    }
+
+    /// Serves one connection from its first byte to its last.
+    fn welcome(
+        &self,
+        socket: Socket,
+        open: &impl Fn(&Hello) -> Result<S, Broken>,
+        serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken>,
+        forget: &impl Fn(S),
+        failure: &Mutex<Option<LinkError>>,
+    ) {
+        let control = self.control;
+        let handle = socket.handle();
+        let mut pipe = Pipe::new(socket, self.tcp.timeout);
+        let taken = pipe
+            .expect_hello(control, HELLO_TIME_MAX)
+            .and_then(|theirs| {
+                greet::check(self.ours, &theirs)?;
+                pipe.agree_on_timeout(theirs.timeout);
+                let taken = self
+                    .seats
+                    .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
+                Ok((theirs, taken))
+            });
+        let (theirs, Taken { mut held, seat }) = match taken {
+            Ok(taken) => taken,
+            Err(broken) => {
+                control.report(|status| {
+                    status.refusals += 1;
+                    status.note = format!("turned {} away: {broken}", pipe.socket.far());
+                });
+                say(control, &mut pipe, &broken);
+                if let Broken::Failed(error) = broken {
+                    failure
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
+                }
+                return;
+            }
+        };
+        pipe.greet(self.ours);
+        control.report(|status| {
+            status.stage = LinkStage::Connected;
+            status.note = format!("connected to {}", pipe.socket.far());
+            status.peers += 1;
+            status.connections += 1;
+        });
+        let outcome = serve(&mut pipe, &mut held, &theirs);
+        let keep = match &outcome {
+            Ok(()) => false,
+            Err(Broken::Told {
+                close: Close::Leaving | Close::End,
+                ..
+            }) => !theirs.name.is_empty() && self.ours.side == Side::Source,
+            Err(broken) => !broken.is_final(),
+        };
+        if let Err(broken) = &outcome {
+            say(control, &mut pipe, broken);
+        }
+        control.report(|status| {
+            status.peers -= 1;
+            if status.peers == 0 {
+                status.stage = LinkStage::Waiting;
+            }
+            if let Err(broken) = &outcome {
+                status.failures += 1;
+                status.note = format!("{} left: {broken}", pipe.socket.far());
+            }
+            if let Err(Broken::Ours {
+                close: Close::Evicted,
+                ..
+            }) = &outcome
+            {
+                status.abandoned += 1;
+            }
+        });
+        // The connection is closed before the seat is free: who comes next finds nothing of it.
+        drop(pipe);
+        if keep {
+            self.seats.leave(&seat, held);
+        } else {
+            self.seats.remove(&seat);
+            forget(held);
+        }
+    }
+}
+
+/// Tells the other side why we end, where there is something to tell.
+fn say(control: &Control, pipe: &mut Pipe, broken: &Broken) {
+    match broken {
+        Broken::Ours { close, reason } => pipe.say(control, *close, reason),
+        Broken::Wire(crate::bridge::wire::WireError::Version { .. }) => {
+            pipe.say(control, Close::Version, &broken.to_string());
+        }
+        Broken::Wire(error) => pipe.say(control, Close::Protocol, &error.to_string()),
+        Broken::Failed(error) => pipe.say(control, Close::Failed, &error.to_string()),
+        Broken::Stopped => pipe.say(control, Close::Leaving, "this side stops"),
+        Broken::Silent(_) => pipe.say(control, Close::Leaving, &broken.to_string()),
+        Broken::Cut | Broken::Io(_) | Broken::Told { .. } => {}
+    }
+}

@@ -1,0 +1,300 @@
+//! A connection with what both directions share: arrived bytes, small blocks on their way out, signs of life.
+
+use super::socket::{Got, NAP, Socket, wait};
+use crate::bridge::wire::hello::Hello;
+use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
+use crate::error::LinkError;
+use crate::link::Control;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Small blocks that may wait to be written, in bytes. A peer that does not read gets no more of them.
+const OUT_MAX: usize = 64 * 1024;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    pub(super) socket: Socket,
+    pub(super) decoder: Decoder,
+    /// Small blocks to write, and how much of them is written.
+    pub(super) out: Vec<u8>,
+    written: usize,
+    heard: Instant,
+    spoken: Instant,
+    /// Silence after which the connection is given up.
+    timeout: Duration,
+    /// Our hello was put.
+    greeted: bool,
+}
+
+/// Why a connection ended. What may be tried again, and what not, is for the caller to say.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    /// The other side closed its end without a word: it was killed, or somebody on the way cut the connection.
+    #[error("the connection was closed without a word")]
+    Cut,
+    /// Nothing was heard for too long.
+    #[error("nothing was heard for {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// The connection failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The other side is not one of ours.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// The other side said why it ends.
+    #[error("it said: {reason}")]
+    Told {
+        /// As a code.
+        close: Close,
+        /// In words.
+        reason: String,
+    },
+    /// This side cannot or must not go on with it.
+    #[error("{reason}")]
+    Ours {
+        /// As a code, which the other side is told.
+        close: Close,
+        /// In words, which the other side is told.
+        reason: String,
+    },
+    /// This side was asked to end.
+    #[error("this side was asked to end")]
+    Stopped,
+    /// Nothing that time heals.
+    #[error("{0}")]
+    Failed(LinkError),
+}
+
+impl Pipe {
+    pub(super) fn new(socket: Socket, timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            socket,
+            decoder: Decoder::new(),
+            out: Vec::new(),
+            written: 0,
+            heard: now,
+            spoken: now,
+            timeout,
+            greeted: false,
+        }
+    }
+
+    /// Puts our hello.
+    pub(super) fn greet(&mut self, hello: &Hello) {
+        hello.put(&mut self.out);
+        self.greeted = true;
+    }
+
+    /// Silence after which the connection is given up: the longer of what the two sides wish.
+    pub(super) fn agree_on_timeout(&mut self, theirs: Duration) {
+        let most = Duration::from_secs(3600);
+        self.timeout = self.timeout.max(theirs.min(most));
+    }
+
+    /// Reads what is there; `true` if anything came.
+    pub(super) fn read(&mut self) -> Result<bool, Broken> {
+        let space = self.decoder.space();
+        if space.is_empty() {
+            // What arrived has no room in the ring yet: the kernel keeps the rest, and the source waits.
+            self.heard = Instant::now();
+            return Ok(false);
+        }
+        match self.socket.read(space)? {
+            Got::Bytes(count) => {
+                self.decoder.filled(count);
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Got::Nothing => Ok(false),
+            Got::End => Err(Broken::Cut),
+        }
+    }
+
+    /// Small blocks that are not written yet.
+    pub(super) fn pending(&self) -> &[u8] {
+        &self.out[self.written..]
+    }
+
+    /// Whether a peer that does not read has let too much pile up.
+    pub(super) fn is_clogged(&self) -> bool {
+        self.out.len() - self.written > OUT_MAX
+    }
+
+    /// Writes pending small blocks and then `parts`; returns how many bytes of `parts` went out.
+    pub(super) fn write(&mut self, parts: [&[u8]; 2]) -> Result<usize, Broken> {
+        let pending = self.out.len() - self.written;
+        let all = [&self.out[self.written..], parts[0], parts[1]];
+        let first = usize::from(pending == 0);
+        let count = self.socket.write(&all[first..])?;
+        if count > 0 {
+            self.spoken = Instant::now();
+        }
+        let small = count.min(pending);
+        self.written += small;
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        }
+        Ok(count - small)
+    }
+
+    /// Writes pending small blocks; `true` once all are out.
+    pub(super) fn flush(&mut self) -> Result<bool, Broken> {
+        if !self.pending().is_empty() || self.socket.holds_bytes() {
+            self.write([&[], &[]])?;
+        }
+        Ok(self.pending().is_empty() && !self.socket.holds_bytes())
+    }
+
+    /// Gives signs of life, and finds out whether the other side still does.
+    pub(super) fn live(&mut self) -> Result<(), Broken> {
+        let now = Instant::now();
+        if now.duration_since(self.spoken) >= self.timeout / 4 && self.pending().is_empty() {
+            wire::put_beat(&mut self.out);
+            self.spoken = now;
+        }
+        let silence = now.duration_since(self.heard);
+        if silence > self.timeout {
+            return Err(Broken::Silent(silence));
+        }
+        Ok(())
+    }
+
+    /// Longest sleep that leaves time for signs of life.
+    pub(super) fn nap(&self) -> Duration {
+        (self.timeout / 8).min(NAP)
+    }
+
+    /// Says why we end, for as long as the other side listens, which is not long.
+    pub(super) fn say(&mut self, control: &Control, close: Close, reason: &str) {
+        if !self.greeted {
+            // Blocks come after a hello; this one introduces nobody.
+            Hello::default().put(&mut self.out);
+        }
+        wire::put_close(&mut self.out, close, reason);
+        let until = Instant::now() + self.timeout.min(Duration::from_secs(1));
+        while let Ok(false) = self.flush() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || wait(control, &[(self.socket.as_fd(), true)], left).is_err() {
+                return;
+            }
+        }
+        self.socket.finish();
+        // What the other side is still sending would make our close a reset, which destroys what we said last.
+        while self.read_away() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            if wait(control, &[(self.socket.as_fd(), false)], left.min(NAP)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads and forgets; `false` at the end.
+    fn read_away(&mut self) -> bool {
+        let mut rest = [0; 4096];
+        loop {
+            match self.socket.read(&mut rest) {
+                Ok(Got::Bytes(_)) => {}
+                Ok(Got::Nothing) => return true,
+                Ok(Got::End) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for the other side's hello, for no longer than `longest` in all, however slowly it comes.
+    pub(super) fn expect_hello(
+        &mut self,
+        control: &Control,
+        longest: Duration,
+    ) -> Result<Hello, Broken> {
+        // A close in place of a hello has a preamble of its own: an empty hello.
+        self.expect(control, longest, |arrived| match arrived {
+            Arrived::Hello(hello) if hello.instance == 0 => Ok(None),
+            Arrived::Hello(hello) => Ok(Some(hello)),
+            Arrived::Close { close, reason } => Err(Broken::Told { close, reason }),
+            _ => Err(WireError::Nonsense("no hello comes first".into()).into()),
+        })
+    }
+
+    /// Waits for what `wanted` takes, for no longer than `longest` in all, however slowly it comes.
+    pub(super) fn expect<T>(
+        &mut self,
+        control: &Control,
+        longest: Duration,
+        mut wanted: impl FnMut(Arrived<'_>) -> Result<Option<T>, Broken>,
+    ) -> Result<T, Broken> {
+        let until = Instant::now() + longest;
+        loop {
+            while let Some(arrived) = self.decoder.next()? {
+                if let Some(found) = wanted(arrived)? {
+                    return Ok(found);
+                }
+            }
+            if control.must_stop() {
+                return Err(Broken::Stopped);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Broken::Silent(longest));
+            }
+            let flushed = self.flush()?;
+            if !self.read()? {
+                let fds = [(self.socket.as_fd(), !flushed)];
+                wait(control, &fds, left.min(NAP))?;
+            }
+        }
+    }
+}
+
+impl Broken {
+    /// Whether trying again with the same settings can only fail again.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Told { close, .. } | Self::Ours { close, .. } => matches!(
+                close,
+                Close::Version
+                    | Close::Token
+                    | Close::Channel
+                    | Close::Direction
+                    | Close::Type
+                    | Close::Settings
+                    | Close::Evicted
+                    | Close::Lost
+                    | Close::Protocol
+            ),
+            Self::Wire(_) | Self::Failed(_) => true,
+            Self::Cut | Self::Silent(_) | Self::Io(_) | Self::Stopped => false,
+        }
+    }
+
+    /// As an error of the link with `far`.
+    pub(super) fn into_error(self, far: &str) -> LinkError {
+        let far = far.to_owned();
+        match self {
+            Self::Failed(error) => error,
+            Self::Wire(WireError::Version { found }) => LinkError::Version {
+                far,
+                found,
+                expected: wire::WIRE_VERSION,
+            },
+            Self::Wire(error) => LinkError::Protocol {
+                far,
+                problem: error.to_string(),
+            },
+            Self::Told { reason, .. } => LinkError::Refused { far, reason },
+            Self::Io(source) => LinkError::Io {
+                action: "reach",
+                place: far,
+                source: Arc::new(source),
+            },
+            other => LinkError::Refused {
+                far,
+                reason: other.to_string(),
+            },
+        }
+    }
+}

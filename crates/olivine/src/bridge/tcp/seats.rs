@@ -1,0 +1,201 @@
+//! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
+
+use super::pipe::Broken;
+use crate::bridge::wire::Close;
+use crate::bridge::wire::hello::Hello;
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a newer connection of the same far side waits for the older one to let go.
+const LET_GO_MAX: Duration = Duration::from_secs(2);
+
+/// The seats of a listener; `S` is what one holds: the far side's place in the ring.
+#[derive(Debug)]
+pub(super) struct Seats<S> {
+    state: Mutex<State<S>>,
+    changed: Condvar,
+    is_delivered: fn(&mut S) -> bool,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    seats: HashMap<String, Seat<S>>,
+    served: bool,
+}
+
+#[derive(Debug)]
+struct Seat<S> {
+    instance: u64,
+    /// How long it is kept without a connection; zero for ever.
+    expire: Duration,
+    place: Place<S>,
+}
+
+#[derive(Debug)]
+enum Place<S> {
+    /// A connection has it; its socket, to cut it.
+    Taken(Option<TcpStream>),
+    /// Nobody does, since then.
+    Free(Box<S>, Instant),
+}
+
+/// A seat that a connection has.
+#[derive(Debug)]
+pub(super) struct Taken<S> {
+    pub(super) held: S,
+    /// Its name, to leave or remove it.
+    pub(super) seat: String,
+}
+
+impl<S> Seats<S> {
+    /// No seats yet. `is_delivered` says whether nothing is left to do for who has one.
+    pub(super) fn new(is_delivered: fn(&mut S) -> bool) -> Self {
+        Self {
+            state: Mutex::new(State {
+                seats: HashMap::new(),
+                served: false,
+            }),
+            changed: Condvar::new(),
+            is_delivered,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the seat of `key`, made by `open` if there is none. A newer connection of the same handle cuts the
+    /// older one, which has broken without our noticing; one of another handle is refused.
+    pub(super) fn take(
+        &self,
+        key: &str,
+        hello: &Hello,
+        mut socket: Option<TcpStream>,
+        open: impl FnOnce() -> Result<S, Broken>,
+    ) -> Result<Taken<S>, Broken> {
+        let seat = key.to_owned();
+        let until = Instant::now() + LET_GO_MAX;
+        let mut state = self.lock();
+        loop {
+            match state.seats.get_mut(key) {
+                None => {
+                    // Nobody else gets in between: the seat is ours before the ring is opened.
+                    let taken = Seat {
+                        instance: hello.instance,
+                        expire: hello.expire,
+                        place: Place::Taken(socket.take()),
+                    };
+                    state.seats.insert(seat.clone(), taken);
+                    state.served = true;
+                    drop(state);
+                    let opened = open();
+                    if opened.is_err() {
+                        self.remove(&seat);
+                    }
+                    return opened.map(|held| Taken { held, seat });
+                }
+                Some(found) if matches!(found.place, Place::Free(..)) => {
+                    (found.instance, found.expire) = (hello.instance, hello.expire);
+                    let before = std::mem::replace(&mut found.place, Place::Taken(socket.take()));
+                    if let Place::Free(held, _) = before {
+                        return Ok(Taken { held: *held, seat });
+                    }
+                }
+                Some(found) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if found.instance != hello.instance || left.is_zero() {
+                        return Err(Broken::Ours {
+                            close: Close::NameInUse,
+                            reason: format!(
+                                "'{}' is connected already: use another 'name='",
+                                hello.name
+                            ),
+                        });
+                    }
+                    if let Place::Taken(Some(old)) = &found.place {
+                        // A connection that is gone already cannot be cut again.
+                        let _ = old.shutdown(Shutdown::Both);
+                    }
+                    let waited = self.changed.wait_timeout(state, left);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+            }
+        }
+    }
+
+    /// The connection broke: keeps the seat for who comes back.
+    pub(super) fn leave(&self, seat: &str, held: S) {
+        if let Some(found) = self.lock().seats.get_mut(seat) {
+            found.place = Place::Free(Box::new(held), Instant::now());
+        }
+        self.changed.notify_all();
+    }
+
+    /// Nobody will come back.
+    pub(super) fn remove(&self, seat: &str) {
+        self.lock().seats.remove(seat);
+        self.changed.notify_all();
+    }
+
+    /// Gives up seats that nobody came back to in time; returns how many had something left to deliver.
+    pub(super) fn expire(&self, forget: impl Fn(S)) -> u64 {
+        let mut state = self.lock();
+        let expired = |seat: &Seat<S>| match &seat.place {
+            Place::Free(_, since) => !seat.expire.is_zero() && since.elapsed() > seat.expire,
+            Place::Taken(_) => false,
+        };
+        let keys: Vec<String> = state
+            .seats
+            .iter()
+            .filter(|(_, seat)| expired(seat))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let mut abandoned = 0;
+        for key in keys {
+            if let Some(Seat {
+                place: Place::Free(mut held, _),
+                ..
+            }) = state.seats.remove(&key)
+            {
+                abandoned += u64::from(!(self.is_delivered)(&mut held));
+                forget(*held);
+            }
+        }
+        abandoned
+    }
+
+    /// Whether everybody has everything, or has been away for longer than `patience`.
+    pub(super) fn is_delivered(&self, patience: Duration) -> bool {
+        self.lock()
+            .seats
+            .values_mut()
+            .all(|seat| match &mut seat.place {
+                Place::Taken(_) => false,
+                Place::Free(held, since) => (self.is_delivered)(held) || since.elapsed() > patience,
+            })
+    }
+
+    /// Whether somebody who is away has something left.
+    pub(super) fn holds_undelivered(&self) -> bool {
+        self.lock()
+            .seats
+            .values_mut()
+            .any(|seat| match &mut seat.place {
+                Place::Taken(_) => true,
+                Place::Free(held, _) => !(self.is_delivered)(held),
+            })
+    }
+
+    /// Whether somebody ever had a seat.
+    pub(super) fn has_served(&self) -> bool {
+        self.lock().served
+    }
+
+    /// Whether nobody has a seat.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().seats.is_empty()
+    }
+}

@@ -1,0 +1,201 @@
+//! Non-blocking sockets: made, connected, read, written and waited for.
+
+use crate::link::Control;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{self, SocketFlags, SocketType, sockopt};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    /// Address of the other end, for messages.
+    far: String,
+}
+
+/// What an attempt to read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The other end has closed its direction.
+    End,
+}
+
+impl Socket {
+    /// Takes a connected stream over: non-blocking, without delay, kept alive.
+    pub(super) fn new(stream: TcpStream, far: String) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        Ok(Self { stream, far })
+    }
+
+    /// Address of the other end, for messages.
+    pub(super) fn far(&self) -> &str {
+        &self.far
+    }
+
+    /// Another handle of the same connection, to cut it with.
+    pub(super) fn handle(&self) -> Option<TcpStream> {
+        self.stream.try_clone().ok()
+    }
+
+    /// Reads what is there.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<Got> {
+        loop {
+            match self.stream.read(into) {
+                Ok(0) => return Ok(Got::End),
+                Ok(count) => return Ok(Got::Bytes(count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Got::Nothing);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes what the kernel takes of the parts, in order; returns how many bytes, 0 if it takes none now.
+    pub(super) fn write(&mut self, parts: &[&[u8]]) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); 3];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        let slices = &slices[..parts.len().min(3)];
+        loop {
+            match self.stream.write_vectored(slices) {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Ends our direction after what was written.
+    pub(super) fn finish(&mut self) {
+        // Fails only where the connection is gone already.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Whether bytes that were written wait in this process for room in the kernel.
+    pub(super) fn holds_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Waits for one of the descriptors, or the wish to end, for at most `longest`.
+pub(super) fn wait(
+    control: &Control,
+    fds: &[(BorrowedFd<'_>, bool)],
+    longest: Duration,
+) -> io::Result<()> {
+    let mut polled = Vec::with_capacity(fds.len() + 1);
+    // Once asked to end, that descriptor stays readable: it would keep us from ever waiting.
+    if control.stopping().is_none() {
+        polled.push(PollFd::from_borrowed_fd(control.wake_fd(), PollFlags::IN));
+    }
+    for (fd, writable) in fds {
+        let flags = if *writable {
+            PollFlags::IN | PollFlags::OUT
+        } else {
+            PollFlags::IN
+        };
+        polled.push(PollFd::from_borrowed_fd(*fd, flags));
+    }
+    let longest = Timespec {
+        tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: longest.subsec_nanos().into(),
+    };
+    match poll(&mut polled, Some(&longest)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Binds and listens on every address that the host stands for, but returns the first that works.
+pub(super) fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    // The standard library sets SO_REUSEADDR, so that a restarted listener does not wait for old connections.
+    let listener = TcpListener::bind(&addresses[..])?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Connects to the first address of the host that answers within `longest`; `None` if asked to end meanwhile.
+pub(super) fn connect(
+    control: &Control,
+    host: &str,
+    port: u16,
+    longest: Duration,
+) -> io::Result<Option<Socket>> {
+    let mut last = None;
+    for address in (host, port).to_socket_addrs()? {
+        match connect_to(control, address, longest) {
+            Ok(found) => return Ok(found),
+            Err(error) => last = Some(error),
+        }
+        if control.must_stop() {
+            return Ok(None);
+        }
+    }
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    Err(last.unwrap_or_else(none))
+}
+
+fn connect_to(
+    control: &Control,
+    address: SocketAddr,
+    longest: Duration,
+) -> io::Result<Option<Socket>> {
+    let family = if address.is_ipv4() {
+        net::AddressFamily::INET
+    } else {
+        net::AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            let started = std::time::Instant::now();
+            loop {
+                wait(control, &[(socket.as_fd(), true)], longest.min(NAP))?;
+                if control.must_stop() {
+                    return Ok(None);
+                }
+                let mut polled = [PollFd::new(&socket, PollFlags::OUT)];
+                if poll(&mut polled, Some(&Timespec::default()))? > 0 {
+                    break;
+                }
+                if started.elapsed() >= longest {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    // A connection to ourselves: the port is nobody's, and the kernel happened to choose it for us.
+    if stream.local_addr()? == address {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Socket::new(stream, address.to_string()).map(Some)
+}
+
+/// Longest wait without a look at whether to end.
+pub(super) const NAP: Duration = Duration::from_millis(100);

@@ -1,0 +1,351 @@
+//! The sending end of one connection: frames out of a ring, acknowledgements back.
+
+use super::pipe::{Broken, Pipe};
+use super::socket::wait;
+use super::{Looks, Tally};
+use crate::bridge::egress::Egress;
+use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
+use crate::error::{LinkError, ReceiveError};
+use crate::link::{Control, Stop};
+use crate::uri::WaitStrategy;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Bytes of one lane's frames before the next lane gets its turn.
+const RUN_MAX: u64 = 1 << 20;
+/// The same where frames are copied out first, because they may be overwritten.
+const RUN_COPIED_MAX: u64 = 1 << 16;
+/// Looks at the ring between two looks at the socket, while nothing is awaited from there.
+const SOCKET_EVERY: u32 = 8;
+
+/// One lane as this connection knows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    /// The far side was told that the lane is open.
+    open: bool,
+    /// Whole frames up to here have room there.
+    room: u64,
+    /// The far side was told that the next message has none.
+    wanting: bool,
+}
+
+/// A run of frames on its way out, as blocks.
+#[derive(Debug)]
+struct Run {
+    place: usize,
+    /// Next byte to write.
+    at: u64,
+    block_end: u64,
+    end: u64,
+    header: [u8; HEADER_BYTES],
+    header_written: usize,
+    /// Where the copy starts, if the frames had to be copied out.
+    copied_from: Option<u64>,
+}
+
+/// Sends what `egress` has until everything was delivered and nothing is to come (`Ok`), or the connection ends.
+/// `until_end` ends it as well once every publisher has closed.
+pub(super) struct Sending<'a> {
+    pub(super) pipe: &'a mut Pipe,
+    pub(super) egress: &'a mut Egress,
+    pub(super) control: &'a Control,
+    pub(super) tally: Tally<'a>,
+    pub(super) strategy: WaitStrategy,
+    pub(super) until_end: bool,
+}
+
+/// What a sending end keeps while it runs.
+#[derive(Debug, Default)]
+struct State {
+    lanes: Vec<Lane>,
+    run: Option<Run>,
+    copy: Vec<u8>,
+    turn: usize,
+    /// The socket takes no more for now.
+    full: bool,
+    looks: u32,
+}
+
+impl Sending<'_> {
+    /// Runs until the end.
+    pub(super) fn run(&mut self) -> Result<(), Broken> {
+        let mut state = State::default();
+        let mut looks = Looks::new(self.strategy);
+        loop {
+            if self.control.must_stop() {
+                return Err(Broken::Stopped);
+            }
+            let mut moved = self.hear(&mut state)?;
+            moved |= self.speak(&mut state)?;
+            if moved {
+                looks.reset();
+                continue;
+            }
+            if self.is_done(&state)? {
+                return Ok(());
+            }
+            self.pipe.live()?;
+            if looks.again() {
+                continue;
+            }
+            self.sleep(&mut state)?;
+            looks.woke();
+        }
+    }
+
+    /// Takes what the far side says; `true` if it said anything.
+    fn hear(&mut self, state: &mut State) -> Result<bool, Broken> {
+        state.looks = state.looks.wrapping_add(1);
+        let awaited =
+            state.full || state.run.is_some() || state.lanes.iter().any(|lane| lane.wanting);
+        if !awaited && !state.looks.is_multiple_of(SOCKET_EVERY) {
+            return Ok(false);
+        }
+        if !self.pipe.read()? {
+            return Ok(false);
+        }
+        while let Some(arrived) = self.pipe.decoder.next()? {
+            match arrived {
+                Arrived::Ack {
+                    lane,
+                    position,
+                    room,
+                } => self.acknowledge(state, lane, position, room)?,
+                Arrived::Beat => {}
+                Arrived::Close { close, reason } => return Err(Broken::Told { close, reason }),
+                other => {
+                    let text = format!("a source does not expect {other:?}");
+                    return Err(WireError::Nonsense(text).into());
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn acknowledge(
+        &mut self,
+        state: &mut State,
+        lane: u32,
+        position: u64,
+        room: u64,
+    ) -> Result<(), Broken> {
+        let place = (0..state.lanes.len()).find(|place| self.egress.lane(*place) == lane);
+        let Some(place) = place else {
+            return Err(WireError::Nonsense(format!("lane {lane} was never opened")).into());
+        };
+        let before = self.egress.acknowledged(place);
+        if !self.egress.acknowledge(place, position) {
+            let text = format!("position {position} of lane {lane} was never sent");
+            return Err(WireError::Nonsense(text).into());
+        }
+        let gained = self.egress.acknowledged(place) - before;
+        self.tally.acknowledged(gained);
+        let own = &mut state.lanes[place];
+        if room > own.room {
+            own.room = room;
+            own.wanting = false;
+        }
+        Ok(())
+    }
+
+    /// Writes what can be written; `true` if anything went out.
+    fn speak(&mut self, state: &mut State) -> Result<bool, Broken> {
+        self.announce(state)?;
+        let mut moved = false;
+        loop {
+            if state.run.is_none() {
+                state.run = self.next_run(state)?;
+            }
+            let Some(run) = &mut state.run else {
+                if self.pipe.pending().is_empty() {
+                    state.full = !self.pipe.flush()?;
+                    return Ok(moved);
+                }
+                let flushed = self.pipe.flush()?;
+                state.full = !flushed;
+                return Ok(moved | flushed);
+            };
+            let bytes = match run.copied_from {
+                Some(from) => {
+                    let part = usize_of(run.at - from)..usize_of(run.block_end - from);
+                    &state.copy[part]
+                }
+                None => self.egress.bytes(run.place, run.at, run.block_end),
+            };
+            let header = &run.header[run.header_written..];
+            let count = self.pipe.write([header, bytes])?;
+            let of_header = count.min(header.len());
+            run.header_written += of_header;
+            run.at += (count - of_header) as u64;
+            moved |= count > 0;
+            if count == 0 {
+                state.full = true;
+                return Ok(moved);
+            }
+            state.full = false;
+            if run.at == run.block_end {
+                if run.at == run.end {
+                    self.egress.advance(run.place, run.end);
+                    state.run = None;
+                } else {
+                    let lane = self.egress.lane(run.place);
+                    run.next_block(lane);
+                }
+            }
+        }
+    }
+
+    /// Tells of lanes that opened.
+    fn announce(&mut self, state: &mut State) -> Result<(), Broken> {
+        let lanes = self.egress.look().map_err(ring)?;
+        state.lanes.resize_with(lanes, Lane::default);
+        for (place, lane) in state.lanes.iter_mut().enumerate() {
+            if !lane.open && !self.egress.is_lane_ended(place) {
+                let position = self.egress.position(place);
+                wire::put_lane(&mut self.pipe.out, self.egress.lane(place), position);
+                *lane = Lane {
+                    open: true,
+                    room: position,
+                    wanting: false,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The next frames to send, of the lane whose turn it is; tells of lanes that closed or want room.
+    fn next_run(&mut self, state: &mut State) -> Result<Option<Run>, Broken> {
+        if self.pipe.is_clogged() {
+            return Ok(None);
+        }
+        for _ in 0..state.lanes.len() {
+            let place = state.turn % state.lanes.len();
+            state.turn = place + 1;
+            let lane = &mut state.lanes[place];
+            if !lane.open {
+                continue;
+            }
+            let position = self.egress.position(place);
+            let checked = self.egress.is_checked();
+            let most = if checked { RUN_COPIED_MAX } else { RUN_MAX };
+            let end = self
+                .egress
+                .frames_end(place, lane.room.min(position + most))
+                .map_err(ring)?;
+            let end = if end > position {
+                end
+            } else {
+                let next = self.egress.next_frame(place).map_err(ring)?;
+                let Some((end, length)) = next else {
+                    if self.egress.is_lane_ended(place) {
+                        lane.open = false;
+                        wire::put_lane_end(&mut self.pipe.out, self.egress.lane(place));
+                    }
+                    continue;
+                };
+                if end > lane.room {
+                    if !lane.wanting {
+                        lane.wanting = true;
+                        let index = self.egress.lane(place);
+                        wire::put_want(&mut self.pipe.out, index, length);
+                    }
+                    continue;
+                }
+                end
+            };
+            if checked {
+                self.egress
+                    .copy_frames(place, end, &mut state.copy)
+                    .map_err(ring)?;
+            }
+            let mut run = Run {
+                place,
+                at: position,
+                block_end: position,
+                end,
+                header: [0; HEADER_BYTES],
+                header_written: 0,
+                copied_from: checked.then_some(position),
+            };
+            run.next_block(self.egress.lane(place));
+            self.tally.carried(end - position);
+            return Ok(Some(run));
+        }
+        Ok(None)
+    }
+
+    /// Whether everything was delivered and nothing more is to come.
+    fn is_done(&mut self, state: &State) -> Result<bool, Broken> {
+        let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
+        let ended = asked || (self.until_end && self.egress.is_ended());
+        let quiet = ended
+            && state.run.is_none()
+            && state.lanes.iter().all(|lane| !lane.open)
+            && self.pipe.pending().is_empty();
+        Ok(quiet && self.egress.is_delivered().map_err(ring)?)
+    }
+
+    fn sleep(&mut self, state: &mut State) -> Result<(), Broken> {
+        let nap = self.pipe.nap();
+        let idle = !state.full && !state.lanes.iter().any(|lane| lane.wanting);
+        if !idle {
+            let socket = self.pipe.socket.as_fd();
+            return Ok(wait(self.control, &[(socket, state.full)], nap)?);
+        }
+        // Waits for both: what is published, and what the far side says.
+        self.egress.event_fd()?;
+        self.egress.arm();
+        if self.has_more(state)? {
+            return Ok(());
+        }
+        let ring = self.egress.event_fd()?;
+        let fds = [(self.pipe.socket.as_fd(), false), (ring, false)];
+        wait(self.control, &fds, nap)?;
+        state.looks = 0_u32.wrapping_sub(1);
+        Ok(())
+    }
+
+    /// Whether the ring has something that was not handed over.
+    fn has_more(&mut self, state: &State) -> Result<bool, Broken> {
+        let lanes = self.egress.look().map_err(ring)?;
+        if lanes != state.lanes.len() {
+            return Ok(true);
+        }
+        for place in 0..lanes {
+            let more = self.egress.committed(place).map_err(ring)? != self.egress.position(place);
+            if more || state.lanes[place].open == self.egress.is_lane_ended(place) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Run {
+    /// Begins the next block: all that is left, or as much as a block may hold.
+    fn next_block(&mut self, lane: u32) {
+        let length = (self.end - self.at).min(FRAMES_MAX as u64);
+        self.block_end = self.at + length;
+        self.header = wire::frames_header(lane, self.at, usize_of(length));
+        self.header_written = 0;
+    }
+}
+
+/// What reading our own ring can answer.
+pub(super) fn ring(error: ReceiveError) -> Broken {
+    match error {
+        ReceiveError::Evicted => Broken::Ours {
+            close: Close::Evicted,
+            reason: "evicted: it held a publisher back for longer than 'slow=evict:' allows; open the channel again"
+                .into(),
+        },
+        other => Broken::Failed(LinkError::Receive {
+            source: Arc::new(other),
+        }),
+    }
+}
+
+/// A number of bytes that a ring of ours holds.
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

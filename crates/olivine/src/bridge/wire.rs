@@ -1,0 +1,502 @@
+//! What goes over a connection of `tcp://`: bytes in, blocks out, and the other way round. No input or output here.
+//!
+//! `docs/wire.md` describes it for other implementations. In short: each side begins with a [`Hello`]; then come
+//! **blocks**, a header of 16 bytes and a body. Frames travel as they lie in the ring. Every byte that arrives is
+//! hostile until checked: a length is compared with its bound before anything is reserved for it, a block that is
+//! out of place ends the connection, and nothing is kept but one unfinished block without frames.
+#![forbid(unsafe_code)]
+
+pub(super) mod hello;
+#[cfg(test)]
+mod tests;
+
+use hello::Hello;
+
+/// Version of everything in this file. The first thing that is compared.
+pub(crate) const WIRE_VERSION: u32 = 1;
+/// First bytes on a connection.
+pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
+/// Bytes before the hello's fields: magic, version, length of the fields.
+pub(super) const PREAMBLE_BYTES: usize = 16;
+/// Longest hello in bytes, without its preamble.
+pub(super) const HELLO_MAX: usize = 4096;
+/// Bytes of a block's header.
+pub(super) const HEADER_BYTES: usize = 16;
+/// Longest body of frames in bytes.
+pub(super) const FRAMES_MAX: usize = 1 << 24;
+/// Longest text of a close in bytes.
+const REASON_MAX: usize = 512;
+/// Bytes of one place in a resume.
+const PLACE_BYTES: usize = 16;
+/// Most lanes a channel has.
+const LANES_MAX: usize = 256;
+const _: () = assert!(LANES_MAX as u64 == crate::uri::PUBLISHERS_LIMIT);
+/// Bytes of the buffer that bytes arrive in: enough for any block without frames, and for a good run of frames.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+const KIND_RESUME: u8 = 1;
+const KIND_LANE: u8 = 2;
+const KIND_FRAMES: u8 = 3;
+const KIND_LANE_END: u8 = 4;
+const KIND_ACK: u8 = 5;
+const KIND_WANT: u8 = 6;
+const KIND_BEAT: u8 = 7;
+const KIND_CLOSE: u8 = 8;
+
+/// Why one side ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Close {
+    /// Every publisher has closed and everything was acknowledged.
+    End = 1,
+    /// This side stops; the place is kept for a durable one.
+    Leaving = 2,
+    /// The other side broke the protocol.
+    Protocol = 3,
+    /// Another version of the protocol.
+    Version = 4,
+    /// The token is missing or wrong.
+    Token = 5,
+    /// No such channel here.
+    Channel = 6,
+    /// Both sides send, or both receive.
+    Direction = 7,
+    /// The messages are of another type.
+    Type = 8,
+    /// A setting does not fit.
+    Settings = 9,
+    /// The durable name is in use.
+    NameInUse = 10,
+    /// There is no room for another subscriber.
+    Full = 11,
+    /// Held a publisher back for longer than it allows.
+    Evicted = 12,
+    /// What was asked for is gone.
+    Lost = 13,
+    /// This side cannot go on.
+    Failed = 14,
+}
+
+impl Close {
+    const ALL: [Self; 14] = [
+        Self::End,
+        Self::Leaving,
+        Self::Protocol,
+        Self::Version,
+        Self::Token,
+        Self::Channel,
+        Self::Direction,
+        Self::Type,
+        Self::Settings,
+        Self::NameInUse,
+        Self::Full,
+        Self::Evicted,
+        Self::Lost,
+        Self::Failed,
+    ];
+
+    fn of(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|close| *close as u8 == code)
+    }
+}
+
+/// What arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrived<'a> {
+    /// The other side introduces itself: first, and once.
+    Hello(Hello),
+    /// Destination to source: where to go on, per lane, in the channel of this incarnation; once, before anything
+    /// else.
+    Resume {
+        incarnation: u64,
+        places: Vec<(u32, u64)>,
+    },
+    /// Source to destination: a lane is open and goes on from this position.
+    Lane { lane: u32, position: u64 },
+    /// Source to destination: frames, or a part of some, a multiple of 8 bytes. They stay until
+    /// [`Decoder::took`].
+    Frames {
+        lane: u32,
+        position: u64,
+        bytes: &'a [u8],
+    },
+    /// Source to destination: the lane's publisher has closed it.
+    LaneEnd { lane: u32 },
+    /// Destination to source: everything before `position` is committed, and whole frames up to `room` have room.
+    Ack { lane: u32, position: u64, room: u64 },
+    /// Source to destination: the next message, of `length` bytes, has no room.
+    Want { lane: u32, length: u64 },
+    /// Nothing but a sign of life.
+    Beat,
+    /// The last word of the other side.
+    Close { close: Close, reason: String },
+}
+
+/// Why what arrived cannot be from one of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WireError {
+    /// The first bytes are not ours.
+    #[error("it does not start with the mark of the protocol")]
+    Magic,
+    /// Another version.
+    #[error("version {found}, where this build speaks {WIRE_VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// A length beyond its bound.
+    #[error("{what} of {found} bytes, where {most} are allowed")]
+    Length {
+        /// Of what.
+        what: &'static str,
+        /// Length found.
+        found: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// Something that nobody of ours writes.
+    #[error("{0}")]
+    Nonsense(String),
+}
+
+fn nonsense(text: impl Into<String>) -> WireError {
+    WireError::Nonsense(text.into())
+}
+
+/// Takes bytes in pieces of any size, gives what they mean.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    buffer: Vec<u8>,
+    /// What has arrived and is not consumed lies here.
+    start: usize,
+    end: usize,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Preamble,
+    Hello(usize),
+    Block,
+    /// Inside a body of frames: where the next byte belongs, and how many are left.
+    Frames {
+        lane: u32,
+        position: u64,
+        left: usize,
+    },
+    /// After a close nothing is read any more.
+    Closed,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Self {
+        Self {
+            buffer: vec![0; BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            stage: Stage::Preamble,
+        }
+    }
+
+    /// Where the next bytes go; empty only while what arrived has not been consumed. Say how many by
+    /// [`Decoder::filled`].
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == self.buffer.len() {
+            // Only the beginning of a block, or frames that have no room yet, is ever moved.
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// `count` bytes were put into [`Decoder::space`].
+    pub(crate) fn filled(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.buffer.len());
+    }
+
+    /// Whether there is no space until what arrived is consumed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end - self.start == self.buffer.len()
+    }
+
+    /// What arrived next; `None` where more bytes are needed to tell.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`]: the connection is of no use any more.
+    pub(crate) fn next(&mut self) -> Result<Option<Arrived<'_>>, WireError> {
+        loop {
+            let bytes = &self.buffer[self.start..self.end];
+            match self.stage {
+                Stage::Preamble => {
+                    let Some(length) = preamble(bytes)? else {
+                        return Ok(None);
+                    };
+                    self.start += PREAMBLE_BYTES;
+                    self.stage = Stage::Hello(length);
+                }
+                Stage::Hello(length) => {
+                    let Some(fields) = bytes.get(..length) else {
+                        return Ok(None);
+                    };
+                    let hello = Hello::decode(fields)?;
+                    self.start += length;
+                    self.stage = Stage::Block;
+                    return Ok(Some(Arrived::Hello(hello)));
+                }
+                Stage::Frames { left: 0, .. } => self.stage = Stage::Block,
+                Stage::Frames {
+                    lane,
+                    position,
+                    left,
+                } => {
+                    let here = bytes.len().min(left) & !7;
+                    if here == 0 {
+                        return Ok(None);
+                    }
+                    let bytes = &self.buffer[self.start..self.start + here];
+                    return Ok(Some(Arrived::Frames {
+                        lane,
+                        position,
+                        bytes,
+                    }));
+                }
+                Stage::Block => {
+                    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+                        return Ok(None);
+                    };
+                    let block = Header::decode(header)?;
+                    if block.kind == KIND_FRAMES {
+                        self.start += HEADER_BYTES;
+                        self.stage = Stage::Frames {
+                            lane: block.lane,
+                            position: block.position,
+                            left: block.length,
+                        };
+                        continue;
+                    }
+                    let body = HEADER_BYTES..HEADER_BYTES + block.length;
+                    let Some(body) = bytes.get(body) else {
+                        return Ok(None);
+                    };
+                    let arrived = block.arrived(body)?;
+                    self.start += HEADER_BYTES + block.length;
+                    if matches!(arrived, Arrived::Close { .. }) {
+                        self.stage = Stage::Closed;
+                    }
+                    return Ok(Some(arrived));
+                }
+                Stage::Closed => return Ok(None),
+            }
+        }
+    }
+
+    /// `count` bytes of the frames that arrived last were dealt with, a multiple of 8.
+    pub(crate) fn took(&mut self, count: usize) {
+        if let Stage::Frames { position, left, .. } = &mut self.stage {
+            let count = count.min(*left);
+            *position = position.wrapping_add(count as u64);
+            *left -= count;
+            self.start += count;
+        }
+    }
+}
+
+/// Length of the hello that follows, once the whole preamble is there. Refuses at the first wrong byte, so that a
+/// stranger is not waited for.
+fn preamble(bytes: &[u8]) -> Result<Option<usize>, WireError> {
+    let mark = bytes.len().min(MAGIC.len());
+    if bytes[..mark] != MAGIC[..mark] {
+        return Err(WireError::Magic);
+    }
+    let Some(version) = word32(bytes, 8) else {
+        return Ok(None);
+    };
+    if version != WIRE_VERSION {
+        return Err(WireError::Version { found: version });
+    }
+    let Some(length) = word32(bytes, 12) else {
+        return Ok(None);
+    };
+    match usize::try_from(length) {
+        Ok(length) if length <= HELLO_MAX => Ok(Some(length)),
+        _ => Err(WireError::Length {
+            what: "a hello",
+            found: length.into(),
+            most: HELLO_MAX as u64,
+        }),
+    }
+}
+
+/// A block's header, checked.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    kind: u8,
+    code: u8,
+    lane: u32,
+    length: usize,
+    position: u64,
+}
+
+impl Header {
+    fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
+        let [kind, code, low, high, rest @ ..] = *bytes;
+        let lane = u32::from(u16::from_le_bytes([low, high]));
+        let (length, position) = (word32(&rest, 0), word64(&rest, 4));
+        let (Some(length), Some(position)) = (length, position) else {
+            return Err(nonsense("half a header"));
+        };
+        let (what, most) = match kind {
+            KIND_RESUME => ("a resume", PLACE_BYTES * LANES_MAX),
+            KIND_FRAMES => ("frames", FRAMES_MAX),
+            KIND_ACK => ("an acknowledgement", 8),
+            KIND_CLOSE => ("a close", REASON_MAX),
+            KIND_LANE | KIND_LANE_END | KIND_WANT | KIND_BEAT => ("a block without a body", 0),
+            other => return Err(nonsense(format!("a block of kind {other}"))),
+        };
+        let found = u64::from(length);
+        if found > most as u64 {
+            let most = most as u64;
+            return Err(WireError::Length { what, found, most });
+        }
+        if lane as usize >= LANES_MAX {
+            return Err(nonsense(format!("lane {lane}")));
+        }
+        if kind == KIND_FRAMES && (!length.is_multiple_of(8) || !position.is_multiple_of(8)) {
+            let text = format!("{length} bytes of frames at position {position}");
+            return Err(nonsense(text));
+        }
+        Ok(Self {
+            kind,
+            code,
+            lane,
+            length: length as usize,
+            position,
+        })
+    }
+
+    /// What a block without frames means.
+    fn arrived(self, body: &[u8]) -> Result<Arrived<'static>, WireError> {
+        let Self { lane, position, .. } = self;
+        Ok(match self.kind {
+            KIND_RESUME => {
+                let mut places = Vec::new();
+                for place in body.chunks(PLACE_BYTES) {
+                    let (Some(lane), Some(position)) = (word32(place, 0), word64(place, 8)) else {
+                        return Err(nonsense("half a place in a resume"));
+                    };
+                    if lane as usize >= LANES_MAX {
+                        return Err(nonsense(format!("lane {lane}")));
+                    }
+                    places.push((lane, position));
+                }
+                Arrived::Resume {
+                    incarnation: position,
+                    places,
+                }
+            }
+            KIND_LANE => Arrived::Lane { lane, position },
+            KIND_LANE_END => Arrived::LaneEnd { lane },
+            KIND_ACK => {
+                let Some(room) = word64(body, 0) else {
+                    return Err(nonsense("an acknowledgement without room"));
+                };
+                Arrived::Ack {
+                    lane,
+                    position,
+                    room,
+                }
+            }
+            KIND_WANT => Arrived::Want {
+                lane,
+                length: position,
+            },
+            KIND_CLOSE => {
+                let code = self.code;
+                let close = Close::of(code).ok_or_else(|| nonsense(format!("close {code}")))?;
+                // Printable, whatever they send: it ends up in somebody's terminal.
+                let text = String::from_utf8_lossy(body);
+                let reason = text.chars().filter(|c| !c.is_control()).collect();
+                Arrived::Close { close, reason }
+            }
+            _ => Arrived::Beat,
+        })
+    }
+}
+
+/// Little-endian word at `at`, if it is there.
+fn word32(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_le_bytes(*word))
+}
+
+/// As `word32`, of 8 bytes.
+fn word64(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*word))
+}
+
+fn block(kind: u8, code: u8, lane: u32, length: usize, position: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    // Lanes and lengths are bounded where they come from: a lane by 256, a body by `FRAMES_MAX`.
+    let lane = u16::try_from(lane).unwrap_or(u16::MAX);
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    (bytes[0], bytes[1]) = (kind, code);
+    bytes[2..4].copy_from_slice(&lane.to_le_bytes());
+    bytes[4..8].copy_from_slice(&length.to_le_bytes());
+    bytes[8..].copy_from_slice(&position.to_le_bytes());
+    bytes
+}
+
+/// The header of `length` bytes of frames, which follow as they lie.
+pub(crate) fn frames_header(lane: u32, position: u64, length: usize) -> [u8; HEADER_BYTES] {
+    block(KIND_FRAMES, 0, lane, length, position)
+}
+
+/// Puts a resume.
+pub(crate) fn put_resume(out: &mut Vec<u8>, incarnation: u64, places: &[(u32, u64)]) {
+    let length = places.len() * PLACE_BYTES;
+    out.extend(block(KIND_RESUME, 0, 0, length, incarnation));
+    for (lane, position) in places {
+        out.extend(u64::from(*lane).to_le_bytes());
+        out.extend(position.to_le_bytes());
+    }
+}
+
+/// Puts the opening of a lane.
+pub(crate) fn put_lane(out: &mut Vec<u8>, lane: u32, position: u64) {
+    out.extend(block(KIND_LANE, 0, lane, 0, position));
+}
+
+/// Puts the end of a lane.
+pub(crate) fn put_lane_end(out: &mut Vec<u8>, lane: u32) {
+    out.extend(block(KIND_LANE_END, 0, lane, 0, 0));
+}
+
+/// Puts an acknowledgement.
+pub(crate) fn put_ack(out: &mut Vec<u8>, lane: u32, position: u64, room: u64) {
+    out.extend(block(KIND_ACK, 0, lane, 8, position));
+    out.extend(room.to_le_bytes());
+}
+
+/// Puts the wish for room.
+pub(crate) fn put_want(out: &mut Vec<u8>, lane: u32, length: u64) {
+    out.extend(block(KIND_WANT, 0, lane, 0, length));
+}
+
+/// Puts a sign of life.
+pub(crate) fn put_beat(out: &mut Vec<u8>) {
+    out.extend(block(KIND_BEAT, 0, 0, 0, 0));
+}
+
+/// Puts the last word.
+pub(crate) fn put_close(out: &mut Vec<u8>, close: Close, reason: &str) {
+    let mut end = reason.len().min(REASON_MAX);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.extend(block(KIND_CLOSE, close as u8, 0, end, 0));
+    out.extend(&reason.as_bytes()[..end]);
+}

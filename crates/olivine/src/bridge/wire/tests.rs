@@ -1,0 +1,202 @@
+//! The codec against splits at every byte, against garbage, and against lengths that lie.
+
+use super::hello::Side;
+use super::*;
+use crate::uri::Start;
+use std::time::Duration;
+
+fn hello() -> Hello {
+    Hello {
+        side: Side::Destination,
+        channel: "ticks".into(),
+        token: "sesame".into(),
+        instance: 7,
+        incarnation: u64::MAX,
+        capacity: 1 << 20,
+        align: 64,
+        type_hash: 9,
+        type_name: "quote v1".into(),
+        any_type: true,
+        name: "audit".into(),
+        expire: Duration::from_secs(30),
+        from: Start::Oldest,
+        timeout: Duration::from_millis(1500),
+    }
+}
+
+/// One of everything.
+fn session() -> Vec<u8> {
+    let mut out = Vec::new();
+    hello().put(&mut out);
+    put_resume(&mut out, 3, &[(0, 64), (255, u64::MAX)]);
+    put_lane(&mut out, 1, 4096);
+    out.extend(frames_header(1, 4096, 24));
+    out.extend(1..=24);
+    put_want(&mut out, 1, 100);
+    put_ack(&mut out, 1, 4120, 8192);
+    put_beat(&mut out);
+    out.extend(frames_header(1, 4120, 0));
+    put_lane_end(&mut out, 1);
+    put_close(&mut out, Close::End, "done");
+    out
+}
+
+/// Everything that arrives as text, frames joined; fed in pieces of `sizes`, which repeat.
+fn decode(bytes: &[u8], sizes: &[usize]) -> Result<Vec<String>, WireError> {
+    let mut decoder = Decoder::new();
+    let mut found: Vec<String> = Vec::new();
+    let mut frames = (0_u64, Vec::<u8>::new());
+    let mut sizes = sizes.iter().cycle();
+    let mut rest = bytes;
+    loop {
+        while let Some(arrived) = decoder.next()? {
+            if let Arrived::Frames {
+                position, bytes, ..
+            } = arrived
+            {
+                assert_eq!(position, 4096 + frames.0);
+                let count = bytes.len();
+                frames.0 += count as u64;
+                frames.1.extend(bytes);
+                decoder.took(count);
+                continue;
+            }
+            found.push(format!("{arrived:?}"));
+        }
+        if rest.is_empty() {
+            found.push(format!("{:?}", frames.1));
+            return Ok(found);
+        }
+        let space = decoder.space();
+        let count = (*sizes.next().unwrap_or(&1))
+            .clamp(1, rest.len())
+            .min(space.len());
+        space[..count].copy_from_slice(&rest[..count]);
+        decoder.filled(count);
+        rest = &rest[count..];
+    }
+}
+
+#[test]
+fn a_session_means_the_same_however_it_is_split() {
+    let bytes = session();
+    let whole = decode(&bytes, &[bytes.len()]).unwrap();
+    assert_eq!(whole.len(), 9, "{whole:?}");
+    for at in 1..bytes.len() {
+        assert_eq!(
+            decode(&bytes, &[at, bytes.len()]).unwrap(),
+            whole,
+            "at {at}"
+        );
+        assert_eq!(decode(&bytes, &[at]).unwrap(), whole, "every {at}");
+    }
+}
+
+#[test]
+fn a_hello_comes_back_as_it_went() {
+    let mut bytes = Vec::new();
+    hello().put(&mut bytes);
+    let mut decoder = Decoder::new();
+    decoder.space()[..bytes.len()].copy_from_slice(&bytes);
+    decoder.filled(bytes.len());
+    assert_eq!(decoder.next(), Ok(Some(Arrived::Hello(hello()))));
+    assert!(!format!("{:?}", hello()).contains("sesame"));
+}
+
+#[test]
+fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
+    let bytes = session();
+    let whole = decode(&bytes, &[64]).unwrap();
+    for end in 0..bytes.len() {
+        let found = decode(&bytes[..end], &[64]).unwrap();
+        let blocks = found.len() - 1;
+        assert_eq!(found[..blocks], whole[..blocks], "cut at {end}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_never_panics_and_a_wrong_length_is_refused_at_once() {
+    let bytes = session();
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            // Frames may then start elsewhere: only the decoder itself is of interest.
+            let mut decoder = Decoder::new();
+            decoder.space()[..bytes.len()].copy_from_slice(&bytes);
+            decoder.filled(bytes.len());
+            while let Ok(Some(arrived)) = decoder.next() {
+                if let Arrived::Frames { bytes, .. } = arrived {
+                    let count = bytes.len();
+                    decoder.took(count);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
+    let mut preamble = MAGIC.to_vec();
+    preamble.extend(WIRE_VERSION.to_le_bytes());
+    preamble.extend(u32::MAX.to_le_bytes());
+    let refused = decode(&preamble, &[64]).unwrap_err();
+    assert!(matches!(
+        refused,
+        WireError::Length {
+            what: "a hello",
+            ..
+        }
+    ));
+    assert_eq!(decode(b"GET / HTTP/1.1\r\n", &[1]), Err(WireError::Magic));
+    assert_eq!(decode(b"OLIVX", &[1]), Err(WireError::Magic));
+    let mut later = MAGIC.to_vec();
+    later.extend(2_u32.to_le_bytes());
+    assert_eq!(decode(&later, &[3]), Err(WireError::Version { found: 2 }));
+
+    let after_hello = |header: [u8; HEADER_BYTES]| {
+        let mut bytes = Vec::new();
+        hello().put(&mut bytes);
+        bytes.extend(header);
+        decode(&bytes, &[64])
+    };
+    for (header, text) in [
+        (block(KIND_FRAMES, 0, 0, FRAMES_MAX + 8, 0), "frames of"),
+        (block(KIND_FRAMES, 0, 0, 12, 0), "12 bytes of frames"),
+        (block(KIND_FRAMES, 0, 0, 8, 4), "at position 4"),
+        (block(KIND_RESUME, 0, 0, 1 << 20, 0), "a resume of"),
+        (block(KIND_CLOSE, 1, 0, 1 << 30, 0), "a close of"),
+        (block(KIND_BEAT, 0, 0, 8, 0), "a block without a body"),
+        (block(KIND_LANE, 0, 256, 0, 0), "lane 256"),
+        (block(99, 0, 0, 0, 0), "kind 99"),
+        (block(KIND_CLOSE, 200, 0, 0, 0), "close 200"),
+    ] {
+        let error = after_hello(header).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn frames_that_have_no_room_yet_stay() {
+    let mut bytes = Vec::new();
+    hello().put(&mut bytes);
+    bytes.extend(frames_header(0, 0, 16));
+    bytes.extend([1; 16]);
+    let mut decoder = Decoder::new();
+    decoder.space()[..bytes.len()].copy_from_slice(&bytes);
+    decoder.filled(bytes.len());
+    assert!(matches!(decoder.next(), Ok(Some(Arrived::Hello(_)))));
+    let mut left = Vec::new();
+    for taken in [0, 8, 8] {
+        let Ok(Some(Arrived::Frames {
+            position, bytes, ..
+        })) = decoder.next()
+        else {
+            panic!("frames are there");
+        };
+        left.push((position, bytes.len()));
+        decoder.took(taken);
+    }
+    assert_eq!(left, [(0, 16), (0, 16), (8, 8)]);
+    assert_eq!(decoder.next(), Ok(None));
+}

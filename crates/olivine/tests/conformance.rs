@@ -1,0 +1,244 @@
+//! One suite for every place a channel can be: the same programs, only the URI differs.
+
+#![cfg(not(loom))]
+
+mod common;
+mod transports;
+
+use common::{Random, until};
+use olivine::{LinkStage, NotSent, Publisher, ReceiveError, Subscriber};
+use std::collections::HashMap;
+use std::time::Duration;
+use transports::{Transport, each, each_pair};
+
+/// A message that tells its publisher and number, with a body that the two decide.
+fn message(publisher: u32, number: u32, longest: u64) -> Vec<u8> {
+    let mut random = Random(u64::from(publisher) << 32 | u64::from(number));
+    let length = match random.below(16) {
+        0 => random.below(longest),
+        _ => random.below(64),
+    };
+    let mut bytes = [publisher.to_le_bytes(), number.to_le_bytes()].concat();
+    bytes.extend((0..length).map(|_| random.next().to_le_bytes()[0]));
+    bytes
+}
+
+fn numbers(bytes: &[u8]) -> (u32, u32) {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    (word(0), word(4))
+}
+
+/// Reads to the end of the stream, and checks that nothing is lost, repeated, reordered or damaged.
+fn check_all(subscriber: &mut Subscriber, publishers: u32, count: u32, longest: u64) {
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    let mut seen = 0;
+    while seen < publishers * count {
+        let received = subscriber.receive_timeout(common::WATCHDOG);
+        let received = received.expect("no error").expect("a message in time");
+        let (publisher, number) = numbers(&received);
+        let expected = next.entry(publisher).or_insert(0);
+        assert_eq!(number, *expected, "publisher {publisher}");
+        assert_eq!(*received, message(publisher, number, longest)[..]);
+        *expected += 1;
+        seen += 1;
+    }
+}
+
+#[test]
+fn every_message_arrives_once_in_order_and_whole() {
+    each_pair(|transport| {
+        let (publish, subscribe) = transport.pair("subscribers=1");
+        let publishing = std::thread::spawn(move || {
+            let mut publisher = Publisher::open(&publish).unwrap();
+            for number in 0..20_000 {
+                publisher.publish(&message(7, number, 3000)).unwrap();
+            }
+            publisher.close().unwrap();
+        });
+        let mut subscriber = Subscriber::open(&subscribe).unwrap();
+        let mut expected = 0;
+        loop {
+            match subscriber.receive() {
+                Ok(received) => {
+                    assert_eq!(*received, message(7, expected, 3000)[..], "{transport:?}");
+                    expected += 1;
+                }
+                Err(ReceiveError::Closed) => break,
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+        }
+        assert_eq!(expected, 20_000, "{transport:?}");
+        publishing.join().unwrap();
+    });
+}
+
+#[test]
+fn tags_and_empty_and_longest_messages_survive() {
+    each_pair(|transport| {
+        let (publish, subscribe) = transport.pair("subscribers=1&capacity=64KiB");
+        let receiving = std::thread::spawn(move || {
+            let mut subscriber = Subscriber::open(&subscribe).unwrap();
+            let mut found = Vec::new();
+            while let Ok(received) = subscriber.receive() {
+                found.push((received.tag(), received.to_vec()));
+            }
+            found
+        });
+        let mut publisher = Publisher::open(&publish).unwrap();
+        let longest = vec![0xa5; publisher.message_max()];
+        let sent = [
+            (0, Vec::new()),
+            (u32::MAX, b"tag".to_vec()),
+            (1, longest.clone()),
+            (2, Vec::new()),
+            (3, longest),
+        ];
+        for (tag, bytes) in &sent {
+            publisher.publish_tagged(*tag, bytes).unwrap();
+        }
+        assert!(matches!(
+            publisher.publish(&vec![0; publisher.message_max() + 1]),
+            Err(NotSent::TooLong { .. })
+        ));
+        publisher.close().unwrap();
+        assert_eq!(receiving.join().unwrap(), sent, "{transport:?}");
+    });
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
+    each_pair(|transport| {
+        let (publish, subscribe) = transport.pair("capacity=64KiB&wait=park");
+        let mut publisher = Publisher::open(&publish).unwrap();
+        let mut subscriber = Subscriber::open(&subscribe).unwrap();
+        until("a subscriber is there", || publisher.subscribers() == 1);
+        // Two rings and what the kernel holds of a connection: bounded, whatever the transport.
+        let mut sent = 0_u64;
+        let mut refused = 0;
+        while refused < 50 {
+            match publisher.offer(&sent.to_le_bytes()) {
+                Ok(_) => {
+                    sent += 1;
+                    refused = 0;
+                }
+                Err(NotSent::BackPressured) => {
+                    refused += 1;
+                    let waited = publisher.wait_for_room(8, Some(Duration::from_millis(10)));
+                    assert!(matches!(waited, Ok(()) | Err(NotSent::BackPressured)));
+                }
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+            assert!(sent < 10_000_000, "{transport:?}: nothing holds it back");
+        }
+        for number in 0..sent {
+            let received = subscriber.receive_timeout(common::WATCHDOG).unwrap();
+            assert_eq!(*received.expect("a message"), number.to_le_bytes());
+        }
+        publisher.publish(b"room again").unwrap();
+        assert_eq!(&*subscriber.receive().unwrap(), b"room again");
+    });
+}
+
+#[test]
+fn a_late_subscriber_starts_with_what_is_published_from_then_on() {
+    each(|transport| {
+        let (publish, subscribe) = transport.pair("");
+        let mut publisher = Publisher::open(&publish).unwrap();
+        publisher.publish(b"early").unwrap();
+        let mut subscriber = Subscriber::open(&subscribe).unwrap();
+        until("a subscriber is there", || publisher.subscribers() == 1);
+        publisher.publish(b"late").unwrap();
+        assert_eq!(&*subscriber.receive().unwrap(), b"late", "{transport:?}");
+        let oldest = format!("{subscribe}{}from=oldest", transport.and(&subscribe));
+        let mut other = Subscriber::open(&oldest).unwrap();
+        assert_eq!(&*other.receive().unwrap(), b"early", "{transport:?}");
+        assert_eq!(&*other.receive().unwrap(), b"late", "{transport:?}");
+    });
+}
+
+#[test]
+fn every_subscriber_gets_everything() {
+    each(|transport: &Transport| {
+        let (publish, subscribe) = transport.pair("capacity=64KiB&subscribers=3");
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let subscribe = subscribe.clone();
+                std::thread::spawn(move || {
+                    let mut subscriber = Subscriber::open(&subscribe).unwrap();
+                    check_all(&mut subscriber, 1, 5000, 500);
+                    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+                })
+            })
+            .collect();
+        let mut publisher = Publisher::open(&publish).unwrap();
+        for number in 0..5000 {
+            publisher.publish(&message(0, number, 500)).unwrap();
+        }
+        publisher.close().unwrap();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_publisher_that_comes_back_is_heard_again() {
+    each_pair(|transport| {
+        let (publish, subscribe) = transport.pair("subscribers=1");
+        let mut subscriber = None;
+        for round in 0..3_u8 {
+            let uri = publish.clone();
+            let publishing = std::thread::spawn(move || {
+                let mut publisher = Publisher::open(&uri).unwrap();
+                publisher.publish(&[round]).unwrap();
+                publisher.close().unwrap();
+            });
+            let subscriber =
+                subscriber.get_or_insert_with(|| Subscriber::open(&subscribe).unwrap());
+            let mut found = None;
+            until("the message of this round", || {
+                match subscriber.receive_timeout(Duration::from_millis(20)) {
+                    Ok(Some(received)) => found = Some(received[0]),
+                    // The end of the round before.
+                    Ok(None) | Err(ReceiveError::Closed) => {}
+                    Err(error) => panic!("{transport:?}: {error}"),
+                }
+                found.is_some()
+            });
+            assert_eq!(found, Some(round), "{transport:?}");
+            publishing.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn closing_with_nobody_there_does_not_wait() {
+    each(|transport| {
+        let (publish, _) = transport.pair("");
+        let mut publisher = Publisher::open(&publish).unwrap();
+        publisher.publish(b"to nobody").unwrap();
+        publisher.close().unwrap();
+    });
+}
+
+#[test]
+fn a_link_says_what_it_is_doing() {
+    each_pair(|transport: &Transport| {
+        let (publish, subscribe) = transport.pair("");
+        let publisher = Publisher::open(&publish).unwrap();
+        let subscriber = Subscriber::open(&subscribe).unwrap();
+        let Some(status) = subscriber.link_status() else {
+            assert!(!transport.is_far() && publisher.link_status().is_none());
+            return;
+        };
+        assert!(transport.is_far(), "{status:?}");
+        until("both are connected", || {
+            let stages = [publisher.link_status(), subscriber.link_status()];
+            stages
+                .iter()
+                .all(|status| status.as_ref().unwrap().stage == LinkStage::Connected)
+        });
+        assert_eq!(publisher.link_status().unwrap().peers, 1);
+        assert_eq!(subscriber.uri(), subscribe);
+    });
+}

@@ -1,0 +1,413 @@
+//! `file://`: the same two types, recorded and replayed.
+
+#![cfg(all(feature = "journal", not(loom)))]
+
+mod common;
+#[path = "common/recording.rs"]
+mod recording;
+
+use common::{Place, until};
+use olivine::journal::{Lane, Recorder};
+use olivine::{LinkError, LinkStage, OpenError, Publisher, ReceiveError, Subscriber};
+use recording::{fast, frame, lanes, replay_all};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+fn uri(path: &Path, query: &str) -> String {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("file://{}{mark}{query}", path.display())
+}
+
+/// Numbered messages of many lengths.
+fn message(n: u32) -> Vec<u8> {
+    let length = usize::try_from(n % 97).unwrap();
+    [&n.to_le_bytes()[..], &vec![b'x'; length]].concat()
+}
+
+fn record(uri: &str, numbers: std::ops::Range<u32>) {
+    let mut publisher = Publisher::open(uri).unwrap();
+    for n in numbers {
+        publisher.publish_tagged(n, &message(n)).unwrap();
+    }
+    publisher.close().unwrap();
+}
+
+/// Numbers of the messages up to the end of the stream, each checked.
+fn replayed(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
+    let mut numbers = Vec::new();
+    loop {
+        match subscriber.receive() {
+            Ok(found) => {
+                let n = found.tag();
+                assert_eq!(*found, message(n));
+                numbers.push(n);
+            }
+            Err(end) => return (numbers, end),
+        }
+    }
+}
+
+fn replay(uri: &str) -> Vec<u32> {
+    let (numbers, end) = replayed(&mut Subscriber::open(uri).unwrap());
+    assert!(matches!(end, ReceiveError::Closed), "{end}");
+    numbers
+}
+
+#[test]
+fn what_is_published_into_a_file_is_received_from_it_in_order() {
+    let queries = [
+        "",
+        "sync=never",
+        "sync=interval:10ms",
+        "rotate=64KiB&sync=never",
+        "align=64",
+    ];
+    for query in queries {
+        let place = Place::new();
+        let path = place.file("ticks.olv");
+        record(&uri(&path, query), 0..5_000);
+        record(&uri(&path, query), 5_000..6_000);
+        assert!(replay(&uri(&path, "")).into_iter().eq(0..6_000), "{query}");
+        let small = if query == "align=64" {
+            ""
+        } else {
+            "capacity=4KiB"
+        };
+        assert!(
+            replay(&uri(&path, small)).into_iter().eq(0..6_000),
+            "{query} {small}"
+        );
+        assert!(replay(&uri(&path, "from=now")).is_empty(), "{query}");
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn a_packed_journal_is_shorter_and_holds_the_same() {
+    let place = Place::new();
+    let (plain, packed) = (place.file("plain.olv"), place.file("packed.olv"));
+    record(&uri(&plain, "sync=never"), 0..5_000);
+    record(&uri(&packed, "sync=never&compress=zstd"), 0..5_000);
+    assert!(replay(&uri(&packed, "")).into_iter().eq(0..5_000));
+    let length = |path| std::fs::metadata(path).unwrap().len();
+    assert!(length(&packed) * 2 < length(&plain));
+}
+
+#[test]
+fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file() {
+    let place = Place::new();
+    let path = place.file("live.olv");
+    let mut subscriber = Subscriber::open(&uri(&path, "follow=yes")).unwrap();
+    let status = subscriber.link_status().unwrap();
+    assert_eq!(status.stage, LinkStage::Waiting);
+    assert!(status.note.contains("waiting for"), "{}", status.note);
+    for session in 0..3 {
+        record(
+            &uri(&path, "sync=never&rotate=16KiB"),
+            session * 1_000..(session + 1) * 1_000,
+        );
+        for n in session * 1_000..(session + 1) * 1_000 {
+            let found = subscriber
+                .receive_timeout(common::WATCHDOG)
+                .unwrap()
+                .unwrap();
+            assert_eq!((found.tag(), &*found), (n, &message(n)[..]));
+        }
+    }
+    let end = subscriber.receive_timeout(common::WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    // Nobody records: there is nothing that could end, so it waits.
+    let mut late = Subscriber::open(&uri(&path, "follow=yes&from=position:1000000000")).unwrap();
+    assert!(
+        late.receive_timeout(Duration::from_millis(50))
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// The next message, whoever publishes it: a publisher that closes is not the last one.
+fn live(subscriber: &mut Subscriber) -> (u32, Vec<u8>) {
+    let mut found = None;
+    until("a message comes", || {
+        match subscriber.receive_timeout(Duration::from_millis(20)) {
+            Ok(message) => found = message.map(|message| (message.tag(), message.to_vec())),
+            Err(ReceiveError::Closed) => {}
+            Err(error) => panic!("{error}"),
+        }
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_durable_subscriber_goes_on_where_it_was() {
+    let place = Place::new();
+    let path = place.file("durable.olv");
+    record(&uri(&path, "sync=never"), 0..3_000);
+    let query = format!("name=audit&dir={}", place.dir().display());
+    let mut expected = 0..;
+    for _ in 0..10 {
+        let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
+        for n in expected.by_ref().take(250) {
+            assert_eq!(subscriber.receive().unwrap().tag(), n);
+        }
+    }
+    let (rest, end) = replayed(&mut Subscriber::open(&uri(&path, &query)).unwrap());
+    assert!(matches!(end, ReceiveError::Closed), "{end}");
+    assert!(rest.into_iter().eq(2_500..3_000));
+    // What is recorded later comes when it is opened again.
+    record(&uri(&path, "sync=never"), 3_000..3_100);
+    let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
+    assert!(replayed(&mut subscriber).0.into_iter().eq(3_000..3_100));
+    subscriber.unsubscribe();
+}
+
+/// A journal with runs at given times.
+fn at_times(path: &Path, times_ns: &[u64]) {
+    let mut recorder = Recorder::open(path, &fast()).unwrap();
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    for (n, time_ns) in (0..).zip(times_ns) {
+        let bytes = frame(n, &message(n), 8);
+        let end = recorder.end(id);
+        recorder.append(id, end, *time_ns, &bytes).unwrap();
+    }
+    recorder.close().unwrap();
+}
+
+#[test]
+fn replay_starts_at_a_time_or_a_position() {
+    let place = Place::new();
+    let path = place.file("when.olv");
+    let second = 1_000_000_000;
+    at_times(&path, &[second, 2 * second, 2 * second, 5 * second]);
+    for (from, expected) in [
+        ("oldest", 0..4),
+        ("time:1970-01-01T00:00:00Z", 0..4),
+        ("time:1970-01-01T00:00:01.000000001Z", 1..4),
+        ("time:1970-01-01T00:00:02Z", 1..4),
+        ("time:1970-01-01T00:00:05Z", 3..4),
+        ("time:1970-01-01T00:00:06Z", 0..0),
+        ("position:0", 0..4),
+        ("position:1", 1..4),
+        ("position:16", 1..4),
+        ("position:1000000", 0..0),
+        ("now", 0..0),
+    ] {
+        let found = replay(&uri(&path, &format!("from={from}")));
+        assert!(
+            found.iter().copied().eq(expected.clone()),
+            "{from}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn the_original_pace_takes_as_long_as_the_recording_and_a_factor_divides_it() {
+    let place = Place::new();
+    let path = place.file("pace.olv");
+    let tenth = 100_000_000;
+    at_times(&path, &[0, tenth, 3 * tenth]);
+    for (pace, at_least_ms) in [("original", 300), ("2x", 150), ("10x", 30)] {
+        let started = Instant::now();
+        let found = replay(&uri(&path, &format!("pace={pace}")));
+        assert_eq!(found, [0, 1, 2]);
+        assert!(
+            started.elapsed() >= Duration::from_millis(at_least_ms),
+            "{pace}"
+        );
+    }
+    // Whoever leaves does not wait for the rest.
+    at_times(&path, &[1_000_000 * tenth]);
+    let mut subscriber = Subscriber::open(&uri(&path, "pace=original")).unwrap();
+    assert_eq!(subscriber.receive().unwrap().tag(), 0);
+    drop(subscriber);
+}
+
+#[test]
+fn a_torn_tail_is_told_and_damage_is_an_error_behind_what_is_whole() {
+    let place = Place::new();
+    let path = place.file("hurt.olv");
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    let mut ends = Vec::new();
+    for n in 0..6 {
+        let end = recorder.end(id);
+        recorder
+            .append(id, end, 1, &frame(n, &message(n), 8))
+            .unwrap();
+        recorder.flush().unwrap();
+        ends.push(usize::try_from(std::fs::metadata(&path).unwrap().len()).unwrap());
+    }
+    drop(recorder);
+    let whole = std::fs::read(&path).unwrap();
+
+    std::fs::write(&path, &whole[..ends[3] + 21]).unwrap();
+    let mut subscriber = Subscriber::open(&uri(&path, "")).unwrap();
+    let (numbers, end) = replayed(&mut subscriber);
+    assert!(
+        numbers.into_iter().eq(0..4) && matches!(end, ReceiveError::Closed),
+        "{end}"
+    );
+    let mut note = String::new();
+    until("the torn tail is told", || {
+        note = subscriber.link_status().unwrap().note;
+        !note.is_empty()
+    });
+    assert!(note.contains("the last 21 bytes"), "{note}");
+    // The next publisher says what it cut off.
+    let publisher = Publisher::open(&uri(&path, "sync=never")).unwrap();
+    let note = publisher.link_status().unwrap().note;
+    assert!(note.contains("torn tail of 21 bytes"), "{note}");
+    publisher.close().unwrap();
+
+    let mut bytes = whole;
+    bytes[ends[3] + 70] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut subscriber = Subscriber::open(&uri(&path, "")).unwrap();
+    let (numbers, end) = replayed(&mut subscriber);
+    assert!(numbers.into_iter().eq(0..4));
+    assert!(
+        matches!(end, ReceiveError::Link(LinkError::Journal(_))),
+        "{end}"
+    );
+    let text = std::error::Error::source(&end).map_or_else(|| end.to_string(), ToString::to_string);
+    assert!(
+        text.contains(&format!("is damaged at byte {}", ends[3])),
+        "{text}"
+    );
+}
+
+#[test]
+fn one_of_several_channels_is_chosen_by_name() {
+    let place = Place::new();
+    let path = place.file("both.olv");
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    for n in 0..40 {
+        let (channel, number) = if n % 3 == 0 {
+            ("orders", 1_000 + n)
+        } else {
+            ("ticks", n)
+        };
+        let id = recorder.lane(&Lane::new(channel, 0, 8, 5)).unwrap();
+        let end = recorder.end(id);
+        recorder
+            .append(id, end, 1, &frame(number, &message(number), 8))
+            .unwrap();
+    }
+    recorder.close().unwrap();
+    let orders = replay(&uri(&path, "channel=orders"));
+    assert!(orders.into_iter().eq((1_000..1_040).step_by(3)));
+    let ticks = replay(&uri(&path, "channel=ticks"));
+    assert!(ticks.into_iter().eq((0..40).filter(|n| n % 3 != 0)));
+    assert!(replay(&uri(&path, "channel=others")).is_empty());
+    let (_, end) = replayed(&mut Subscriber::open(&uri(&path, "")).unwrap());
+    let text = std::error::Error::source(&end).map_or_else(|| end.to_string(), ToString::to_string);
+    assert!(text.contains("several channels"), "{text}");
+
+    // A durable one of a single channel goes on behind a gap too.
+    let query = format!("channel=orders&name=audit&dir={}", place.dir().display());
+    let mut expected = (1_000..1_040).step_by(3);
+    for _ in 0..4 {
+        let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
+        for n in expected.by_ref().take(3) {
+            assert_eq!(subscriber.receive().unwrap().tag(), n);
+        }
+    }
+    let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
+    assert!(replayed(&mut subscriber).0.into_iter().eq(expected));
+    subscriber.unsubscribe();
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_setting_to_change() {
+    let place = Place::new();
+    let path = place.file("fit.olv");
+    record(&uri(&path, "align=64&sync=never"), 0..3);
+    let refused = |query: &str| {
+        let opened = Subscriber::open(&uri(&path, query));
+        let text = |error: &dyn std::error::Error| {
+            error
+                .source()
+                .map_or_else(|| error.to_string(), ToString::to_string)
+        };
+        match opened {
+            Err(error) => text(&error),
+            Ok(mut subscriber) => text(&replayed(&mut subscriber).1),
+        }
+    };
+    let align = refused("align=8");
+    assert!(align.contains("align=64"), "{align}");
+    let mut large = Publisher::open(&uri(&path, "align=64&sync=never")).unwrap();
+    large.publish(&[0; 50_000]).unwrap();
+    large.close().unwrap();
+    let capacity = refused("capacity=4KiB");
+    assert!(capacity.contains("larger 'capacity='"), "{capacity}");
+    assert_eq!(replay_all(&path).messages.len(), 4);
+
+    let busy = Publisher::open(&uri(&path, "")).unwrap();
+    let error = Publisher::open(&uri(&path, "")).unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Link(LinkError::Journal(_))),
+        "{error}"
+    );
+    assert!(error.to_string().contains("another recorder"), "{error}");
+    drop(busy);
+    for (query, path) in [("", "/nowhere/a.olv"), ("sync=never", "/proc/a.olv")] {
+        let error = Publisher::open(&uri(Path::new(path), query)).unwrap_err();
+        assert!(
+            matches!(&error, OpenError::Link(LinkError::Io { .. })),
+            "{error}"
+        );
+        assert!(error.to_string().contains(path), "{error}");
+    }
+    let missing = Subscriber::open("file:///nowhere/a.olv").unwrap_err();
+    assert!(
+        missing.to_string().contains("there is no journal"),
+        "{missing}"
+    );
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Quote {
+    bid: u64,
+}
+
+impl olivine::Plain for Quote {
+    const TYPE_NAME: &'static str = "quote v1";
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Order {
+    price: u64,
+}
+
+impl olivine::Plain for Order {
+    const TYPE_NAME: &'static str = "order v1";
+}
+
+#[test]
+fn a_type_is_recorded_and_another_is_refused() {
+    let place = Place::new();
+    let path = place.file("typed.olv");
+    let mut publisher = Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap();
+    publisher.publish(&Quote { bid: 7 }).unwrap();
+    publisher.close().unwrap();
+    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "")).unwrap();
+    assert_eq!(subscriber.receive().unwrap().bid, 7);
+    let cause = |error: &dyn std::error::Error| {
+        error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string)
+    };
+    let error = match Subscriber::<Order>::typed(&uri(&path, "")) {
+        Err(error) => cause(&error),
+        Ok(mut subscriber) => cause(&subscriber.receive().map(|_| ()).unwrap_err()),
+    };
+    assert!(
+        error.contains("quote v1") && error.contains("order v1"),
+        "{error}"
+    );
+}

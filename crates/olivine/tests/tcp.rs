@@ -1,0 +1,450 @@
+//! `tcp://` against wrong settings, strangers, broken connections, and killed processes.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Place, Random, free_port, kill, spawn, until};
+use olivine::{
+    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
+    Subscriber,
+};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn uri(port: u16, query: &str) -> String {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("tcp://127.0.0.1:{port}/test{mark}{query}")
+}
+
+fn status(publisher: &Publisher) -> LinkStatus {
+    publisher.link_status().expect("a bridge")
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused_with_key_and_values() {
+    let cases = [
+        ("token=sesame", "", "a token is needed"),
+        ("token=sesame", "token=other", "the token is wrong"),
+        ("", "token=sesame", "this side has no token"),
+        (
+            "align=64",
+            "align=8",
+            "align=64 at the publisher and align=8",
+        ),
+        (
+            "capacity=1MiB",
+            "capacity=64KiB",
+            "capacity=1048576 at the publisher",
+        ),
+    ];
+    for (ours, theirs, expected) in cases {
+        let port = free_port();
+        let publisher = Publisher::open(&uri(port, ours)).unwrap();
+        let error = Subscriber::open(&uri(port, theirs))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{ours} {theirs}: {error}");
+        until("the refusal is counted", || {
+            status(&publisher).refusals == 1
+        });
+        // One that fits is served all the same.
+        let mut good = Subscriber::open(&uri(port, ours)).unwrap();
+        let mut publisher = publisher;
+        until("it is there", || publisher.subscribers() == 1);
+        publisher.publish(b"good").unwrap();
+        assert_eq!(&*good.receive().unwrap(), b"good");
+    }
+}
+
+#[test]
+fn a_channel_or_a_direction_that_is_not_there_is_refused() {
+    let port = free_port();
+    let _publisher = Publisher::open(&uri(port, "")).unwrap();
+    let other = format!("tcp://127.0.0.1:{port}/other");
+    let error = Subscriber::open(&other).unwrap_err().to_string();
+    assert!(error.contains("channel 'other' is not here"), "{error}");
+    let error = Publisher::open(&uri(port, "role=connect")).unwrap_err();
+    assert!(error.to_string().contains("both sides publish"), "{error}");
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let port = free_port();
+    let _first = Publisher::open(&uri(port, "")).unwrap();
+    let error = Publisher::open(&uri(port, "")).unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Link(LinkError::Io { action: "listen on", place, .. })
+            if place.ends_with(&port.to_string())),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_subscriber_that_comes_first_waits_and_says_so() {
+    let port = free_port();
+    let mut subscriber = Subscriber::open(&uri(port, "")).unwrap();
+    let waiting = subscriber.link_status().unwrap();
+    assert_eq!(waiting.stage, LinkStage::Waiting);
+    assert!(waiting.note.contains("refused"), "{}", waiting.note);
+    let mut publisher = Publisher::open(&uri(port, "subscribers=1")).unwrap();
+    publisher.publish(b"first").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"first");
+}
+
+#[test]
+fn strangers_are_turned_away_and_disturb_nobody() {
+    let port = free_port();
+    let mut publisher = Publisher::open(&uri(port, "subscribers=1")).unwrap();
+    let mut subscriber = Subscriber::open(&uri(port, "")).unwrap();
+    let mut random = Random(11);
+    let garbage: Vec<u8> = (0..5000).map(|_| random.next().to_le_bytes()[0]).collect();
+    let mut bomb = b"OLIVWIRE".to_vec();
+    bomb.extend(1_u32.to_le_bytes());
+    bomb.extend(u32::MAX.to_le_bytes());
+    let mut later = b"OLIVWIRE".to_vec();
+    later.extend(99_u32.to_le_bytes());
+    later.extend([0; 4]);
+    let hostile: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        &garbage,
+        &bomb,
+        &later,
+        &[],
+    ];
+    for (count, bytes) in hostile.iter().enumerate() {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // It may be cut while it still writes.
+        let _ = stranger.write_all(bytes);
+        if bytes.is_empty() {
+            stranger.shutdown(Shutdown::Both).unwrap();
+        }
+        until("it is turned away", || {
+            status(&publisher).refusals == count as u64 + 1
+        });
+        publisher.publish(&[7]).unwrap();
+        assert_eq!(&*subscriber.receive().unwrap(), &[7]);
+    }
+    // A slowloris: it says a little and then nothing.
+    let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    slow.write_all(b"OLIV").unwrap();
+    until("the slow one is turned away", || {
+        status(&publisher).refusals == 6
+    });
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest);
+    publisher.publish(&[8]).unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), &[8]);
+}
+
+#[test]
+fn a_listener_that_is_no_olivine_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+    });
+    let error = Subscriber::open(&uri(port, "")).unwrap_err().to_string();
+    assert!(error.contains("does not speak the protocol"), "{error}");
+    server.join().unwrap();
+}
+
+/// Forwards connections to `to`, and cuts all of them whenever it is told to.
+struct Proxy {
+    port: u16,
+    cuts: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Proxy {
+    fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cuts, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let thread = std::thread::spawn({
+            let (cuts, stop) = (Arc::clone(&cuts), Arc::clone(&stop));
+            move || {
+                let mut open: Vec<TcpStream> = Vec::new();
+                let mut seen = 0;
+                while !stop.load(Ordering::Acquire) {
+                    let wanted = cuts.load(Ordering::Acquire);
+                    if wanted != seen {
+                        seen = wanted;
+                        for stream in open.drain(..) {
+                            let _ = stream.shutdown(Shutdown::Both);
+                        }
+                    }
+                    let Ok((near, _)) = listener.accept() else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    near.set_nonblocking(false).unwrap();
+                    let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else {
+                        continue;
+                    };
+                    for (from, into) in [(&near, &far), (&far, &near)] {
+                        let mut from = from.try_clone().unwrap();
+                        let mut into = into.try_clone().unwrap();
+                        std::thread::spawn(move || {
+                            let _ = std::io::copy(&mut from, &mut into);
+                            let _ = into.shutdown(Shutdown::Write);
+                        });
+                    }
+                    open.extend([near, far]);
+                }
+            }
+        });
+        Self {
+            port,
+            cuts,
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.cuts.fetch_add(1, Ordering::Release);
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn connections_that_break_lose_and_repeat_nothing() {
+    const COUNT: u64 = 60_000;
+    for role in ["", "role=connect"] {
+        let far = free_port();
+        let proxy = Proxy::start(far);
+        let listens = |query: &str| uri(far, query);
+        let calls = |query: &str| uri(proxy.port, query);
+        let (publish, subscribe) = if role.is_empty() {
+            (
+                listens("subscribers=1&capacity=64KiB"),
+                calls("capacity=64KiB"),
+            )
+        } else {
+            (
+                calls("role=connect&subscribers=1&capacity=64KiB"),
+                listens("role=listen&capacity=64KiB"),
+            )
+        };
+        let publishing = std::thread::spawn(move || {
+            let mut publisher = Publisher::open(&publish).unwrap();
+            for number in 0..COUNT {
+                publisher.publish(&number.to_le_bytes()).unwrap();
+            }
+            publisher.close().unwrap();
+        });
+        let mut subscriber = Subscriber::open(&subscribe).unwrap();
+        for number in 0..COUNT {
+            let received = subscriber.receive().unwrap();
+            assert_eq!(*received, number.to_le_bytes(), "{role}");
+            if number % 6000 == 3000 {
+                proxy.cuts.fetch_add(1, Ordering::Release);
+            }
+        }
+        publishing.join().unwrap();
+        let status = subscriber.link_status().unwrap();
+        assert!(status.failures > 0, "nothing was cut: {status:?}");
+        assert_eq!(status.messages, COUNT);
+    }
+}
+
+#[test]
+fn a_remote_subscriber_that_is_too_slow_is_evicted_and_told() {
+    let port = free_port();
+    let query = "capacity=4KiB&slow=evict:50ms";
+    let mut publisher = Publisher::open(&uri(port, query)).unwrap();
+    let mut subscriber = Subscriber::open(&uri(port, "capacity=4KiB")).unwrap();
+    until("it is there", || publisher.subscribers() == 1);
+    let mut sent = 0_u64;
+    until("it is evicted", || {
+        publisher.publish(&sent.to_le_bytes()).unwrap();
+        sent += 1;
+        publisher.stats().evicted == 1
+    });
+    let mut next = 0_u64;
+    let error = loop {
+        match subscriber.receive() {
+            Ok(received) => {
+                assert_eq!(*received, next.to_le_bytes());
+                next += 1;
+            }
+            Err(ReceiveError::Closed) => panic!("the end is not what happened"),
+            Err(error) => break error,
+        }
+    };
+    let ReceiveError::Link(cause) = error else {
+        panic!("{error:?}");
+    };
+    assert!(cause.to_string().contains("evicted"), "{cause}");
+    assert!(next < sent);
+}
+
+fn role_setting(name: &str) -> String {
+    std::env::var(name).expect("set by the parent")
+}
+
+/// The other processes.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+        return;
+    };
+    let (first, second) = (
+        role_setting("TCP_TEST_FIRST"),
+        role_setting("TCP_TEST_SECOND"),
+    );
+    match role.as_str() {
+        "collector" => collect(&first, &second),
+        "bridge" => {
+            let (from, to) = (
+                Config::parse(&first).unwrap(),
+                Config::parse(&second).unwrap(),
+            );
+            let bridge = Bridge::start(&from, &to, true).unwrap();
+            until_forever(|| bridge.has_ended());
+            assert!(bridge.stop(Duration::from_secs(1)).unwrap());
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn until_forever(mut reached: impl FnMut() -> bool) {
+    while !reached() {
+        std::thread::yield_now();
+    }
+}
+
+/// Appends every number received to a file, before it asks for the next one.
+fn collect(uri: &str, file: &str) {
+    let mut file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(file)
+        .unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    while let Ok(received) = subscriber.receive() {
+        file.write_all(&received).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_durable_receiver_goes_on_where_it_was() {
+    const COUNT: u64 = 40_000;
+    let place = Place::new();
+    let port = free_port();
+    let subscribe = format!(
+        "{}&dir={}",
+        uri(port, "name=audit&capacity=16KiB"),
+        place.dir().display()
+    );
+    let file = place.file("numbers");
+    let start = || {
+        spawn(
+            "collector",
+            &[
+                ("TCP_TEST_FIRST", subscribe.clone()),
+                ("TCP_TEST_SECOND", file.display().to_string()),
+            ],
+        )
+    };
+    let length = || std::fs::metadata(&file).map_or(0, |found| found.len() / 8);
+    let publish = uri(port, "capacity=16KiB&subscribers=1");
+    let publishing = std::thread::spawn(move || {
+        let mut publisher = Publisher::open(&publish).unwrap();
+        for number in 0..COUNT {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        publisher.close().unwrap();
+    });
+    let mut restarts = Vec::new();
+    for round in 1..=6 {
+        let collector = start();
+        until("it has received more", || length() >= round * 3000);
+        kill(collector);
+        restarts.push(length());
+    }
+    let last = start();
+    publishing.join().unwrap();
+    common::finished(last);
+    let bytes = std::fs::read(&file).unwrap();
+    let numbers: Vec<u64> = bytes
+        .chunks(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+    let mut next = 0;
+    for (index, number) in numbers.iter().enumerate() {
+        // The message in hand when it was killed may come again: it was not gone past.
+        let again = restarts.contains(&(index as u64)) && number + 1 == next;
+        assert!(*number == next || again, "{number} in place of {next}");
+        next = number + 1;
+    }
+    assert_eq!(next, COUNT);
+}
+
+#[test]
+fn killed_bridges_lose_and_repeat_nothing() {
+    const COUNT: u64 = 60_000;
+    let place = Place::new();
+    let port = free_port();
+    let (from, to) = (
+        place.uri("from", "capacity=64KiB"),
+        place.uri("to", "capacity=64KiB"),
+    );
+    let (listen, call) = (uri(port, "capacity=64KiB"), uri(port, "capacity=64KiB"));
+    let start = |first: &str, second: &str| {
+        spawn(
+            "bridge",
+            &[
+                ("TCP_TEST_FIRST", first.to_owned()),
+                ("TCP_TEST_SECOND", second.to_owned()),
+            ],
+        )
+    };
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let publishing = std::thread::spawn({
+        let from = from.clone();
+        move || {
+            let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
+            for number in 0..COUNT {
+                publisher.publish(&number.to_le_bytes()).unwrap();
+            }
+            publisher.close().unwrap();
+        }
+    });
+    let mut bridges = vec![start(&from, &listen), start(&call, &to)];
+    for number in 0..COUNT {
+        let received = subscriber.receive_timeout(common::WATCHDOG);
+        let received = received.unwrap().expect("a message in time");
+        assert_eq!(*received, number.to_le_bytes());
+        if number % 8000 == 4000 {
+            let sends = number % 16_000 == 4000;
+            let (place, first, second) = if sends {
+                (0, &from, &listen)
+            } else {
+                (1, &call, &to)
+            };
+            kill(bridges.remove(place));
+            bridges.insert(place, start(first, second));
+        }
+    }
+    publishing.join().unwrap();
+    for bridge in bridges {
+        common::finished(bridge);
+    }
+}

@@ -193,6 +193,12 @@ fn directory(dir: Option<&Path>) -> PathBuf {
 
 fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = shm_only(Config::parse(uri)?)?;
+    if config.scheme() != olivine::Scheme::Shm {
+        return Err(Failure::usage(format!(
+            "{uri} has no files to look at: name a channel of this machine, shm://{}",
+            config.channel()
+        )));
+    }
     let Some(dir) = dir else { return Ok(config) };
     let config = config.dir(dir);
     config.validate()?;

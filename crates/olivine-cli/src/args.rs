@@ -71,6 +71,7 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Rm(RmArgs),
     Gc(GcArgs),
+    Bridge(BridgeArgs),
     Demo(DemoArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
@@ -271,6 +272,35 @@ pub(crate) struct GcArgs {
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Carry messages between channels: memory, machines, journals
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bridge shm://ticks tcp://0.0.0.0:9000/ticks     serve a channel
+  olivine bridge tcp://host:9000/ticks shm://ticks        bring it here
+  olivine bridge shm://ticks file:///data/ticks.olv       record it
+  olivine bridge --config bridges.toml                    several at once:
+                                      [[bridge]]
+                                      source = \"shm://ticks\"
+                                      destination = \"tcp://0.0.0.0:9000/ticks\"
+
+One side is shm://. Killed and started again, it goes on where it was: nothing
+is lost or repeated. Ends when every publisher has closed, without --keep.")]
+pub(crate) struct BridgeArgs {
+    /// Where messages come from, such as shm://ticks
+    #[arg(requires = "destination")]
+    pub(crate) source: Option<String>,
+    /// Where they go
+    pub(crate) destination: Option<String>,
+    /// Go on when every publisher has closed
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// TOML file with any number of bridges, each with source, destination and
+    /// keep
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "keep"])]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Two processes, full speed and a paced rate, every byte verified

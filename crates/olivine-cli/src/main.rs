@@ -7,6 +7,7 @@
 mod admin;
 mod args;
 mod bench;
+mod bridge;
 mod demo;
 mod failure;
 mod framing;
@@ -47,6 +48,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Inspect(args) => admin::inspect(args, common),
         Command::Rm(args) => admin::rm(args, common),
         Command::Gc(args) => admin::gc(args, common),
+        Command::Bridge(args) => bridge::run(args, common),
         Command::Demo(args) => demo::run(args, common),
         Command::Bench(args) => bench::run(args, common),
         Command::Completions(args) => shell::completions(args),

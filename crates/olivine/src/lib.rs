@@ -1,7 +1,8 @@
 //! Messages between programs: fast, nothing lost, survives any crash.
 //!
 //! A **channel** is named by a URI. `shm://ticks` reaches other processes of this machine, `inproc://ticks`
-//! threads of this process; a program says which when it runs, not when it is built. A [`Publisher`] sends, any
+//! threads of this process, `tcp://host:9000/ticks` other machines (and [`Bridge`] carries between them); a program
+//! says which when it runs, not when it is built. A [`Publisher`] sends, any
 //! number of [`Subscriber`]s receive, each message reaches every reliable subscriber once and in order, and a
 //! publisher waits rather than overwrite what one of them has not read.
 //!

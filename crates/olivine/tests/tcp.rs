@@ -399,7 +399,7 @@ fn a_killed_durable_receiver_goes_on_where_it_was() {
 
 #[test]
 fn killed_bridges_lose_and_repeat_nothing() {
-    const COUNT: u64 = 60_000;
+    const COUNT: u64 = 80_000;
     let place = Place::new();
     let port = free_port();
     let (from, to) = (
@@ -432,7 +432,8 @@ fn killed_bridges_lose_and_repeat_nothing() {
         let received = subscriber.receive_timeout(common::WATCHDOG);
         let received = received.unwrap().expect("a message in time");
         assert_eq!(*received, number.to_le_bytes());
-        if number % 8000 == 4000 {
+        // Not near the end: both rings together hold some 8000 of these.
+        if number % 8000 == 4000 && number < COUNT - 20_000 {
             let sends = number % 16_000 == 4000;
             let (place, first, second) = if sends {
                 (0, &from, &listen)

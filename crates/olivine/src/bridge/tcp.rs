@@ -54,6 +54,16 @@ impl Tcp {
         config.validate()?;
         let remote = &config.remote;
         let address = remote.address.clone();
+        if remote.tls {
+            // Never in the clear what was asked to be encrypted.
+            return Err(LinkError::Tls {
+                far: address.map_or_else(String::new, |address| address.to_string()),
+                problem:
+                    "this build has no TLS: drop 'tls=' and carry the connection through a tunnel"
+                        .into(),
+            }
+            .into());
+        }
         let token = match remote.token.as_deref() {
             Some(token) => read_token(token)?,
             None => String::new(),

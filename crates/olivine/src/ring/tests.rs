@@ -13,6 +13,7 @@ fn places() -> BTreeMap<String, u64> {
         ("control.state", control::STATE),
         ("control.geometry", control::GEOMETRY),
         ("control.creator_pid", control::CREATOR_PID),
+        ("control.incarnation", control::INCARNATION),
         ("control.lanes_epoch", control::LANES_EPOCH),
         ("control.sleepers", control::SLEEPERS),
         ("control.gating", control::GATING),
@@ -50,6 +51,10 @@ fn places() -> BTreeMap<String, u64> {
         ("lane.back_pressure_ns", lane::BACK_PRESSURE_NS),
         ("lane.wakes", lane::WAKES),
         ("lane.takeovers", lane::TAKEOVERS),
+        ("lane.link_key", lane::LINK_KEY),
+        ("lane.link_lane", lane::LINK_LANE),
+        ("lane.link_turn", lane::LINK_TURN),
+        ("lane.link_records", lane::LINK_RECORDS),
         ("lane.ring", lane::WORDS),
     ];
     let bytes = [

@@ -1,0 +1,227 @@
+//! `olivine bridge`: carries messages between channels, one process for one pair or for a file of them.
+
+use crate::args::{BridgeArgs, Common};
+use crate::failure::{Failure, Outcome, complain};
+use crate::log;
+use crate::output::{print, print_json, table};
+use crate::stop::{LOOK, Stop};
+use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
+use olivine_bench::text;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a bridge that is asked to stop delivers what is published already.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The file that `--config` names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    bridge: Vec<Pair>,
+}
+
+/// One bridge of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    source: String,
+    destination: String,
+    #[serde(default)]
+    keep: bool,
+}
+
+struct Running {
+    pair: Pair,
+    bridge: Bridge,
+    note: String,
+}
+
+/// Runs bridges until they have ended, or somebody asks to stop.
+pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
+    let stop = Stop::install()?;
+    let mut running = Vec::new();
+    for pair in pairs(args)? {
+        let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
+        let bridge = Bridge::start(&source, &destination, !pair.keep)?;
+        running.push(Running {
+            pair,
+            bridge,
+            note: String::new(),
+        });
+    }
+    while !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
+        for one in &mut running {
+            one.tell();
+        }
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the bridges run on threads of their own; this one only reports"
+        )]
+        std::thread::sleep(LOOK);
+    }
+    let mut rows = Vec::new();
+    let mut failed = false;
+    for mut one in running {
+        one.tell();
+        let ended = one.bridge.has_ended();
+        let control = one.bridge.status();
+        match one.bridge.stop(LINGER) {
+            Ok(delivered) => rows.push((one.pair, control, delivered || ended)),
+            Err(error) => {
+                failed = true;
+                complain(&format!("{:#}", anyhow::Error::new(error)));
+                rows.push((one.pair, control, false));
+            }
+        }
+    }
+    report(&rows, common)?;
+    if failed {
+        return Err(Failure::BadResult);
+    }
+    Ok(())
+}
+
+impl Running {
+    /// Says what changed since the last look.
+    fn tell(&mut self) {
+        let status = self.bridge.status();
+        if status.note != self.note && !status.note.is_empty() {
+            log::info(&format!("{}: {}", self.pair.source, status.note));
+        }
+        self.note = status.note;
+    }
+}
+
+fn pairs(args: &BridgeArgs) -> Outcome<Vec<Pair>> {
+    match (&args.source, &args.destination, &args.config) {
+        (Some(source), Some(destination), None) => Ok(vec![Pair {
+            source: source.clone(),
+            destination: destination.clone(),
+            keep: args.keep,
+        }]),
+        (None, None, Some(path)) => read(path),
+        _ => Err(Failure::usage(
+            "name a source and a destination, or a file of them with --config; see --help",
+        )),
+    }
+}
+
+fn read(path: &Path) -> Outcome<Vec<Pair>> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let error = anyhow::Error::new(error);
+        Failure::Failed(error.context(format!("cannot read {}", path.display())))
+    })?;
+    parse(&text).map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))
+}
+
+fn parse(text: &str) -> Result<Vec<Pair>, String> {
+    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    if file.bridge.is_empty() {
+        return Err("it names no [[bridge]]".to_owned());
+    }
+    Ok(file.bridge)
+}
+
+fn config(uri: &str) -> Outcome<Config> {
+    let config = Config::parse(uri)?;
+    if config.scheme() == Scheme::Inproc {
+        return Err(Failure::usage(format!(
+            "{uri} is memory of one program that the tool cannot reach: use shm://"
+        )));
+    }
+    Ok(config)
+}
+
+fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
+    if common.json {
+        let bridges: Vec<Value> = rows
+            .iter()
+            .map(|(pair, status, delivered)| {
+                json!({
+                    "source": pair.source,
+                    "destination": pair.destination,
+                    "stage": status.stage.word(),
+                    "note": status.note,
+                    "delivered": delivered,
+                    "messages": status.messages,
+                    "carried_bytes": status.bytes,
+                    "acknowledged_bytes": status.acknowledged_bytes,
+                    "connections": status.connections,
+                    "failures": status.failures,
+                    "refusals": status.refusals,
+                    "abandoned": status.abandoned,
+                })
+            })
+            .collect();
+        return print_json(&json!({ "bridges": bridges }));
+    }
+    let heads = [
+        "SOURCE",
+        "DESTINATION",
+        "STAGE",
+        "CARRIED",
+        "BROKEN",
+        "REFUSED",
+        "LEFT",
+    ];
+    let cells = rows
+        .iter()
+        .map(|(pair, status, delivered)| {
+            // Ended, or stopped by us in time: nothing is left.
+            let stage = match status.stage {
+                LinkStage::Failed => "failed",
+                _ if *delivered => "done",
+                _ => "stopped",
+            };
+            vec![
+                place(&pair.source),
+                place(&pair.destination),
+                stage.to_owned(),
+                text::bytes(status.bytes),
+                status.failures.to_string(),
+                status.refusals.to_string(),
+                status.abandoned.to_string(),
+            ]
+        })
+        .collect();
+    print(&table(&heads, &[3, 4, 5, 6], cells))
+}
+
+/// A URI without its settings, which may be long.
+fn place(uri: &str) -> String {
+    uri.split('?').next().unwrap_or(uri).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_any_number_of_bridges() {
+        let text = "[[bridge]]\nsource = \"shm://a\"\ndestination = \"tcp://0.0.0.0:9000/a\"\n\
+                    [[bridge]]\nsource = \"shm://b\"\ndestination = \"file:///data/b.olv\"\nkeep = true\n";
+        let pairs = parse(text).unwrap();
+        assert_eq!(pairs.len(), 2);
+        assert!(!pairs[0].keep && pairs[1].keep);
+        assert_eq!(pairs[1].destination, "file:///data/b.olv");
+    }
+
+    #[test]
+    fn a_file_with_a_mistake_is_refused() {
+        for (text, expected) in [
+            ("", "bridge"),
+            ("bridge = []", "no [[bridge]]"),
+            ("[[bridge]]\nsource = \"shm://a\"\n", "destination"),
+            ("[[bridge]]\nsource = 1\ndestination = \"x\"\n", "string"),
+            (
+                "[[bridge]]\nsource = \"a\"\ndestination = \"b\"\nspeed = 1\n",
+                "speed",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+}

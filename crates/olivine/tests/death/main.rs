@@ -122,11 +122,13 @@ fn blow(stage: &mut Stage, actors: &mut [Actor], others: &[&'static str], tally:
     }
     let struck = Instant::now();
     stage.strike(&victim);
-    let buried_first = stage.random.below(2) == 0;
+    let is_durable = victim.role == "durable";
+    // A name is free once its holder has died, which takes a moment after the signal; else that is the survivors'
+    // business.
+    let buried_first = is_durable || stage.random.below(2) == 0;
     if buried_first {
         stage.bury(&victim);
     }
-    let is_durable = victim.role == "durable";
     if is_durable {
         // Others wait for it, as it wants them to.
         actors[chosen] = stage.enter(victim.role, "");

@@ -11,6 +11,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod operations;
 mod scene;
 mod trace;
@@ -19,6 +20,7 @@ use operations::OPERATIONS;
 use scene::{Handles, Operation, Scene};
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 use trace::{Next, Traced, mark};
 
 /// Up to this many instructions each one is a death of its own.
@@ -44,13 +46,16 @@ struct Path {
     places: Vec<Place>,
 }
 
+/// One test at a time: a fork copies what other threads are in the middle of.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 fn start(operation: &Operation, scene: &mut Scene) -> Traced {
     let uri = scene.uri();
     let child = Traced::start(|| {
         let mut handles = Handles::default();
         (operation.prepare)(&uri, &mut handles);
         mark();
-        (operation.act)(&uri, &mut handles);
+        (operation.act)(&uri, &mut handles).expect("it works where nothing fails");
         mark();
         // Its handles are not dropped: what is killed at the end has done just this.
         let _kept = std::mem::ManuallyDrop::new(handles);
@@ -144,6 +149,7 @@ fn die_after(operation: &Operation, steps: usize) {
 
 #[test]
 fn a_death_after_any_instruction_is_survived() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let every = usize::try_from(common::setting("OLIVINE_STEP_EVERY", 16)).unwrap();
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();
     let (mut looked_at, mut deaths) = (0, 0);

@@ -29,8 +29,21 @@ fn publisher(uri: &str, handles: &mut Handles) {
     handles.publisher = Some(publisher);
 }
 
+fn open_publisher(uri: &str, handles: &mut Handles) -> Result<(), String> {
+    let publisher = Publisher::open(uri).map_err(|error| error.to_string())?;
+    handles.publisher = Some(publisher);
+    Ok(())
+}
+
+fn open_subscriber(uri: &str, handles: &mut Handles) -> Result<(), String> {
+    let uri = format!("{uri}&from=oldest");
+    let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+    handles.subscriber = Some(subscriber);
+    Ok(())
+}
+
 fn subscriber(uri: &str, handles: &mut Handles) {
-    handles.subscriber = Some(Subscriber::open(&format!("{uri}&from=oldest")).unwrap());
+    open_subscriber(uri, handles).unwrap();
 }
 
 fn of(handles: &mut Handles) -> &mut Publisher {
@@ -45,7 +58,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: idle,
         ready: nothing,
-        act: |uri, handles| handles.publisher = Some(Publisher::open(uri).unwrap()),
+        act: open_publisher,
     },
     Operation {
         name: "create by subscribing",
@@ -54,7 +67,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: idle,
         ready: nothing,
-        act: subscriber,
+        act: open_subscriber,
     },
     Operation {
         name: "attach a publisher",
@@ -63,7 +76,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: idle,
         ready: nothing,
-        act: |uri, handles| handles.publisher = Some(Publisher::open(uri).unwrap()),
+        act: open_publisher,
     },
     Operation {
         name: "attach to a dead lane",
@@ -72,7 +85,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: Scene::leave_a_stale_lane,
         prepare: idle,
         ready: nothing,
-        act: |uri, handles| handles.publisher = Some(Publisher::open(uri).unwrap()),
+        act: open_publisher,
     },
     Operation {
         name: "attach a subscriber",
@@ -81,7 +94,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: idle,
         ready: nothing,
-        act: subscriber,
+        act: open_subscriber,
     },
     Operation {
         name: "attach to a dead slot",
@@ -90,7 +103,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: Scene::leave_a_dead_subscriber,
         prepare: idle,
         ready: nothing,
-        act: subscriber,
+        act: open_subscriber,
     },
     Operation {
         name: "come back as durable",
@@ -100,7 +113,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         prepare: idle,
         ready: nothing,
         act: |uri, handles| {
-            handles.subscriber = Some(Subscriber::open(&format!("{uri}&name=durable")).unwrap());
+            let uri = format!("{uri}&name=durable");
+            let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+            handles.subscriber = Some(subscriber);
+            Ok(())
         },
     },
     Operation {
@@ -112,6 +128,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ready: nothing,
         act: |_, handles| {
             of(handles).offer(&childs(PREPARED)).unwrap();
+            Ok(())
         },
     },
     Operation {
@@ -126,6 +143,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut claim = of(handles).claim(message.len()).unwrap();
             claim.copy_from_slice(&message);
             claim.commit();
+            Ok(())
         },
     },
     Operation {
@@ -139,6 +157,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut batch = of(handles).batch();
             batch.push(&childs(PREPARED)).unwrap();
             batch.commit();
+            Ok(())
         },
     },
     Operation {
@@ -150,6 +169,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ready: Scene::fall_asleep,
         act: |_, handles| {
             of(handles).offer(&childs(PREPARED)).unwrap();
+            Ok(())
         },
     },
     Operation {
@@ -163,6 +183,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         act: |_, handles| {
             let long = Duration::from_millis(100);
             let _ = of(handles).wait_for_room(4000, Some(long));
+            Ok(())
         },
     },
     Operation {
@@ -180,6 +201,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             for _ in 0..3 {
                 of(handles).publish_timeout(&[7; 2000], long).unwrap();
             }
+            Ok(())
         },
     },
     Operation {
@@ -194,6 +216,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             subscriber
                 .poll(|message| assert_eq!(message.len(), 96), 64)
                 .unwrap();
+            Ok(())
         },
     },
     Operation {
@@ -210,6 +233,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             subscriber
                 .receive_timeout(Duration::from_millis(60))
                 .unwrap();
+            Ok(())
         },
     },
     Operation {
@@ -219,7 +243,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: publisher,
         ready: nothing,
-        act: |_, handles| drop(handles.publisher.take()),
+        act: |_, handles| {
+            drop(handles.publisher.take());
+            Ok(())
+        },
     },
     Operation {
         name: "detach a subscriber",
@@ -228,7 +255,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: nothing,
         prepare: subscriber,
         ready: nothing,
-        act: |_, handles| drop(handles.subscriber.take()),
+        act: |_, handles| {
+            drop(handles.subscriber.take());
+            Ok(())
+        },
     },
     Operation {
         name: "the last one out",
@@ -241,6 +271,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             drop(handles.publisher.take());
         },
         ready: nothing,
-        act: |_, handles| drop(handles.subscriber.take()),
+        act: |_, handles| {
+            drop(handles.subscriber.take());
+            Ok(())
+        },
     },
 ];

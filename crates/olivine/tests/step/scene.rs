@@ -37,7 +37,7 @@ pub(crate) struct Operation {
     /// What the parent does while the child stands at the mark.
     pub(crate) ready: fn(&mut Scene),
     /// What is killed.
-    pub(crate) act: fn(&str, &mut Handles),
+    pub(crate) act: fn(&str, &mut Handles) -> Result<(), String>,
 }
 
 /// A channel with bystanders.

@@ -20,6 +20,17 @@ pub(crate) enum Next {
     Other,
 }
 
+/// A system call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) number: i64,
+    /// The first, second, fourth and fifth of them.
+    pub(crate) arguments: [u64; 4],
+}
+
+/// What a stop at a system call reports, where that was asked for.
+const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+
 /// The mark around an operation: stops a traced process.
 #[inline(always)]
 pub(crate) fn mark() {
@@ -55,7 +66,8 @@ impl Traced {
         }
         let mut child = Self { pid, dead: false };
         assert_eq!(child.wait(), libc::SIGSTOP);
-        let options = usize::try_from(libc::PTRACE_O_EXITKILL).expect("a flag");
+        let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        let options = usize::try_from(options).expect("flags");
         ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options).expect("to trace");
         child.go_on();
         child
@@ -114,6 +126,47 @@ impl Traced {
         assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
     }
 
+    /// Goes on to the next system call and stands before it; `None` if it came to a mark instead.
+    pub(crate) fn go_to_syscall(&mut self) -> Option<Call> {
+        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
+        match self.wait() {
+            SYSCALL_STOP => {
+                let registers = self.registers();
+                Some(Call {
+                    number: registers.orig_rax.cast_signed(),
+                    arguments: [registers.rdi, registers.rsi, registers.r10, registers.r8],
+                })
+            }
+            signal => {
+                assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
+                None
+            }
+        }
+    }
+
+    /// Makes the system call it stands before fail with `errno`, without being made.
+    pub(crate) fn fail_syscall(&mut self, errno: c_int) {
+        let mut registers = self.registers();
+        // No such call: the kernel does nothing.
+        registers.orig_rax = u64::MAX;
+        self.set(&registers);
+        self.leave_syscall();
+        let mut registers = self.registers();
+        registers.rax = i64::from(-errno).cast_unsigned();
+        self.set(&registers);
+    }
+
+    /// Lets the system call it stands before be made.
+    pub(crate) fn leave_syscall(&mut self) {
+        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
+        assert_eq!(self.wait(), SYSCALL_STOP);
+    }
+
+    fn set(&self, registers: &libc::user_regs_struct) {
+        let from = (&raw const *registers) as usize;
+        ptrace(libc::PTRACE_SETREGS, self.pid, 0, from).expect("its registers");
+    }
+
     /// Goes on until it is at `at` for the `times`th time, by a breakpoint of the processor's. `false` if it came to
     /// the end instead.
     pub(crate) fn go_to(&mut self, at: usize, times: u64) -> bool {
@@ -134,6 +187,29 @@ impl Traced {
         let register = register(7);
         ptrace(libc::PTRACE_POKEUSER, self.pid, register, 0).expect("no breakpoint");
         true
+    }
+
+    /// Lets it end by itself, which must be well; how many marks it passed on the way.
+    pub(crate) fn go_on_to_the_end(mut self) -> usize {
+        let mut marks = 0;
+        loop {
+            ptrace(libc::PTRACE_CONT, self.pid, 0, 0).expect("to go on");
+            let mut status = 0;
+            // SAFETY: our own child; `status` lives across the call.
+            let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
+            assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
+            if libc::WIFSTOPPED(status) {
+                assert_eq!(libc::WSTOPSIG(status), libc::SIGTRAP);
+                marks += 1;
+                continue;
+            }
+            self.dead = true;
+            assert!(
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+                "the child failed: status {status:#x}"
+            );
+            return marks;
+        }
     }
 
     /// SIGKILL, and its burial.

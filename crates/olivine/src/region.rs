@@ -248,6 +248,8 @@ mod mapped {
         pub(crate) unsafe fn write(&self, position: u64, bytes: &[u8]) {
             assert!(bytes.len() as u64 <= self.capacity - HEADER_BYTES);
             let to = self.at(position + HEADER_BYTES);
+            #[cfg(test)]
+            crate::sync::logged::copied(to as usize, bytes);
             // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
             // and `bytes` is memory of this process, so the ranges cannot overlap.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };

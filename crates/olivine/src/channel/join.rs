@@ -81,7 +81,9 @@ fn join_lanes(
         let start = || match config.from {
             // CURSOR (acquire): frames before it are not ours, those after it are.
             Start::Now => cursor.load(Ordering::Acquire),
-            Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
+            Start::Oldest => limit
+                .load(Ordering::Acquire)
+                .saturating_sub(geometry.capacity),
         };
         let store = |position: u64| {
             position_word(*index).store(position, Ordering::Release);

@@ -366,6 +366,8 @@ mod mapped {
         pub(crate) unsafe fn write(self, bytes: &[u8]) {
             // SAFETY: at most a capacity further on: in the doubled mapping.
             let to = unsafe { self.at.add(size_of::<u64>()) };
+            #[cfg(test)]
+            crate::sync::logged::copied(to as usize, bytes);
             // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
             // and `bytes` is memory of this process, so the ranges cannot overlap.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };

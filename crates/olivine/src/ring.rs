@@ -9,6 +9,8 @@ pub(crate) mod layout;
 pub(crate) mod publish;
 
 #[cfg(all(test, not(loom)))]
+mod crash_tests;
+#[cfg(all(test, not(loom)))]
 mod heap_tests;
 #[cfg(all(test, loom))]
 mod model;

@@ -13,7 +13,11 @@
 //! same as two full fences. In a `loom` build both are full fences.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::Ordering;
+#[cfg(not(any(loom, test)))]
+pub(crate) use core::sync::atomic::{AtomicU64, fence};
+#[cfg(all(test, not(loom)))]
+pub(crate) use logged::{AtomicU64, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -144,5 +148,128 @@ pub(crate) const fn unless(weakened: bool, ordering: Ordering) -> Ordering {
         Ordering::Relaxed
     } else {
         ordering
+    }
+}
+
+/// Atomics that write down what they store, for tests that ask what a death leaves behind.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod logged {
+    use super::Ordering;
+    use core::sync::atomic::AtomicU64 as Plain;
+    use std::cell::RefCell;
+
+    /// One step of a thread that others can see.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) enum Step {
+        /// Eight bytes or fewer were stored.
+        Store {
+            address: usize,
+            bytes: Vec<u8>,
+            release: bool,
+        },
+        /// What comes after it is not seen before what comes before it.
+        Fence,
+    }
+
+    thread_local! {
+        static LOG: RefCell<Option<Vec<Step>>> = const { RefCell::new(None) };
+    }
+
+    /// What this thread stores while `body` runs.
+    pub(crate) fn steps_of(body: impl FnOnce()) -> Vec<Step> {
+        LOG.with(|log| *log.borrow_mut() = Some(Vec::new()));
+        body();
+        LOG.with(|log| log.borrow_mut().take()).unwrap_or_default()
+    }
+
+    fn write_down(step: impl FnOnce() -> Step) {
+        LOG.with(|log| {
+            if let Some(log) = log.borrow_mut().as_mut() {
+                log.push(step());
+            }
+        });
+    }
+
+    /// Payload bytes that are copied to `address`, a word at a time: a death may be between any two.
+    pub(crate) fn copied(address: usize, bytes: &[u8]) {
+        for (n, part) in bytes.chunks(8).enumerate() {
+            write_down(|| Step::Store {
+                address: address + n * 8,
+                bytes: part.to_vec(),
+                release: false,
+            });
+        }
+    }
+
+    /// As the standard library's.
+    pub(crate) fn fence(ordering: Ordering) {
+        if ordering != Ordering::Acquire {
+            write_down(|| Step::Fence);
+        }
+        core::sync::atomic::fence(ordering);
+    }
+
+    /// As the standard library's.
+    #[derive(Debug, Default)]
+    #[repr(transparent)]
+    pub(crate) struct AtomicU64(Plain);
+
+    impl AtomicU64 {
+        pub(crate) const fn new(value: u64) -> Self {
+            Self(Plain::new(value))
+        }
+
+        /// # Safety
+        ///
+        /// As for the standard library's.
+        pub(crate) unsafe fn from_ptr<'a>(at: *mut u64) -> &'a Self {
+            // SAFETY: the caller's promise; this type is transparent over the other, which is one over `u64`.
+            unsafe { &*at.cast() }
+        }
+
+        pub(crate) fn as_ptr(&self) -> *mut u64 {
+            self.0.as_ptr()
+        }
+
+        fn stored(&self, ordering: Ordering) {
+            write_down(|| Step::Store {
+                address: self.as_ptr() as usize,
+                bytes: self.0.load(Ordering::Relaxed).to_le_bytes().to_vec(),
+                release: ordering != Ordering::Relaxed && ordering != Ordering::Acquire,
+            });
+        }
+
+        pub(crate) fn load(&self, ordering: Ordering) -> u64 {
+            self.0.load(ordering)
+        }
+
+        pub(crate) fn store(&self, value: u64, ordering: Ordering) {
+            self.0.store(value, ordering);
+            self.stored(ordering);
+        }
+
+        pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
+            let before = self.0.swap(value, ordering);
+            self.stored(ordering);
+            before
+        }
+
+        pub(crate) fn fetch_or(&self, value: u64, ordering: Ordering) -> u64 {
+            let before = self.0.fetch_or(value, ordering);
+            self.stored(ordering);
+            before
+        }
+
+        pub(crate) fn fetch_and(&self, value: u64, ordering: Ordering) -> u64 {
+            let before = self.0.fetch_and(value, ordering);
+            self.stored(ordering);
+            before
+        }
+
+        pub(crate) fn fetch_add(&self, value: u64, ordering: Ordering) -> u64 {
+            let before = self.0.fetch_add(value, ordering);
+            self.stored(ordering);
+            before
+        }
     }
 }

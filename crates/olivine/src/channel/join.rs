@@ -79,7 +79,9 @@ fn join_lanes(
     for (index, (words, ring)) in &present {
         let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
         let start = || match config.from {
-            Start::Oldest => limit.load(Ordering::Acquire) - geometry.capacity,
+            Start::Oldest => limit
+                .load(Ordering::Acquire)
+                .saturating_sub(geometry.capacity),
             // CURSOR (acquire): frames before it are not ours, those after it are. Times and positions are for
             // journals, which settings of rings do not name.
             Start::Now | Start::Time(_) | Start::Position(_) => cursor.load(Ordering::Acquire),

@@ -8,7 +8,7 @@
 //! the streaming gear: it waits a moment before it looks at the tail again, because a reader that hangs on
 //! the writer's line makes every commit a line transfer. One message or none at a time never waits.
 
-use super::layout::{Geometry, frame_bytes, frame_tag, lane};
+use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
 use crate::error::ReceiveError;
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
@@ -145,6 +145,8 @@ impl Consumer {
         gate: Option<GateWords>,
         durable: bool,
     ) -> Self {
+        // Read from shared memory by whoever joined.
+        let position = position.min(POSITION_MAX);
         Self {
             position,
             known: position,
@@ -185,6 +187,7 @@ impl Consumer {
         // the frame that lies here, or the zero, and nothing older.
         self.cursor
             .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire))
+            .min(POSITION_MAX)
             .max(self.position)
     }
 

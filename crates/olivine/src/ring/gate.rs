@@ -101,6 +101,10 @@ pub(crate) fn set_bit(control: &Words, start: usize, slot: usize, on: bool) {
     }
 }
 
+/// How often a joiner proposes a position. A publisher that has seen one goes no further than that allows, so an
+/// honest one is met after a few rounds; a lane whose words lie is not waited for.
+const JOIN_ROUNDS: u32 = 1 << 16;
+
 /// The joiner's half of JOIN for one lane: takes a position at which the publisher is held back for sure.
 ///
 /// `start` proposes a position (always a frame boundary) and is asked again whenever the publisher turns out
@@ -112,7 +116,7 @@ pub(crate) fn join_lane(
     mut start: impl FnMut() -> u64,
     mut store: impl FnMut(u64),
 ) -> u64 {
-    loop {
+    for _ in 0..JOIN_ROUNDS {
         let position = start();
         store(position);
         crate::points::pass("join.stored");
@@ -122,10 +126,12 @@ pub(crate) fn join_lane(
             fence(Ordering::SeqCst);
         }
         // Acquire: the limit's boundary (`from=oldest` starts at it) comes with the frames behind it.
-        if limit.load(Ordering::Acquire) <= position + capacity {
+        if limit.load(Ordering::Acquire) <= position.saturating_add(capacity) {
             return position;
         }
     }
+    // No honest publisher: it would have seen the position by now. Whatever it has there stays in bounds.
+    start()
 }
 
 /// Empties a slot under its lock: it gates nothing, wakes nobody and is free.

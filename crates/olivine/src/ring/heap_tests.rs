@@ -7,15 +7,15 @@ use super::publish::Producer;
 use crate::region::{Memory, Ring, Words};
 use crate::sync::Ordering;
 
-struct Channel {
-    geometry: Geometry,
-    control: Words,
-    lane: Words,
-    ring: Ring,
+pub(super) struct Channel {
+    pub(super) geometry: Geometry,
+    pub(super) control: Words,
+    pub(super) lane: Words,
+    pub(super) ring: Ring,
     private: Words,
 }
 
-fn channel(align: u64, origin: u64) -> Channel {
+pub(super) fn channel(align: u64, origin: u64) -> Channel {
     let geometry = Geometry {
         capacity: 4096,
         align,
@@ -49,7 +49,7 @@ fn channel(align: u64, origin: u64) -> Channel {
 }
 
 impl Channel {
-    fn producer(&self) -> Producer {
+    pub(super) fn producer(&self) -> Producer {
         Producer::take_over(
             self.ring.clone(),
             self.lane.clone(),
@@ -60,8 +60,12 @@ impl Channel {
         )
     }
 
-    fn consumer(&self, slot: usize) -> Consumer {
+    pub(super) fn consumer(&self, slot: usize) -> Consumer {
         let position = self.lane.word(lane::CURSOR).load(Ordering::Acquire);
+        self.consumer_at(slot, position)
+    }
+
+    pub(super) fn consumer_at(&self, slot: usize, position: u64) -> Consumer {
         self.control
             .word(self.geometry.position(slot, 0))
             .store(position, Ordering::Release);
@@ -86,7 +90,7 @@ impl Channel {
 }
 
 /// Sends one message if there is room.
-fn send(producer: &mut Producer, tag: u32, message: &[u8]) -> bool {
+pub(super) fn send(producer: &mut Producer, tag: u32, message: &[u8]) -> bool {
     let at = producer.position();
     if producer.fits(at, message.len()).is_err()
         && !producer.make_room(producer.need(at, message.len()))
@@ -100,11 +104,11 @@ fn send(producer: &mut Producer, tag: u32, message: &[u8]) -> bool {
 }
 
 /// The message numbered `n`: every length up to 99 bytes, filled with its number.
-fn message(n: u32) -> Vec<u8> {
+pub(super) fn message(n: u32) -> Vec<u8> {
     vec![n.to_le_bytes()[0]; (n * 7 % 100) as usize]
 }
 
-fn receive(consumer: &mut Consumer, expected: u32) -> bool {
+pub(super) fn receive(consumer: &mut Consumer, expected: u32) -> bool {
     let Some(frame) = consumer.next().unwrap() else {
         consumer.at_tail();
         return false;

@@ -42,6 +42,8 @@ pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
+/// No lane comes this far, wherever it started: whoever reads a larger one from shared memory reads this.
+pub(crate) const POSITION_MAX: u64 = (u64::MAX / 4 * 3) & !4095;
 /// A position word that gates nothing: the slot is free or does not gate this lane.
 pub(crate) const NO_POSITION: u64 = u64::MAX;
 

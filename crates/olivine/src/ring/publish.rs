@@ -10,7 +10,7 @@
 //! it has published everything: the next header reads 0, so readers stop there, and the cursor is only behind.
 
 use super::gate::Gate;
-use super::layout::{Geometry, control, frame_bytes, header_word, lane};
+use super::layout::{Geometry, POSITION_MAX, control, frame_bytes, header_word, lane};
 use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
@@ -56,12 +56,19 @@ impl Producer {
         };
         let mut producer = Self {
             // CURSOR (acquire): the frames of a publisher before us are ours to walk.
-            position: lane.word(lane::CURSOR).load(Ordering::Acquire),
+            position: lane
+                .word(lane::CURSOR)
+                .load(Ordering::Acquire)
+                .min(POSITION_MAX),
             align_mask: geometry.align - 1,
             message_max: geometry.message_max(),
             cursor: lane.resolve(lane::CURSOR),
             hint: control.resolve(hint),
-            published_limit: lane.word(lane::LIMIT).load(Ordering::Acquire),
+            // It never lies below a whole ring, whatever stands there.
+            published_limit: lane
+                .word(lane::LIMIT)
+                .load(Ordering::Acquire)
+                .clamp(ring.capacity(), POSITION_MAX),
             gate: Gate::new(control.clone(), geometry.clone(), index),
             ring,
             limit,

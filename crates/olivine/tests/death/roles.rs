@@ -4,7 +4,7 @@ use crate::common::Random;
 use crate::message::{check, fill};
 use crate::zygote::{Order, fork, linger};
 use olivine::probe::SharedWords;
-use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::collections::HashMap;
 use std::io::PipeReader;
 use std::time::Duration;
@@ -259,11 +259,11 @@ impl Stage<'_> {
         let mut random = Random(self.session);
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
         while !self.stopped(EVERYBODY) {
-            let mut subscriber = Subscriber::open(self.uri).unwrap();
+            let mut subscriber = again_if_restless(|| Subscriber::open(self.uri));
             if random.below(4) == 0 {
                 continue;
             }
-            let mut publisher = Publisher::open(self.uri).unwrap();
+            let mut publisher = again_if_restless(|| Publisher::open(self.uri));
             fill(self.session, 0, &mut message);
             match publisher.publish_timeout(&message, Duration::from_millis(20)) {
                 // A stopped one may hold it back.
@@ -325,6 +325,14 @@ impl Stage<'_> {
     fn announce(&self, child: libc::pid_t) {
         let child = u64::try_from(child).expect("a process");
         self.words.store(orphan(self.session), child);
+    }
+}
+
+/// Opens; once more where the first try ran out of time, which says nothing where this process was stopped meanwhile.
+fn again_if_restless<T: std::fmt::Debug>(open: impl Fn() -> Result<T, OpenError>) -> T {
+    match open() {
+        Err(OpenError::Restless { .. }) => open().unwrap(),
+        opened => opened.unwrap(),
     }
 }
 

@@ -1,0 +1,261 @@
+//! What a publisher leaves when it dies after any of its stores, in any order that the machine may make them visible.
+//!
+//! Its stores are written down. A death leaves some of them: with each, those that come before it by the rules of the
+//! language (a release store comes after everything before it, a fence parts what is before from what is behind,
+//! stores to one word keep their order). Every such set is put on a copy of the memory, a successor takes the lane
+//! over, and a subscriber reads on.
+
+use super::heap_tests::{Channel, channel, message, receive, send};
+use super::layout::lane;
+use super::publish::Producer;
+use crate::sync::Ordering;
+use crate::sync::logged::{Step, steps_of};
+
+/// The words of a channel: control, lane, both halves of the ring.
+fn words_of(channel: &Channel) -> Vec<&crate::sync::AtomicU64> {
+    let control = (0..channel.geometry.control_words()).map(|n| channel.control.word(n));
+    let lane = (0..lane::WORDS).map(|n| channel.lane.word(n));
+    let ring = (0..channel.ring.capacity() / 8).map(|n| channel.ring.header(n * 8));
+    control.chain(lane).chain(ring).collect()
+}
+
+fn image(channel: &Channel) -> Vec<u64> {
+    let words = words_of(channel);
+    words
+        .iter()
+        .map(|word| word.load(Ordering::Relaxed))
+        .collect()
+}
+
+/// A store of the scene.
+#[derive(Clone, Debug)]
+struct Store {
+    /// Places in the image, and the bytes there: several for the rest of a long payload.
+    parts: Vec<(usize, Vec<u8>)>,
+    release: bool,
+    /// How many fences came before it.
+    epoch: usize,
+}
+
+/// The stores among `steps` that shared memory sees.
+fn stores(channel: &Channel, steps: &[Step]) -> Vec<Store> {
+    let words = words_of(channel);
+    let mut epoch = 0;
+    let mut found = Vec::new();
+    for step in steps {
+        match step {
+            Step::Fence => epoch += 1,
+            Step::Store {
+                address,
+                bytes,
+                release,
+            } => {
+                let place = words
+                    .iter()
+                    .position(|word| word.as_ptr() as usize == *address);
+                // The cached limit is private.
+                let Some(place) = place else { continue };
+                let part = (place, bytes.clone());
+                // Of a long payload two parts are enough to be torn between, and more would be too many deaths.
+                if let [.., before, last] = &mut found[..]
+                    && continues(before, last.parts[0].0)
+                    && continues(last, place)
+                    && !release
+                {
+                    last.parts.push(part);
+                    continue;
+                }
+                found.push(Store {
+                    parts: vec![part],
+                    release: *release,
+                    epoch,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Whether a payload goes on at `place`.
+fn continues(store: &Store, place: usize) -> bool {
+    !store.release && store.parts.last().is_some_and(|last| last.0 + 1 == place)
+}
+
+/// Whether the `early`th store is visible wherever the `late`th is.
+fn is_before(stores: &[Store], early: usize, late: usize) -> bool {
+    let (a, b) = (&stores[early], &stores[late]);
+    let meets = |place: &usize| b.parts.iter().any(|part| part.0 == *place);
+    early < late && (b.release || a.epoch < b.epoch || a.parts.iter().any(|part| meets(&part.0)))
+}
+
+/// Every set of stores that a death may leave, as bit masks.
+fn deaths(stores: &[Store]) -> Vec<u64> {
+    let needs: Vec<u64> = (0..stores.len())
+        .map(|late| {
+            let before = (0..late).filter(|early| is_before(stores, *early, late));
+            before.fold(0, |mask, early| mask | 1 << early)
+        })
+        .collect();
+    let mut sets = vec![0_u64];
+    for (n, needs) in needs.iter().enumerate() {
+        let with: Vec<u64> = sets
+            .iter()
+            .filter(|set| *set & needs == *needs)
+            .map(|set| set | 1 << n)
+            .collect();
+        sets.extend(with);
+    }
+    sets
+}
+
+/// A channel as a death leaves it.
+fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Channel {
+    let heir = channel(8, origin);
+    let mut image = before.to_vec();
+    for (n, store) in stores.iter().enumerate() {
+        if set & 1 << n != 0 {
+            for (place, part) in &store.parts {
+                let mut bytes = image[*place].to_le_bytes();
+                bytes[..part.len()].copy_from_slice(part);
+                image[*place] = u64::from_le_bytes(bytes);
+            }
+        }
+    }
+    for (word, value) in words_of(&heir).iter().zip(image) {
+        word.store(value, Ordering::Relaxed);
+    }
+    heir
+}
+
+/// Plays `scene` from `warm` messages on, and checks every death in it. `commits` says how many messages each commit
+/// of the scene makes visible. Returns how many deaths there were.
+fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
+    let origin = (1 << 32) - 4096;
+    let channel = channel(8, origin);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    for n in 0..warm {
+        while !send(&mut producer, n, &message(n)) {
+            consumer.release();
+        }
+        assert!(receive(&mut consumer, n));
+    }
+    consumer.release();
+    let start = consumer.position();
+    drop(consumer);
+    let before = image(&channel);
+    let stores = stores(&channel, &steps_of(|| scene(&mut producer, warm)));
+    assert!(stores.len() < 20, "few stores: {stores:?}");
+    drop(producer);
+    // What each set must show: the messages of the commits whose header is in it.
+    let deaths = deaths(&stores);
+    let mut outcomes = std::collections::BTreeSet::new();
+    for set in &deaths {
+        let heir = left_behind(origin, &before, &stores, *set);
+        // From where the subscriber had read to, not from the cursor.
+        let mut reader = heir.consumer_at(0, start);
+        let mut got = 0;
+        while receive(&mut reader, warm + got) {
+            got += 1;
+        }
+        let mut successor = heir.producer();
+        assert!(
+            !receive(&mut reader, warm + got),
+            "recovery shows nothing that was not shown"
+        );
+        outcomes.insert(got);
+        let ends = commits.iter().scan(0, |sum, n| {
+            *sum += n;
+            Some(*sum)
+        });
+        let shown = ends.filter(|end| *end <= got).last().unwrap_or(0);
+        assert_eq!(got, shown, "a part of a batch, in {set:b} of {stores:?}");
+        if *set == (1 << stores.len()) - 1 {
+            assert_eq!(got, commits.iter().sum::<u32>(), "all was done");
+        }
+        // The successor goes on for more than a lap.
+        for n in warm + got..warm + got + 120 {
+            while !send(&mut successor, n, &message(n)) {
+                reader.release();
+            }
+            assert!(
+                receive(&mut reader, n),
+                "message {n} in {set:b} of {stores:?}"
+            );
+        }
+    }
+    assert_eq!(
+        outcomes.len(),
+        commits.len() + 1,
+        "every commit has a death before and after it"
+    );
+    deaths.len()
+}
+
+fn batch(producer: &mut Producer, first: u32) {
+    let mut at = producer.position();
+    for n in first..first + 3 {
+        let text = message(n);
+        if producer.fits(at, text.len()).is_err() {
+            assert!(producer.make_room(producer.need(at, text.len())));
+        }
+        let end = producer.fits(at, text.len()).unwrap();
+        producer.write(at, &text);
+        if n != first {
+            producer.prepare(at, n, text.len());
+        }
+        at = end;
+    }
+    producer.commit(at, first, message(first).len());
+}
+
+#[test]
+fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
+    let mut checked = 0;
+    // The first lap, over memory that is all zeros, and later ones, over frames of all lengths.
+    let warm = if cfg!(miri) {
+        vec![1]
+    } else {
+        vec![1, 2, 57, 131, 202, 303]
+    };
+    for warm in warm {
+        checked += check(warm, &[1, 1], |producer, n| {
+            assert!(send(producer, n, &message(n)));
+            assert!(send(producer, n + 1, &message(n + 1)));
+        });
+        checked += check(warm, &[3], batch);
+        // Past the cached limit: the gate is asked, a new limit is stored.
+        checked += check(warm, &[1], |producer, n| {
+            producer.shut();
+            assert!(send(producer, n, &message(n)));
+        });
+    }
+    println!("{checked} deaths");
+    assert!(checked > 20);
+}
+
+/// The rules of visibility themselves: without them everything would pass.
+#[test]
+fn a_header_that_is_not_last_would_be_found() {
+    let origin = (1 << 32) - 4096;
+    let channel = channel(8, origin);
+    let mut producer = channel.producer();
+    assert!(send(&mut producer, 3, &message(3)));
+    let before = image(&channel);
+    let steps = steps_of(|| assert!(send(&mut producer, 4, &message(4))));
+    let mut stores = stores(&channel, &steps);
+    let honest = deaths(&stores).len();
+    // As if the header were stored relaxed.
+    for store in &mut stores {
+        store.release = false;
+    }
+    let all = deaths(&stores);
+    assert!(all.len() > honest);
+    let torn = all.iter().filter(|set| {
+        let heir = left_behind(origin, &before, &stores, **set);
+        let mut reader = heir.consumer_at(0, producer.position() - 40);
+        let frame = reader.next();
+        matches!(frame, Ok(Some(frame)) if frame.tag == 4 && reader.view(&frame) != message(4))
+    });
+    assert!(torn.count() > 0, "a torn message");
+}

@@ -1,0 +1,247 @@
+//! A hostile participant scribbles over everything that it may write, while its victims go on: they stay inside their
+//! memory, every call returns, nobody panics, and what goes wrong has a name.
+//!
+//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_SEED` repeats its choices.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Place, Random, WATCHDOG, setting, until};
+use olivine::probe::SharedWords;
+use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shared words: the order to stop, and how many words were overwritten.
+const STOP: usize = 0;
+const WRITTEN: usize = 1;
+const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
+
+/// A file of the channel, mapped as its owner maps it.
+struct Mapped {
+    base: *mut u64,
+    words: usize,
+}
+
+impl Mapped {
+    fn new(path: &Path) -> Self {
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
+        let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
+        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let flags = rustix::mm::MapFlags::SHARED;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0) };
+        Self {
+            base: base.unwrap().cast(),
+            words: bytes / 8,
+        }
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.words);
+        // SAFETY: inside the mapping, by the line above.
+        let at = unsafe { self.base.add(index) };
+        // SAFETY: mapped for the rest of this process, aligned, reached through atomics only.
+        unsafe { AtomicU64::from_ptr(at) }
+    }
+}
+
+/// Something that looks like what belongs there, or does not.
+fn nonsense(random: &mut Random, now: u64) -> u64 {
+    match random.below(10) {
+        0 => random.next(),
+        1 => now.wrapping_add(random.below(1 << 16)),
+        2 => now.wrapping_sub(random.below(1 << 16)),
+        3 => 0,
+        4 => u64::MAX - random.below(16),
+        5 => 1 << random.below(64),
+        6 => random.below(1 << 13) & !7,
+        7 => (1 << 62) + random.below(1 << 13),
+        8 => now ^ 1 << random.below(64),
+        _ => u64::from(u32::MAX) << random.below(33),
+    }
+}
+
+/// The attacker: words of the files it was given, at random, as fast as it can.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+        return;
+    };
+    assert_eq!(role, "scribbler");
+    let text = |name: &str| std::env::var(name).expect("set by the parent");
+    let words = SharedWords::attach(text("OLIVINE_DEATH_WORDS").as_ref()).unwrap();
+    let files: Vec<Mapped> = text("OLIVINE_DEATH_FILES")
+        .split(':')
+        .map(|path| Mapped::new(path.as_ref()))
+        .collect();
+    let mut random = Random(setting("OLIVINE_SEED", 1));
+    let mut written = 0;
+    while words.load(STOP) == 0 {
+        let file = &files[usize::try_from(random.below(files.len() as u64)).unwrap()];
+        // Half the blows go where cursors and flags are, half anywhere.
+        let bound = if random.below(2) == 0 {
+            file.words
+        } else {
+            file.words.min(1024)
+        };
+        let index = usize::try_from(random.below(bound as u64)).unwrap();
+        let word = file.word(index);
+        // One word is flipped many times while somebody else reads it.
+        for _ in 0..random.below(64) {
+            let value = nonsense(&mut random, word.load(Ordering::Relaxed));
+            word.store(value, Ordering::Relaxed);
+            written += 1;
+        }
+        words.store(WRITTEN, written);
+    }
+}
+
+/// Runs `victim` while somebody scribbles over `files`; how many words were overwritten.
+fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
+    let path = place.file("words");
+    let _ = std::fs::remove_file(&path);
+    let words = SharedWords::create(&path, 2).unwrap();
+    let folder = place.channel("victim");
+    let files: Vec<_> = files
+        .iter()
+        .map(|name| folder.join(name).display().to_string())
+        .collect();
+    let scribbler = common::spawn(
+        "scribbler",
+        &[
+            ("OLIVINE_DEATH_WORDS", path.display().to_string()),
+            ("OLIVINE_DEATH_FILES", files.join(":")),
+        ],
+    );
+    until("the attack begins", || words.load(WRITTEN) > 0);
+    let length = Duration::from_millis(setting("OLIVINE_HOSTILE_MS", 1000));
+    std::thread::scope(|scope| {
+        let mut victim = victim;
+        let suffering = scope.spawn(move || {
+            let started = Instant::now();
+            let mut rounds = 0_u64;
+            while started.elapsed() < length || rounds == 0 {
+                victim();
+                rounds += 1;
+            }
+            rounds
+        });
+        let started = Instant::now();
+        // A hang cannot be joined: it ends the whole test.
+        while !suffering.is_finished() {
+            if started.elapsed() > length + WATCHDOG {
+                eprintln!("a call never returned");
+                std::process::abort();
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        let rounds = suffering.join().expect("no panic");
+        words.store(STOP, 1);
+        common::finished(scribbler);
+        println!("{rounds} rounds of the victim");
+    });
+    words.load(WRITTEN)
+}
+
+/// What may be answered to a subscriber under attack: anything but a panic; a name is all that is asked.
+fn receive(subscriber: &mut Subscriber) {
+    for _ in 0..20 {
+        let mut bytes = 0;
+        match subscriber.poll(|message| bytes += message.len(), 100) {
+            Ok(_) => {}
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        match subscriber.receive_timeout(Duration::from_micros(200)) {
+            Ok(_) | Err(ReceiveError::Closed) => {}
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        let _ = (subscriber.lag(), subscriber.position(), subscriber.lanes());
+    }
+}
+
+fn publish(publisher: &mut Publisher, of: &mut u64) {
+    for _ in 0..50 {
+        *of += 1;
+        let message = [7; 500];
+        let length = usize::try_from(*of % 500).unwrap();
+        match publisher.publish_timeout(&message[..length], Duration::from_micros(200)) {
+            Ok(_) | Err(NotSent::BackPressured | NotSent::NotConnected) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let _ = (publisher.stats(), publisher.subscribers());
+    }
+}
+
+/// Opens while everything moves: what is refused has a name.
+fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
+    let named = |error: OpenError| assert!(!error.to_string().is_empty());
+    (
+        Publisher::open(uri).map_err(named).ok(),
+        Subscriber::open(uri).map_err(named).ok(),
+    )
+}
+
+#[test]
+fn a_hostile_subscriber_harms_nobodys_memory() {
+    let place = Place::new();
+    for query in ["wait=park", "wait=yield&slow=evict:1ms"] {
+        let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
+        let mut publisher = Publisher::open(&uri).unwrap();
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut sent = 0;
+        // It may write the control file only: the kernel holds the lanes.
+        let written = attack(&place, &["control"], || {
+            publish(&mut publisher, &mut sent);
+            receive(&mut subscriber);
+        });
+        println!("{query}: {written} words of the control file overwritten");
+        drop((publisher, subscriber));
+        let _ = std::fs::remove_dir_all(place.channel("victim"));
+    }
+}
+
+#[test]
+fn a_hostile_publisher_harms_nobodys_memory() {
+    let place = Place::new();
+    for query in [
+        "wait=park",
+        "wait=yield&delivery=latest",
+        "wait=park&slow=evict:1ms",
+    ] {
+        let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
+        let publisher = Publisher::open(&uri).unwrap();
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let written = attack(&place, &["control", "lane-0"], || receive(&mut subscriber));
+        println!("{query}: {written} words of control file and lane overwritten");
+        drop((publisher, subscriber));
+        let _ = std::fs::remove_dir_all(place.channel("victim"));
+    }
+}
+
+#[test]
+fn joining_a_lane_that_lies_ends() {
+    let place = Place::new();
+    let uri = place.uri("victim", SHAPE);
+    let mut held = Publisher::open(&uri).unwrap();
+    held.publish(b"a message that nobody has seen").unwrap();
+    for from in ["now", "oldest"] {
+        let uri = place.uri("victim", &format!("{SHAPE}&from={from}"));
+        let written = attack(&place, &["lane-0"], || {
+            let (publisher, subscriber) = open(&uri);
+            if let Some(mut subscriber) = subscriber {
+                receive(&mut subscriber);
+            }
+            drop(publisher);
+        });
+        println!("from={from}: {written} words of a lane overwritten while it was joined");
+    }
+    let _ = std::fs::remove_dir_all(place.channel("victim"));
+}

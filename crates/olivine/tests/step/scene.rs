@@ -1,0 +1,240 @@
+//! What stands around a death, and what must still be true after it.
+
+use crate::common::{Place, WATCHDOG};
+use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+/// Small enough that every check goes round the ring, and that comparing it after each step is cheap.
+const SHAPE: &str = "capacity=4KiB&publishers_max=4&subscribers_max=4&wait=park";
+
+/// Words of the control file, see `docs/layout.md`.
+const SLEEPERS: u64 = 48;
+const SLOTS: u64 = 512 + 4 * 32;
+const SLOT_STRIDE: u64 = 48 + 16;
+const PARK: u64 = 32;
+/// Words of a lane's header.
+const CURSOR: u64 = 16;
+
+/// The child's end of the channel.
+#[derive(Default)]
+pub(crate) struct Handles {
+    pub(crate) publisher: Option<Publisher>,
+    pub(crate) subscriber: Option<Subscriber>,
+}
+
+/// One operation that is killed everywhere.
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    /// Settings besides the shape.
+    pub(crate) query: &'static str,
+    /// Whether somebody lives on the channel meanwhile.
+    pub(crate) bystanders: bool,
+    /// What the parent leaves for the child to find.
+    pub(crate) before: fn(&mut Scene),
+    /// What the child does before the mark.
+    pub(crate) prepare: fn(&str, &mut Handles),
+    /// What the parent does while the child stands at the mark.
+    pub(crate) ready: fn(&mut Scene),
+    /// What is killed.
+    pub(crate) act: fn(&str, &mut Handles) -> Result<(), String>,
+}
+
+/// A channel with bystanders.
+pub(crate) struct Scene {
+    place: Place,
+    query: &'static str,
+    publisher: Option<Publisher>,
+    pub(crate) subscriber: Option<Subscriber>,
+    sent: u64,
+    seen: u64,
+}
+
+/// A message of the bystander: marked, numbered, longer than a cache line.
+fn message(kind: u8, number: u64) -> [u8; 96] {
+    let mut bytes = [kind; 96];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// A message of the child.
+pub(crate) fn childs(number: u64) -> [u8; 96] {
+    message(b'c', number)
+}
+
+impl Scene {
+    pub(crate) fn new(operation: &Operation) -> Self {
+        let mut scene = Self {
+            place: Place::new(),
+            query: operation.query,
+            publisher: None,
+            subscriber: None,
+            sent: 0,
+            seen: 0,
+        };
+        if operation.bystanders {
+            scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
+            scene.publisher = Some(Publisher::open(&scene.uri()).unwrap());
+            for _ in 0..3 {
+                scene.talk();
+            }
+        }
+        (operation.before)(&mut scene);
+        scene
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        self.place.uri("step", &format!("{SHAPE}{}", self.query))
+    }
+
+    /// The channel's files that exist.
+    pub(crate) fn files(&self) -> Vec<std::fs::File> {
+        let folder = self.place.channel("step");
+        let names = ["control", "lane-0", "lane-1", "lane-2"];
+        names
+            .iter()
+            .filter_map(|name| std::fs::File::open(folder.join(name)).ok())
+            .collect()
+    }
+
+    fn write_word(&self, file: &str, word: u64, value: u64) {
+        let path = self.place.channel("step").join(file);
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(&value.to_le_bytes(), word * 8).unwrap();
+    }
+
+    /// Raises the flags of the bystander, as if it slept.
+    pub(crate) fn fall_asleep(&mut self) {
+        self.write_word("control", SLEEPERS, 1);
+        self.write_word("control", SLOTS + PARK, 1);
+        self.write_word("control", SLOTS + SLOT_STRIDE + PARK, 1);
+    }
+
+    /// A publisher has died with its last messages before the cursor.
+    pub(crate) fn leave_a_stale_lane(&mut self) {
+        self.in_a_child_that_dies(|uri| {
+            let mut publisher = Publisher::open(uri).unwrap();
+            for number in 0..3 {
+                publisher.publish(&childs(number)).unwrap();
+            }
+            let _kept = std::mem::ManuallyDrop::new(publisher);
+        });
+        // The first message of lane 1 is where it says it is; the two after it are to be walked.
+        self.write_word("lane-1", CURSOR, 104);
+    }
+
+    /// A subscriber has died without reading.
+    pub(crate) fn leave_a_dead_subscriber(&mut self) {
+        self.in_a_child_that_dies(|uri| {
+            let subscriber = Subscriber::open(uri).unwrap();
+            let _kept = std::mem::ManuallyDrop::new(subscriber);
+        });
+    }
+
+    /// A durable subscriber has been here and has left its place.
+    pub(crate) fn leave_a_durable_place(&mut self) {
+        drop(Subscriber::open(&format!("{}&name=durable", self.uri())).unwrap());
+        self.talk();
+    }
+
+    fn in_a_child_that_dies(&self, body: impl FnOnce(&str)) {
+        let uri = self.uri();
+        crate::trace::Traced::start(|| {
+            body(&uri);
+            crate::trace::mark();
+        })
+        .kill();
+    }
+
+    /// The bystander sends one message and reads what there is.
+    fn talk(&mut self) {
+        let Some(publisher) = &mut self.publisher else {
+            return;
+        };
+        let started = Instant::now();
+        while let Err(error) = publisher.offer(&message(b'b', self.sent)) {
+            assert_eq!(error, NotSent::BackPressured);
+            assert!(started.elapsed() < WATCHDOG, "no room comes");
+            std::thread::yield_now();
+            if let Some(subscriber) = &mut self.subscriber {
+                read(subscriber, &mut self.seen, &mut Vec::new());
+            }
+        }
+        self.sent += 1;
+    }
+
+    /// Everybody who is left goes on, newcomers come without being helped, and nothing stays behind.
+    /// `acknowledged` messages of the child are certain, one more may have been committed.
+    pub(crate) fn check(mut self, acknowledged: u64) {
+        let mut theirs = Vec::new();
+        // Whoever died with a durable name is held in honour until somebody takes its place.
+        let durable = format!("{}&name=durable", self.uri());
+        Subscriber::open(&durable).unwrap().unsubscribe();
+        for _ in 0..100 {
+            self.talk();
+            if let Some(subscriber) = &mut self.subscriber {
+                read(subscriber, &mut self.seen, &mut theirs);
+            }
+        }
+        // Somebody takes over what is left of the dead one, whose messages come before its own.
+        let mut heirs = Vec::new();
+        let full = loop {
+            match Publisher::open(&self.uri()) {
+                Ok(heir) => heirs.push(heir),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, OpenError::PublishersFull { .. }), "{full}");
+        assert_eq!(heirs.len(), 4 - usize::from(self.publisher.is_some()));
+        let mut late = Subscriber::open(&self.uri()).unwrap();
+        for (number, heir) in heirs.iter_mut().enumerate() {
+            let number = 1000 + number as u64;
+            heir.publish(&message(b'h', number)).unwrap();
+        }
+        let mut of_heirs = Vec::new();
+        read(&mut late, &mut 0, &mut of_heirs);
+        assert_eq!(of_heirs.len(), heirs.len(), "a newcomer gets what is new");
+        if let Some(subscriber) = &mut self.subscriber {
+            read(subscriber, &mut self.seen, &mut theirs);
+            assert_eq!(self.seen, self.sent, "the bystander has everything");
+            let childs: Vec<u64> = theirs.iter().copied().filter(|n| *n < 1000).collect();
+            let all: Vec<u64> = (0..childs.len() as u64).collect();
+            assert_eq!(childs, all, "in order, once");
+            let count = childs.len() as u64;
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&count),
+                "{count} messages of the dead arrived, {acknowledged} were acknowledged"
+            );
+        }
+        drop((heirs, late));
+        self.subscriber = None;
+        self.publisher = None;
+        let left: Vec<_> = std::fs::read_dir(self.place.dir())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+/// Reads what there is: numbers of the bystander must go on from `seen`, those of others are collected.
+fn read(subscriber: &mut Subscriber, seen: &mut u64, others: &mut Vec<u64>) {
+    let mut each = |bytes: &[u8]| {
+        let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert_eq!(*bytes, message(bytes[8], number), "a torn message");
+        if bytes[8] == b'b' {
+            assert_eq!(number, *seen, "lost or repeated");
+            *seen += 1;
+        } else {
+            others.push(number);
+        }
+    };
+    // A lane that appeared meanwhile is found by the second look.
+    for _ in 0..2 {
+        match subscriber.poll(|message| each(&message), usize::MAX) {
+            Ok(_) | Err(ReceiveError::Closed) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Running a child one instruction at a time.
+//!
+//! The child is a fork of this process, so its code lies where ours does and can be read here.
+
+use libc::{c_int, pid_t};
+use std::io;
+
+/// A stopped child between the two marks around its operation.
+pub(crate) struct Traced {
+    pid: pid_t,
+    dead: bool,
+}
+
+/// What the next instruction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The mark behind the operation.
+    End,
+    Syscall,
+    Other,
+}
+
+/// A system call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) number: i64,
+    /// The first, second, fourth and fifth of them.
+    pub(crate) arguments: [u64; 4],
+}
+
+/// What a stop at a system call reports, where that was asked for.
+const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+
+/// The mark around an operation: stops a traced process.
+#[inline(always)]
+pub(crate) fn mark() {
+    // SAFETY: a trap; the tracer lets it go on.
+    unsafe { std::arch::asm!("int3") };
+}
+
+fn ptrace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: only requests that take numbers, or a pointer that its caller vouches for.
+    let done = unsafe { libc::ptrace(request, pid, address, data) };
+    if done == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+impl Traced {
+    /// Forks a child that runs `body`, and lets it go up to its first mark.
+    pub(crate) fn start(body: impl FnOnce()) -> Self {
+        // SAFETY: one test runs in this program, so nobody holds a lock meanwhile; the child's copy is whole.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
+        if pid == 0 {
+            let traced = ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                traced.expect("to be traced");
+                // SAFETY: stops this process until its parent lets it go on.
+                unsafe { libc::raise(libc::SIGSTOP) };
+                body();
+            }));
+            // SAFETY: ends this process without running what belongs to the parent.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
+        }
+        let mut child = Self { pid, dead: false };
+        assert_eq!(child.wait(), libc::SIGSTOP);
+        let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        let options = usize::try_from(options).expect("flags");
+        ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options).expect("to trace");
+        child.go_on();
+        child
+    }
+
+    /// Waits until it stops; the signal it stopped with.
+    fn wait(&mut self) -> c_int {
+        let mut status = 0;
+        // SAFETY: our own child; `status` lives across the call.
+        let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
+        assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
+        self.dead = !libc::WIFSTOPPED(status);
+        assert!(!self.dead, "the child ended by itself: status {status:#x}");
+        libc::WSTOPSIG(status)
+    }
+
+    fn registers(&self) -> libc::user_regs_struct {
+        // SAFETY: plain old data for which all zeros is a value.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        let to = (&raw mut registers) as usize;
+        ptrace(libc::PTRACE_GETREGS, self.pid, 0, to).expect("its registers");
+        registers
+    }
+
+    /// Where it is.
+    pub(crate) fn at(&self) -> usize {
+        usize::try_from(self.registers().rip).expect("an address")
+    }
+
+    /// What it does next at `at`.
+    pub(crate) fn next(at: usize) -> Next {
+        // SAFETY: the child runs this program's code, which lies at the same address here.
+        let first = unsafe { std::ptr::read(at as *const u8) };
+        if first == 0xcc {
+            return Next::End;
+        }
+        // SAFETY: as above; `syscall` is two bytes long, and no code ends a page with its first.
+        let second = unsafe { std::ptr::read((at + 1) as *const u8) };
+        if (first, second) == (0x0f, 0x05) {
+            Next::Syscall
+        } else {
+            Next::Other
+        }
+    }
+
+    /// One instruction.
+    pub(crate) fn step(&mut self) {
+        ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0).expect("a step");
+        assert_eq!(self.wait(), libc::SIGTRAP);
+    }
+
+    /// Up to the next mark or breakpoint.
+    pub(crate) fn go_on(&mut self) {
+        ptrace(libc::PTRACE_CONT, self.pid, 0, 0).expect("to go on");
+        let signal = self.wait();
+        assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
+    }
+
+    /// Goes on to the next system call and stands before it; `None` if it came to a mark instead.
+    pub(crate) fn go_to_syscall(&mut self) -> Option<Call> {
+        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
+        match self.wait() {
+            SYSCALL_STOP => {
+                let registers = self.registers();
+                Some(Call {
+                    number: registers.orig_rax.cast_signed(),
+                    arguments: [registers.rdi, registers.rsi, registers.r10, registers.r8],
+                })
+            }
+            signal => {
+                assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
+                None
+            }
+        }
+    }
+
+    /// Makes the system call it stands before fail with `errno`, without being made.
+    pub(crate) fn fail_syscall(&mut self, errno: c_int) {
+        let mut registers = self.registers();
+        // No such call: the kernel does nothing.
+        registers.orig_rax = u64::MAX;
+        self.set(&registers);
+        self.leave_syscall();
+        let mut registers = self.registers();
+        registers.rax = i64::from(-errno).cast_unsigned();
+        self.set(&registers);
+    }
+
+    /// Lets the system call it stands before be made.
+    pub(crate) fn leave_syscall(&mut self) {
+        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
+        assert_eq!(self.wait(), SYSCALL_STOP);
+    }
+
+    fn set(&self, registers: &libc::user_regs_struct) {
+        let from = (&raw const *registers) as usize;
+        ptrace(libc::PTRACE_SETREGS, self.pid, 0, from).expect("its registers");
+    }
+
+    /// Goes on until it is at `at` for the `times`th time, by a breakpoint of the processor's. `false` if it came to
+    /// the end instead.
+    pub(crate) fn go_to(&mut self, at: usize, times: u64) -> bool {
+        let register = |n: usize| std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
+        let set = |n, value| ptrace(libc::PTRACE_POKEUSER, self.pid, register(n), value);
+        set(0, at).expect("a breakpoint register");
+        // Local, on execution, one byte: all zeros but the switch.
+        set(7, 1).expect("a breakpoint");
+        let mut seen = u64::from(self.at() == at);
+        while seen < times {
+            self.go_on();
+            let here = self.at();
+            if here != at {
+                return false;
+            }
+            seen += 1;
+        }
+        let register = register(7);
+        ptrace(libc::PTRACE_POKEUSER, self.pid, register, 0).expect("no breakpoint");
+        true
+    }
+
+    /// Lets it end by itself, which must be well; how many marks it passed on the way.
+    pub(crate) fn go_on_to_the_end(mut self) -> usize {
+        let mut marks = 0;
+        loop {
+            ptrace(libc::PTRACE_CONT, self.pid, 0, 0).expect("to go on");
+            let mut status = 0;
+            // SAFETY: our own child; `status` lives across the call.
+            let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
+            assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
+            if libc::WIFSTOPPED(status) {
+                assert_eq!(libc::WSTOPSIG(status), libc::SIGTRAP);
+                marks += 1;
+                continue;
+            }
+            self.dead = true;
+            assert!(
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+                "the child failed: status {status:#x}"
+            );
+            return marks;
+        }
+    }
+
+    /// SIGKILL, and its burial.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if self.dead {
+            return;
+        }
+        // SAFETY: our own child, not reaped yet.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let mut status = 0;
+        // SAFETY: as above.
+        while unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) } == self.pid
+            && libc::WIFSTOPPED(status)
+        {}
+        self.dead = true;
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

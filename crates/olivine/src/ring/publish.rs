@@ -251,10 +251,18 @@ impl Producer {
     /// Stores the cursor and wakes sleepers, after COMMIT.
     #[inline(always)]
     fn advance(&mut self, end: u64) -> u64 {
+        // Where a next frame of this length would end.
+        let ahead = end + (end - self.position);
         self.position = end;
         // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
         self.cursor
             .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
+        // Takes the line there away from whoever has it, now and not between the next message and its commit. What
+        // is stored means nothing: below the limit and behind the header at `end`, every byte is ours to fill.
+        // Relaxed: a private word; the store is overwritten, or zeroed again, before anybody may read there.
+        if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("touch_no_limit") {
+            self.ring.header(ahead).store(0, Ordering::Relaxed);
+        }
         // SLEEP (light side): the commit above comes before the look at the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
         // Relaxed: only a hint to look; the waker's read-modify-write acquires (WAKE).

@@ -348,7 +348,7 @@ mod tests {
             end: 0,
         }];
         let (mut refused, mut taken) = (0, 0);
-        for seed in 0..3_000 {
+        for seed in 0..900 {
             let mut random = seed;
             let kind = [Kind::Frames, Kind::Lanes, Kind::Index][usize::try_from(seed % 3).unwrap()];
             let mut file = TermHeader::new(7, 0, 0, 0, 0).as_bytes().to_vec();
@@ -418,7 +418,7 @@ mod tests {
             let _ = walk.step().unwrap();
         }
         assert!(
-            refused > 500 && taken > 500,
+            refused > 100 && taken > 100,
             "{refused} refused, {taken} taken"
         );
     }

@@ -110,6 +110,8 @@ struct State {
     undelivered: bool,
     /// The outcome of the first attempt to reach the far side is known.
     tried: bool,
+    /// It was that the bridge gave up: whatever fails later is told behind the messages that came before.
+    refused: bool,
 }
 
 impl Control {
@@ -226,7 +228,6 @@ impl Control {
 
     fn end(&self, outcome: Result<(), LinkError>) {
         let mut state = self.lock();
-        state.tried = true;
         state.status.peers = 0;
         match outcome {
             Ok(()) => {
@@ -239,6 +240,7 @@ impl Control {
             }
             Err(error) => self.set_failure(&mut state, error),
         }
+        state.tried = true;
         drop(state);
         self.changed.notify_all();
     }
@@ -250,6 +252,7 @@ impl Control {
     }
 
     fn set_failure(&self, state: &mut State, error: LinkError) {
+        state.refused |= !state.tried;
         state.status.stage = LinkStage::Failed;
         state.status.note = error.to_string();
         state.failure = Some(error);
@@ -321,7 +324,8 @@ impl Link {
             let waited = self.control.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.failure.clone().map_or(Ok(()), Err)
+        let refusal = state.failure.clone().filter(|_| state.refused);
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Ends the bridge after everything was delivered, or when `linger` is over, which 0 leaves open. Returns

@@ -8,7 +8,9 @@ mod recording;
 
 use common::{Place, until};
 use olivine::journal::{Lane, Recorder};
-use olivine::{LinkError, LinkStage, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{
+    Bridge, Config, LinkError, LinkStage, OpenError, Publisher, ReceiveError, Subscriber,
+};
 use recording::{fast, frame, lanes, replay_all};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -108,11 +110,7 @@ fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file()
             session * 1_000..(session + 1) * 1_000,
         );
         for n in session * 1_000..(session + 1) * 1_000 {
-            let found = subscriber
-                .receive_timeout(common::WATCHDOG)
-                .unwrap()
-                .unwrap();
-            assert_eq!((found.tag(), &*found), (n, &message(n)[..]));
+            assert_eq!(live(&mut subscriber), (n, message(n)));
         }
     }
     let end = subscriber.receive_timeout(common::WATCHDOG);
@@ -410,4 +408,80 @@ fn a_type_is_recorded_and_another_is_refused() {
         error.contains("quote v1") && error.contains("order v1"),
         "{error}"
     );
+}
+
+/// Two publishers, a recorder, a replay: each one's messages stay in order, and all of them arrive once.
+#[test]
+fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
+    let place = Place::new();
+    let path = place.file("bridged.olv");
+    let (ticks, again) = (place.uri("ticks", "align=64"), place.uri("again", ""));
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let file = config(&uri(&path, "sync=never"));
+    let first = Publisher::open(&ticks).unwrap();
+    let record = Bridge::start(&config(&ticks), &file, true).unwrap();
+    let second = Publisher::open(&ticks).unwrap();
+    std::thread::scope(|scope| {
+        for (mut publisher, base) in [(first, 0), (second, 100_000)] {
+            scope.spawn(move || {
+                for n in base..base + 20_000 {
+                    publisher.publish_tagged(n, &message(n)).unwrap();
+                }
+                publisher.close().unwrap();
+            });
+        }
+    });
+    until("everything is recorded", || record.has_ended());
+    assert!(record.stop(Duration::ZERO).unwrap());
+    let recorded = replay_all(&path).messages;
+    assert!(recorded.iter().all(|message| message.channel == "ticks"));
+    for (publisher, base) in [(0, 0), (1, 100_000)] {
+        let own = recorded
+            .iter()
+            .filter(|message| message.publisher == publisher);
+        assert!(own.map(|message| message.tag).eq(base..base + 20_000));
+    }
+
+    let mut subscriber = Subscriber::open(&place.uri("again", "align=64")).unwrap();
+    let file = config(&uri(&path, ""));
+    let replaying = Bridge::start(&file, &config(&again), true).unwrap();
+    let (numbers, end) = replayed(&mut subscriber);
+    assert!(matches!(end, ReceiveError::Closed), "{end}");
+    assert!(
+        numbers
+            .into_iter()
+            .eq(recorded.iter().map(|message| message.tag))
+    );
+    until("the replay has ended", || replaying.has_ended());
+    assert_eq!(replaying.status().messages, 40_000);
+    assert!(replaying.stop(Duration::ZERO).unwrap());
+}
+
+/// A recorder that is stopped and started again goes on exactly where it was: publishers wait for it meanwhile.
+#[test]
+fn a_recorder_that_comes_back_misses_and_repeats_nothing() {
+    let place = Place::new();
+    let path = place.file("back.olv");
+    let ticks = place.uri("ticks", "capacity=64KiB");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let file = config(&uri(&path, "sync=never"));
+    let mut publisher = Publisher::open(&ticks).unwrap();
+    let mut next = 0;
+    for _round in 0..10 {
+        let record = Bridge::start(&config(&ticks), &file, false).unwrap();
+        for _ in 0..1_000 {
+            publisher.publish_tagged(next, &message(next)).unwrap();
+            next += 1;
+        }
+        // At once: what is not recorded stays in the ring.
+        drop(record);
+    }
+    publisher.close().unwrap();
+    let record = Bridge::start(&config(&ticks), &file, true).unwrap();
+    assert!(record.stop(Duration::ZERO).unwrap());
+    let tags = replay_all(&path)
+        .messages
+        .into_iter()
+        .map(|message| message.tag);
+    assert!(tags.eq(0..next));
 }

@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(read_date(text), Some(seconds * NANOS), "{text}");
             assert_eq!(show_date(seconds * NANOS), text);
         }
-        for day in 0..200_000 {
+        for day in 0..190_000 {
             let nanos = day * DAY_SECONDS * NANOS + day * 431_000_007 % NANOS;
             assert_eq!(read_date(&show_date(nanos)), Some(nanos), "day {day}");
         }

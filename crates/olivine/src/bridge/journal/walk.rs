@@ -292,3 +292,134 @@ fn read_runs(
     }
     Ok((frames.len() as u64, time))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{BlockFacts, TermHeader};
+    use super::super::lane::Lane;
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    /// A number that follows from the seed, as an index bound.
+    fn place(seed: &mut u64, bound: usize) -> usize {
+        usize::try_from(next(seed)).unwrap() % bound
+    }
+
+    /// A number that follows from the seed.
+    fn next(seed: &mut u64) -> u64 {
+        *seed = seed
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        *seed >> 20
+    }
+
+    fn good_body(kind: Kind, lanes: &[Known]) -> (u32, Vec<u8>) {
+        let mut body = Vec::new();
+        match kind {
+            Kind::Lanes => lane::encode(0, lanes, &mut body),
+            Kind::Index => {
+                let mut index = Index::default();
+                index.add(TERM_BYTES, 0, 0, 5);
+                index.add(TERM_BYTES + (1 << 20), 9, 800, 6);
+                body = index.encode(lanes, 64, 7);
+            }
+            Kind::Frames => {
+                let run = RunHeader {
+                    lane: 0.into(),
+                    reserved: 0.into(),
+                    position: 0.into(),
+                    time: 1.into(),
+                    bytes: 16.into(),
+                };
+                body.extend_from_slice(run.as_bytes());
+                body.extend_from_slice(&[9, 0, 0, 0, 1, 0, 0, 0, b'x', 0, 0, 0, 0, 0, 0, 0]);
+            }
+        }
+        (1, body)
+    }
+
+    /// Whoever forges a journal gets its checks right: what is inside may be anything.
+    #[test]
+    fn forged_bodies_are_refused_or_make_sense() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("forged.olv");
+        let lanes = [Known {
+            lane: Lane::new("ticks", 0, 8, 1),
+            end: 0,
+        }];
+        let (mut refused, mut taken) = (0, 0);
+        for seed in 0..900 {
+            let mut random = seed;
+            let kind = [Kind::Frames, Kind::Lanes, Kind::Index][usize::try_from(seed % 3).unwrap()];
+            let mut file = TermHeader::new(7, 0, 0, 0, 0).as_bytes().to_vec();
+            let mut sequence = 0;
+            let mut block = |kind, count, body: &[u8]| {
+                let facts = BlockFacts {
+                    journal: 7,
+                    sequence,
+                    position: 0,
+                    time: 0,
+                    kind,
+                    codec: Codec::Plain,
+                    count,
+                    plain: body.len() as u64,
+                };
+                sequence += 1;
+                [BlockHeader::new(&facts, &[body]).as_bytes(), body].concat()
+            };
+            let (count, body) = good_body(Kind::Lanes, &lanes);
+            file.extend(block(Kind::Lanes, count, &body));
+            let (mut count, mut body) = good_body(kind, &lanes);
+            for _ in 0..next(&mut random) % 4 {
+                match next(&mut random) % 4 {
+                    0 => count = u32::try_from(next(&mut random) & 0xffff_ffff).unwrap(),
+                    1 => body.truncate(place(&mut random, body.len() + 1) / 8 * 8),
+                    2 => {
+                        let word = [0, 1, u64::MAX, 1 << 63, next(&mut random)];
+                        let word = word[place(&mut random, 5)];
+                        let at = place(&mut random, body.len() / 8 + 1) * 8;
+                        if let Some(place) = body.get_mut(at..at + 8) {
+                            place.copy_from_slice(&word.to_le_bytes());
+                        }
+                    }
+                    _ => {
+                        let at = place(&mut random, body.len() + 1);
+                        if let Some(byte) = body.get_mut(at) {
+                            *byte = next(&mut random).to_le_bytes()[0];
+                        }
+                    }
+                }
+            }
+            file.extend(block(kind, count, &body));
+            std::fs::write(&path, &file).unwrap();
+            let mut walk = Walk::new(Source::open(&path, 0).unwrap().unwrap());
+            assert_eq!(walk.step().unwrap(), Step::Passed, "seed {seed}");
+            match walk.step().unwrap() {
+                Step::Not(_) => refused += 1,
+                Step::Runs => {
+                    let bytes: u64 = walk.runs.iter().map(|run| run.bytes.get()).sum();
+                    let frames = walk.frames(0, usize::try_from(bytes).unwrap());
+                    assert_eq!(frames.len() as u64, bytes, "seed {seed}");
+                    assert_eq!(
+                        count_frames(frames, 8).map_err(|_| ()),
+                        Ok(1),
+                        "seed {seed}"
+                    );
+                    taken += 1;
+                }
+                Step::Passed => taken += 1,
+                Step::End => panic!("seed {seed}: the block is not seen"),
+            }
+            // Neither does looking for a place in it.
+            let mut walk = Walk::new(Source::open(&path, 0).unwrap().unwrap());
+            let _ = walk.jump_to_seal().unwrap();
+            let wanted = next(&mut random);
+            walk.seek(|position, _| position <= wanted).unwrap();
+            let _ = walk.step().unwrap();
+        }
+        assert!(
+            refused > 100 && taken > 100,
+            "{refused} refused, {taken} taken"
+        );
+    }
+}

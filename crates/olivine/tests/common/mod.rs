@@ -153,3 +153,13 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held.retain(|target| target.contains(&folder.display().to_string()));
     held
 }
+
+/// Memory of this process that is in use, in KiB.
+pub(crate) fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a size")
+}

@@ -8,6 +8,7 @@ mod cargo;
 mod child;
 mod death;
 mod deny;
+mod evidence;
 mod examples;
 mod fresh;
 mod miri;
@@ -46,11 +47,15 @@ enum Task {
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
-    /// `test --mutants`, Miri and many kills.
+    /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, deaths after every
+    /// instruction, faults of every system call, hostile peers, many kills.
     Deep {
         /// How many participants to kill.
         #[arg(long, default_value_t = test::deep_kills())]
         kills: u64,
+        /// What the choices of the kills are drawn from; printed when it is drawn itself.
+        #[arg(long)]
+        seed: Option<u64>,
         /// How many seeds Miri runs with.
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: u32,
@@ -81,6 +86,15 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// The death suite for a time: newcomers, kills and stops, with memory that must not grow.
+    Soak {
+        /// How long, in seconds.
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+        duration: u64,
+        /// What the choices are drawn from; printed when it is drawn itself.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// The examples.
     Examples,
     /// The commands and Rust blocks of the README.
@@ -103,11 +117,17 @@ fn main() -> ExitCode {
             }
             test::ci(&mut report);
         }
-        Task::Deep { kills, seeds } => test::deep(&mut report, kills, seeds),
+        Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
         Task::Tidy => report.run("tidy", tidy::run),
         Task::Model { mutants } => test::models(&mut report, mutants),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
-        Task::Death { kills, seed } => report.run("death", || death::run(kills, seed)),
+        Task::Death { kills, seed } => {
+            report.run("death", || death::run(kills, seed, &mut Vec::new()));
+        }
+        Task::Soak { duration, seed } => {
+            let duration = Duration::from_secs(duration);
+            report.run("soak", || death::soak(duration, seed));
+        }
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
         Task::Deny => report.run("deny", deny::run),

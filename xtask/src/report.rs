@@ -138,6 +138,13 @@ impl Report {
         line
     }
 
+    /// One line for each step, and the closing line.
+    pub(crate) fn text(&self) -> String {
+        let mut lines: Vec<String> = self.steps.iter().map(Step::line).collect();
+        lines.push(self.closing_line());
+        lines.join("\n")
+    }
+
     /// Prints the summary; the last line is `N passed, N failed[, N skipped]`.
     pub(crate) fn finish(self) -> bool {
         println!("\n== summary");

@@ -3,20 +3,23 @@
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
 use crate::report::{Report, Step};
-use crate::{death, deny, examples, miri, model, readme, tidy};
+use crate::{death, deny, evidence, examples, miri, model, readme, tidy};
 use anyhow::Result;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TESTS_LIMIT: Duration = Duration::from_secs(1500);
 const LINT_LIMIT: Duration = Duration::from_secs(900);
 /// How many kills `deep` asks for.
-const DEEP_KILLS: u64 = 10_000;
+const DEEP_KILLS: u64 = 200_000;
+/// How long each attack of `deep` lasts: some hundred million words are overwritten.
+const DEEP_HOSTILE: Duration = Duration::from_secs(60);
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     report.run("tests", workspace_tests);
+    report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
     report.run("examples", examples::run);
     report.run("readme", readme::run);
@@ -49,10 +52,20 @@ pub(crate) fn ci(report: &mut Report) {
 }
 
 /// Everything that takes longer.
-pub(crate) fn deep(report: &mut Report, kills: u64, seeds: u32) {
+pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u32) {
+    let started = Instant::now();
+    let mut said = Vec::new();
     test(report, true);
     report.run("miri", || miri::run(seeds, None));
-    report.run("death", || death::run(kills, None));
+    report.run("points", || death::points(&mut said));
+    report.run("step", || death::every_step(&mut said));
+    report.run("hostile", || death::hostile(DEEP_HOSTILE, &mut said));
+    report.run("death", || death::run(kills, seed, &mut said));
+    let summary = report.text();
+    report.run("evidence", || {
+        let path = evidence::write(&summary, &said, started.elapsed())?;
+        Ok(Step::single("evidence", true, path.display().to_string()))
+    });
 }
 
 /// The default of `deep --kills`.

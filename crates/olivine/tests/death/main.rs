@@ -1,6 +1,7 @@
 //! Participants are killed, stopped, forked and left unburied; the others lose nothing and go on.
 //!
-//! `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run.
+//! `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run, `OLIVINE_SOAK_S` goes on for that
+//! many seconds instead.
 
 #![cfg(not(loom))]
 
@@ -154,19 +155,37 @@ fn blow(stage: &mut Stage, actors: &mut [Actor], others: &[&'static str], tally:
 fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
     let kills = setting("OLIVINE_KILLS", 5000);
     let seed = setting("OLIVINE_SEED", 1);
+    let soak = Duration::from_secs(setting("OLIVINE_SOAK_S", 0));
     let started = Instant::now();
     let mut tally = Tally::default();
-    for number in 0..kills.div_ceil(ROUND) {
-        let left = kills - number * ROUND;
-        round(left.min(ROUND), seed.wrapping_add(number), &mut tally);
-        tally.assert_clean(seed.wrapping_add(number));
-        println!(
-            "{} of {kills} kills, nothing lost",
-            kills - left.saturating_sub(ROUND)
-        );
+    let (mut resident, mut done) = (Vec::new(), 0);
+    let goes_on = |done| match soak {
+        Duration::ZERO => done < kills,
+        soak => started.elapsed() < soak,
+    };
+    for number in 0.. {
+        if !goes_on(done) {
+            break;
+        }
+        let size = if soak.is_zero() {
+            ROUND.min(kills - done)
+        } else {
+            ROUND
+        };
+        let seed = seed.wrapping_add(number);
+        round(size, seed, &mut tally);
+        tally.assert_clean(seed);
+        done += size;
+        resident.push(common::resident_kib());
+        println!("{done} kills, nothing lost");
     }
     println!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
     println!("{tally}");
+    // The first rounds fill what is kept: allocator, names, code pages.
+    if let [_, second, .., last] = resident[..] {
+        println!("the bystander's memory: {second} KiB after two rounds, {last} KiB at the end");
+        assert!(last < second + 16 * 1024, "it grows: {resident:?} KiB");
+    }
 }
 
 /// Nobody holds anybody back here for long; whoever is thrown out is told, and nothing is torn.

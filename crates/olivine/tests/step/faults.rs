@@ -25,7 +25,8 @@ const FALLIBLE: [&str; 9] = [
 /// allocator, whose end no Rust program survives.
 fn errors(call: Call) -> &'static [i32] {
     let [_, length, flags, file] = call.arguments;
-    let anonymous = file.cast_signed() as i32 == -1;
+    // -1 as the kernel sees it: 32 bits.
+    let anonymous = file & 0xffff_ffff == 0xffff_ffff;
     match call.number {
         libc::SYS_openat => &[
             libc::EACCES,

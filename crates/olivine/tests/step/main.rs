@@ -154,7 +154,14 @@ fn a_death_after_any_instruction_is_survived() {
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();
     let (mut looked_at, mut deaths) = (0, 0);
     for operation in OPERATIONS.iter().filter(|found| found.name.contains(&only)) {
-        let path = walk(operation);
+        let mut path = walk(operation);
+        for _ in 0..20 {
+            // Where time decides, a busy machine may let it run out before anything is done.
+            if !path.places.is_empty() {
+                break;
+            }
+            path = walk(operation);
+        }
         let mut killed = 0;
         let mut missed = 0;
         if path.instructions <= SHORT {

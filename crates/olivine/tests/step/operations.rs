@@ -231,7 +231,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         act: |_, handles| {
             let subscriber = handles.subscriber.as_mut().unwrap();
             subscriber
-                .receive_timeout(Duration::from_millis(60))
+                .receive_timeout(Duration::from_millis(250))
                 .unwrap();
             Ok(())
         },

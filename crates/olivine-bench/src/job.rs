@@ -208,9 +208,8 @@ impl Job {
             message,
         };
         let found: Form = toml::from_str(text).map_err(|error| {
-            let line = error
-                .span()
-                .map_or(0, |span| text[..span.start].lines().count().max(1));
+            let before = error.span().map_or("", |span| &text[..span.start]);
+            let line = before.matches('\n').count() + 1;
             form(format!("line {line}: {}", error.message()))
         })?;
         let mut points = Vec::new();
@@ -459,7 +458,10 @@ mod tests {
         let block = |text: &str| format!("[[measure]]\nscenario = 'pingpong'\n{text}\n");
         for (text, expected) in [
             ("x = ".to_owned(), "line 1"),
-            (block("size = [32]\nspeed = 3"), "speed"),
+            (
+                block("size = [32]\nspeed = 3"),
+                "line 4: unknown field `speed`",
+            ),
             (block("size = [8]"), "measure 1: size 8 is too small"),
             (
                 block("size = [32]\nmethod = ['pigeon']"),

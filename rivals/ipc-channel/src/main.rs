@@ -1,8 +1,7 @@
 //! ipc-channel: Servo's channels over sockets, between processes.
 
-use ipc_channel::TryRecvError;
 use ipc_channel::ipc::{
-    IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel,
+    IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, TryRecvError, bytes_channel,
 };
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};

@@ -60,7 +60,7 @@ fn files(side: Side, door: &mut Door) -> Result<(File, File)> {
 
 fn single<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
     let (to, from) = files(side, door)?;
-    let bytes = spsc::try_minimum_file_size::<[u8; N]>(CAPACITY).map_err(says)?;
+    let bytes = spsc::minimum_file_size::<[u8; N]>(CAPACITY);
     // SAFETY: this side alone initialises the file it made and is its only producer; messages are plain bytes.
     let producer = unsafe { spsc::Producer::<[u8; N]>::create(&to, bytes) }.map_err(says)?;
     door.exchange("initialised")?;

@@ -70,7 +70,13 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
                 message: error.chain(),
             },
         };
-        say(&answer)?;
+        let said = say(&answer);
+        if said.is_err() {
+            // Nobody listens: the measuring process is gone, and this one may get here before the other thread has
+            // taken everything away.
+            server.remove_joined();
+            return said;
+        }
     }
     Ok(())
 }
@@ -194,6 +200,14 @@ impl Server {
         let mut door = Door::enter(folder)?;
         self.player = Some(method.open(Side::Answers, &mut door, size, settings)?);
         Ok(())
+    }
+
+    /// Takes away what is shared with the measuring process. What is gone already is fine.
+    fn remove_joined(&self) {
+        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = joined.as_deref() {
+            method::remove(folder);
+        }
     }
 
     fn note_joined(&self, folder: Option<&Path>) {

@@ -4,6 +4,7 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod browser;
 mod cargo;
 mod child;
 mod death;
@@ -45,7 +46,7 @@ enum Task {
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
-    /// `test --mutants`, Miri and many kills.
+    /// `test --mutants`, Miri, many kills, the report in a browser.
     Deep {
         /// How many participants to kill.
         #[arg(long, default_value_t = test::deep_kills())]
@@ -84,6 +85,8 @@ enum Task {
     Examples,
     /// The commands and Rust blocks of the README.
     Readme,
+    /// The report page in a real browser.
+    Browser,
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Death { kills, seed } => report.run("death", || death::run(kills, seed)),
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
+        Task::Browser => report.run("browser", browser::run),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
     }

@@ -3,7 +3,7 @@
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
 use crate::report::{Report, Step};
-use crate::{death, deny, examples, miri, model, readme, tidy};
+use crate::{browser, death, deny, examples, miri, model, readme, tidy};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seeds: u32) {
     test(report, true);
     report.run("miri", || miri::run(seeds, None));
     report.run("death", || death::run(kills, None));
+    report.run("browser", browser::run);
 }
 
 /// The default of `deep --kills`.

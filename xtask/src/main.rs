@@ -4,6 +4,7 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod browser;
 mod cargo;
 mod child;
 mod death;
@@ -48,7 +49,7 @@ enum Task {
         limit: Option<u64>,
     },
     /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, deaths after every
-    /// instruction, faults of every system call, hostile peers, many kills.
+    /// instruction, faults of every system call, hostile peers, many kills, the report in a browser.
     Deep {
         /// How many participants to kill.
         #[arg(long, default_value_t = test::deep_kills())]
@@ -99,6 +100,8 @@ enum Task {
     Examples,
     /// The commands and Rust blocks of the README.
     Readme,
+    /// The report page in a real browser.
+    Browser,
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         }
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
+        Task::Browser => report.run("browser", browser::run),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

@@ -3,7 +3,7 @@
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
 use crate::report::{Report, Step};
-use crate::{death, deny, evidence, examples, miri, model, readme, tidy};
+use crate::{browser, death, deny, evidence, examples, miri, model, readme, tidy};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("step", || death::every_step(&mut said));
     report.run("hostile", || death::hostile(DEEP_HOSTILE, &mut said));
     report.run("death", || death::run(kills, seed, &mut said));
+    report.run("browser", browser::run);
     let summary = report.text();
     report.run("evidence", || {
         let path = evidence::write(&summary, &said, started.elapsed())?;

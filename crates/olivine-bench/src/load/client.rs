@@ -162,7 +162,10 @@ impl<P: Protocol> Client<P> {
         socket
             .set_nonblocking(true)
             .map_err(io("make a socket non-blocking"))?;
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
         epoll::add(
             &self.epoll,
             &socket,
@@ -195,7 +198,7 @@ impl<P: Protocol> Client<P> {
             if direct {
                 for index in 0..self.links.len() {
                     self.links[index].writable = true;
-                    self.receive(index)?;
+                    self.receive(index, false)?;
                 }
                 continue;
             }
@@ -216,7 +219,10 @@ impl<P: Protocol> Client<P> {
                     self.links[index].writable = true;
                     self.flush(index)?;
                 }
-                self.receive(index)?;
+                // The end may have come with the last bytes, and then makes no edge of its own.
+                let over =
+                    epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+                self.receive(index, flags.intersects(over))?;
             }
         }
         let open = self.pacer.is_some();
@@ -332,8 +338,8 @@ impl<P: Protocol> Client<P> {
         Ok(())
     }
 
-    /// Takes what a connection has to say, and asks again.
-    fn receive(&mut self, index: usize) -> Result<(), LoadError> {
+    /// Takes what a connection has to say, and asks again; reads to the end where one is `ending`.
+    fn receive(&mut self, index: usize, ending: bool) -> Result<(), LoadError> {
         loop {
             let Some(socket) = &mut self.links[index].socket else {
                 return Ok(());
@@ -343,7 +349,7 @@ impl<P: Protocol> Client<P> {
                 Ok(length) => {
                     self.received(index, length)?;
                     // A short read has emptied the socket; the next arrival makes a new edge.
-                    if length < self.buffer.len() {
+                    if length < self.buffer.len() && !ending {
                         return Ok(());
                     }
                 }

@@ -42,12 +42,10 @@ fn frame(number: u64) -> [u64; 4] {
 
 /// Fills `bytes` with frames from number `first` on.
 fn fill(bytes: &mut [u8], first: u64) {
-    let mut number = first;
-    for place in bytes.as_chunks_mut::<FRAME>().0 {
+    for (number, place) in (first..).zip(bytes.as_chunks_mut::<FRAME>().0) {
         for (word, value) in place.as_chunks_mut::<8>().0.iter_mut().zip(frame(number)) {
             *word = value.to_le_bytes();
         }
-        number += 1;
     }
 }
 

@@ -14,6 +14,7 @@ mod miri;
 mod model;
 mod readme;
 mod report;
+mod rivals;
 mod source;
 mod test;
 mod tidy;
@@ -88,6 +89,8 @@ enum Task {
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
     Fresh,
+    /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
+    Rivals,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Task::Readme => report.run("readme", readme::run),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
+        Task::Rivals => rivals::run(&mut report),
     }
     if report.finish() {
         ExitCode::SUCCESS

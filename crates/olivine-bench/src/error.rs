@@ -100,6 +100,36 @@ pub enum BenchError {
         /// What there is.
         known: String,
     },
+    /// A queue of arrays is not built for this size.
+    #[error("queues of arrays are built for messages of {known} bytes, not of {bytes}")]
+    NoSize {
+        /// Bytes of a message.
+        bytes: usize,
+        /// The sizes there are.
+        known: String,
+    },
+    /// No rivals are built.
+    #[error("no rivals in {folder}: build them with `cargo xtask rivals`", folder = folder.display())]
+    NoRivals {
+        /// Where they were looked for.
+        folder: std::path::PathBuf,
+    },
+    /// A rival failed.
+    #[error("rival {name} failed: {message}")]
+    Rival {
+        /// Which one.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+    /// A library of somebody else failed.
+    #[error("{library} says: {message}")]
+    Library {
+        /// Which library.
+        library: &'static str,
+        /// What it says.
+        message: String,
+    },
     /// A method that carries one message at a time was asked to stream.
     #[error("this method carries one message at a time: measure it with pingpong")]
     OneAtATime,

@@ -11,6 +11,7 @@ mod bytes;
 mod condvar;
 mod datagram;
 mod exchange;
+mod fixed;
 mod mirror;
 mod olivine_shm;
 mod place;
@@ -18,11 +19,15 @@ mod player;
 mod queue;
 mod seqlock;
 mod signals;
+mod threads;
 mod uring;
 mod vm;
+mod wrong_echo;
 
+pub use fixed::{FIXED_SIZES, Fixed, Pop, Push, no_such_size};
 pub use place::{Door, remove};
 pub use player::{Batches, End, Pair, Player, play};
+pub use threads::play_in_threads;
 
 pub(crate) use player::PATIENCE;
 
@@ -90,11 +95,60 @@ pub trait Method: Sync {
     ) -> Result<Box<dyn Player>>;
 }
 
+/// How a [`Described`] method opens its ends.
+pub type Open = fn(Side, &mut Door, usize, &str) -> Result<Box<dyn Player>>;
+
+/// A method that is a description and a function.
+#[derive(Debug)]
+pub struct Described {
+    /// See [`Method::name`].
+    pub name: &'static str,
+    /// See [`Method::about`].
+    pub about: &'static str,
+    /// See [`Method::wait`].
+    pub wait: &'static str,
+    /// See [`Method::streams`].
+    pub streams: bool,
+    /// See [`Method::open`].
+    pub open: Open,
+}
+
+impl Method for Described {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn wait(&self) -> &'static str {
+        self.wait
+    }
+
+    fn streams(&self) -> bool {
+        self.streams
+    }
+
+    fn open(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        settings: &str,
+    ) -> Result<Box<dyn Player>> {
+        (self.open)(side, door, size, settings)
+    }
+}
+
 impl std::fmt::Debug for dyn Method + '_ {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
 }
+
+/// This library with both sides spinning: what others are compared with.
+pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
 
 /// The methods that need nothing but the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[
@@ -127,6 +181,9 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::SystemVQueue,
     &queue::PosixQueue,
 ];
+
+/// What the self-check measures: a method that works and one that lies.
+pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WrongEcho];
 
 /// The method called `name`.
 ///

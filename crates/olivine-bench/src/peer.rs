@@ -15,6 +15,7 @@
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
 
+mod many;
 mod patience;
 mod serve;
 
@@ -65,6 +66,25 @@ pub(crate) enum Order {
     Take { first: u64, count: u64 },
     /// Check `count` messages from number `first` on; note latencies if `timed`.
     Consume { first: u64, count: u64, timed: bool },
+    /// Open a publisher for messages of `size_bytes`, `batch` at once.
+    Publish {
+        there: String,
+        size_bytes: usize,
+        batch: usize,
+    },
+    /// Publish messages of publisher `own` from the time `at_ticks` on.
+    Produce {
+        own: u64,
+        first: u64,
+        count: u64,
+        at_ticks: u64,
+    },
+    /// Check `count` messages of each of `publishers` publishers, each from number `first` on.
+    Gather {
+        publishers: usize,
+        first: u64,
+        count: u64,
+    },
     /// Close what is open.
     Close,
 }
@@ -80,6 +100,8 @@ pub(crate) enum Answer {
         end_ticks: u64,
         latency: Option<Snapshot>,
     },
+    /// Everything of each publisher was checked; the clock read these ticks at the last message of each.
+    Gathered { ends_ticks: Vec<u64> },
     /// An order failed.
     Failed { message: String },
 }
@@ -199,6 +221,14 @@ impl Peer {
     pub(crate) fn end(&mut self) -> Result<(u64, Option<Snapshot>)> {
         match self.line.answer()? {
             Answer::Done { end_ticks, latency } => Ok((end_ticks, latency)),
+            other => Err(unfit(&other)),
+        }
+    }
+
+    /// Waits for the end of a [`Order::Gather`].
+    pub(crate) fn end_gather(&mut self) -> Result<Vec<u64>> {
+        match self.line.answer()? {
+            Answer::Gathered { ends_ticks } => Ok(ends_ticks),
             other => Err(unfit(&other)),
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod floor;
 pub mod latency;
+pub mod mesh;
 pub mod pingpong;
 pub mod throughput;
 mod turns;
@@ -25,14 +26,14 @@ use std::path::PathBuf;
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 6] = [
+pub const LIST: [(&str, &str); 8] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, clock",
     ),
     (
         "pingpong",
-        "round trip of a message and its answer over two channels (closed loop)",
+        "round trip of a message and its answer, by any method (closed loop)",
     ),
     (
         "throughput",
@@ -50,6 +51,14 @@ pub const LIST: [(&str, &str); 6] = [
         "tcp",
         "messages to an echo server and back, or a stream of 32 B frames one way",
     ),
+    (
+        "fanout",
+        "one publisher, several subscribers that get every message, a process each",
+    ),
+    (
+        "mesh",
+        "several publishers, several subscribers that get every message, a process each",
+    ),
 ];
 
 /// What all scenarios need to know.
@@ -61,6 +70,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// CPUs of the measuring and of the second process.
     pub cpus: (u32, u32),
+    /// CPUs that may be used at all, where this process was started: it is pinned itself once it measures.
+    pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
@@ -92,6 +103,16 @@ impl Setup {
         Peer::start(&self.program, &arguments, cpu)
     }
 
+    /// Nanoseconds for one run of one variant.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number; too large a one saturates"
+    )]
+    fn run_ns(&self) -> u64 {
+        (self.seconds * 1e9 / f64::from(self.runs.max(1))) as u64
+    }
+
     /// The kernel's counters of both processes' measuring threads.
     fn observe(&self, peer: &Peer) -> Observed {
         Observed::new(&[peer.id()], &[self.cpus.0, self.cpus.1])
@@ -105,6 +126,23 @@ pub struct Progress {
     pub done: u64,
     /// Slices in all.
     pub total: u64,
+    /// p50 of the last slice in nanoseconds, where it has a distribution.
+    pub p50_ns: Option<f64>,
+    /// Rate of the last slice, where it has one.
+    pub messages_per_s: Option<f64>,
+}
+
+impl Progress {
+    /// How far, with no figure to show yet.
+    #[must_use]
+    pub fn of(done: u64, total: u64) -> Self {
+        Self {
+            done,
+            total,
+            p50_ns: None,
+            messages_per_s: None,
+        }
+    }
 }
 
 /// Called between slices, never within one; breaking ends the scenario with what there is so far.
@@ -133,7 +171,7 @@ struct Slice<T> {
 
 impl<'a> Session<'a> {
     fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
-        let allowed = olivine::probe::allowed_cpus();
+        let allowed = &setup.allowed;
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
                 let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
@@ -156,7 +194,12 @@ impl<'a> Session<'a> {
             peer,
             clock,
             watch,
-            progress: Progress { done: 0, total },
+            progress: Progress {
+                done: 0,
+                total,
+                p50_ns: None,
+                messages_per_s: None,
+            },
             samples,
             observed,
             start: TickClock::ticks(),

@@ -1,9 +1,16 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
+mod compare;
+mod files;
 mod load;
 mod print;
+mod report;
+mod rivals;
+mod selfcheck;
+mod sweep;
 
-use crate::args::{BenchArgs, Common, MethodArgs, PeerArgs, RingArgs, Scenario};
+use crate::args::values;
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, RingArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
@@ -14,14 +21,15 @@ use olivine_bench::method;
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
 use olivine_bench::result::{Parameters, ResultFile, Row};
+use olivine_bench::rival::Program;
 use olivine_bench::scenario::floor::FloorResult;
-use olivine_bench::scenario::{self, Setup, Variant, latency, pingpong, throughput};
-use olivine_bench::{BenchError, peer};
+use olivine_bench::scenario::throughput::OWN;
+use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
+use olivine_bench::{BenchError, peer, text};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// What carries the messages of scenarios that measure this library alone.
-const OLIVINE: &str = "olivine-shm";
 /// How the names of this library's methods start.
 const OLIVINE_PREFIX: &str = "olivine-";
 /// Bytes of a message where nothing is said.
@@ -30,6 +38,8 @@ const DEFAULT_SIZE: u64 = 32;
 pub(crate) const PEER_COMMAND: &str = "__peer";
 /// Seconds for each method where all are measured.
 const ALL_SECONDS: f64 = 1.0;
+/// Setting that gives each message a cache line of its own.
+const ALIGNED: &str = "align=64";
 /// The word for every built-in method.
 const ALL: &str = "all";
 
@@ -40,15 +50,19 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             cpus: None,
             runs: RUNS_QUOTABLE,
             seconds: Duration::from_secs_f64(ALL_SECONDS),
+            save: args.save.clone(),
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
-        return pingpong_table(common, &method, &variants);
+        return pingpong_table(common, &method, &variants, &[]);
     };
     match scenario {
         Scenario::List => list(common),
         Scenario::Http(args) => load::http(args, common),
         Scenario::Tcp(args) => load::tcp(args, common),
+        Scenario::Compare(args) => compare::run(args, common),
+        Scenario::Report(args) => report::run(args, common),
+        Scenario::Selfcheck(args) => selfcheck::run(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
@@ -70,7 +84,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 let settings = settings(&args.ring, "")?;
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
-            pingpong_table(common, &args.method_args, &variants)
+            let rivals = match &args.rivals {
+                Some(folder) => Program::find(folder)?,
+                None => Vec::new(),
+            };
+            pingpong_table(common, &args.method_args, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
             let variants =
@@ -80,10 +98,13 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let text = print::throughput(&rows);
             bench.report(common, rows, None, text)
         }
+        Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
+        Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
+        Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Latency(args) => {
             let settings = settings(&args.ring, "")?;
             let variant = |&rate_per_s| -> Outcome<Variant> {
-                let mut variant = variant(OLIVINE, args.size, &settings)?;
+                let mut variant = variant(OWN, args.size, &settings)?;
                 variant.parameters.rate_per_s = Some(rate_per_s);
                 Ok(variant)
             };
@@ -96,12 +117,23 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     }
 }
 
-/// Round trips: one method with all its percentiles, or several in one table.
-fn pingpong_table(common: Common, method: &MethodArgs, variants: &[Variant]) -> Outcome {
+/// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
+fn pingpong_table(
+    common: Common,
+    method: &MethodArgs,
+    variants: &[Variant],
+    rivals: &[Program],
+) -> Outcome {
     let bench = Bench::new("pingpong", method)?;
-    let rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    let mut rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
+    for rival in rivals {
+        if bench.stop.now() {
+            break;
+        }
+        rows.extend(rivals::pingpong(rival, &bench.setup, variants));
+    }
     let first = &variants[0].method;
-    let several = variants.iter().any(|variant| variant.method != *first);
+    let several = rows.iter().any(|row| row.method != *first);
     let text = if several {
         print::methods(&rows)
     } else {
@@ -110,11 +142,65 @@ fn pingpong_table(common: Common, method: &MethodArgs, variants: &[Variant]) -> 
     bench.report(common, rows, None, text)
 }
 
+/// One channel with several participants on it.
+fn many(
+    common: Common,
+    name: &'static str,
+    publishers: &[u32],
+    args: &ManyArgs,
+    default_subscribers: &[u32],
+) -> Outcome {
+    let capacity = args.capacity.as_ref();
+    let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
+    let settings = format!("wait={}{capacity}", args.wait);
+    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
+    let bench = Bench::new(name, &args.method)?;
+    let subscribers = if args.subscribers.is_empty() {
+        default_subscribers
+    } else {
+        &args.subscribers
+    };
+    let mut variants = Vec::new();
+    for &size in &args.size {
+        for &batch in &args.batch {
+            for &publishers in publishers {
+                for &subscribers in subscribers {
+                    let mut variant = variant(OWN, size, &settings)?;
+                    let parameters = &mut variant.parameters;
+                    parameters.batch_count = u64::from(batch);
+                    parameters.wait = Some(args.wait.clone());
+                    parameters.publishers_count = publishers;
+                    parameters.subscribers_count = subscribers;
+                    let wanted = (publishers + subscribers) as usize;
+                    parameters.oversubscribed = wanted > bench.setup.allowed.len();
+                    variants.push(variant);
+                }
+            }
+        }
+    }
+    let rows = bench.measure(|setup, watch| {
+        if name == "fanout" {
+            mesh::fanout(setup, &variants, watch)
+        } else {
+            mesh::mesh(setup, &variants, watch)
+        }
+    })?;
+    let text = print::many(&rows);
+    bench.report(common, rows, None, text)
+}
+
 /// A variant of a method with messages of `size` bytes.
 fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
     message_size(size)?;
     let mut parameters = Parameters::pair(size);
     settings.clone_into(&mut parameters.settings);
+    for (key, value) in settings.split('&').filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "wait" => parameters.wait = Some(value.to_owned()),
+            "capacity" => parameters.ring_bytes = values::size(value).ok(),
+            _ => {}
+        }
+    }
     Ok(Variant {
         method: method.to_owned(),
         parameters,
@@ -141,6 +227,12 @@ fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<V
             let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
             let mut variant = variant(name, size, if is_ours { settings } else { "" })?;
             variant.parameters.wait = Some(method.wait().to_owned());
+            if name == method::OLIVINE.name() && settings.is_empty() {
+                // Packed and with a cache line for each message, as nobody knows which suits better.
+                let mut aligned = variant.clone();
+                ALIGNED.clone_into(&mut aligned.parameters.settings);
+                variants.push(aligned);
+            }
             variants.push(variant);
         }
     }
@@ -151,7 +243,12 @@ pub(crate) use load::serve as serve_load;
 
 /// Runs as the second process of a measurement.
 pub(crate) fn serve(args: &PeerArgs) -> Outcome {
-    Ok(peer::serve(&args.words, args.cpu, method::BUILT_IN)?)
+    let methods = if args.self_check {
+        method::SELF_CHECK
+    } else {
+        method::BUILT_IN
+    };
+    Ok(peer::serve(&args.words, args.cpu, methods)?)
 }
 
 /// The CPUs asked for, or the first two allowed.
@@ -187,6 +284,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         program,
         arguments: vec![PEER_COMMAND.to_owned()],
         cpus,
+        allowed: probe::allowed_cpus(),
         runs,
         seconds,
         methods: method::BUILT_IN,
@@ -224,6 +322,8 @@ struct Bench {
     machine: Machine,
     stop: Stop,
     started_unix_s: u64,
+    /// Where the result is written besides standard output.
+    save: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -233,12 +333,14 @@ impl Bench {
             method.runs,
             method.seconds.as_secs_f64(),
         )?;
+        files::check(&method.save)?;
         Ok(Self {
             name,
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
             started_unix_s: unix_time_s(),
+            save: method.save.clone(),
         })
     }
 
@@ -253,7 +355,7 @@ impl Bench {
         let result = scenario(&self.setup, &mut |progress| {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
             bar.phase(self.name);
-            bar.show(progress.done, String::new());
+            bar.show(progress.done, live(&progress));
             if self.stop.now() {
                 ControlFlow::Break(())
             } else {
@@ -266,7 +368,7 @@ impl Bench {
         Ok(result?)
     }
 
-    /// Prints what was found. Rows without figures make the command fail.
+    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     fn report(
         self,
         common: Common,
@@ -274,18 +376,8 @@ impl Bench {
         floor: Option<FloorResult>,
         mut out: String,
     ) -> Outcome {
-        let file = ResultFile {
-            schema: SCHEMA.to_owned(),
-            scenario: self.name.to_owned(),
-            started_unix_s: self.started_unix_s,
-            machine: self.machine,
-            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
-            runs: self.setup.runs,
-            seconds_per_variant: self.setup.seconds,
-            interrupted: self.stop.interrupted(),
-            floor,
-            results,
-        };
+        let file = self.file(results, floor);
+        files::save(&file, &self.save)?;
         if common.json {
             print_json(&file)?;
         } else {
@@ -298,6 +390,29 @@ impl Bench {
         }
         Ok(())
     }
+
+    /// What was found, with what it was found on.
+    fn file(&self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
+        ResultFile {
+            schema: SCHEMA.to_owned(),
+            scenario: self.name.to_owned(),
+            started_unix_s: self.started_unix_s,
+            machine: self.machine.clone(),
+            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
+            runs: self.setup.runs,
+            seconds_per_variant: self.setup.seconds,
+            interrupted: self.stop.interrupted(),
+            floor,
+            results,
+        }
+    }
+}
+
+/// The last slice in a few words.
+fn live(progress: &scenario::Progress) -> String {
+    let p50 = progress.p50_ns.map(|ns| format!("p50 {}", text::nanos(ns)));
+    let rate = progress.messages_per_s.map(text::rate);
+    p50.or(rate).unwrap_or_default()
 }
 
 /// Refuses a size that cannot be checked.
@@ -335,7 +450,7 @@ fn aligns(ring: &RingArgs) -> &'static [&'static str] {
 /// Every size with every batch; without either, the three that say most.
 fn throughput_variants(sizes: &[u64], batches: &[u16], settings: &str) -> Outcome<Vec<Variant>> {
     let variant = |size: u64, batch: u16| -> Outcome<Variant> {
-        let mut variant = variant(OLIVINE, size, settings)?;
+        let mut variant = variant(OWN, size, settings)?;
         variant.parameters.batch_count = u64::from(batch);
         Ok(variant)
     };

@@ -1,31 +1,41 @@
 //! A progress bar on terminals, nothing elsewhere. Drawn only when told to, so never while something is measured.
+//!
+//! Work that will be done within two seconds gets no bar: it would only flicker.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::Cell;
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Work that takes less than this has no bar.
+const WORTH_A_BAR: Duration = Duration::from_secs(2);
 
 /// A bar on standard error.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Whether there is somebody to see it.
     shown: bool,
+    /// Whether it is drawn by now.
+    drawn: Cell<bool>,
+    start: Instant,
 }
 
 impl Progress {
     /// A bar that is full at `total`; hidden unless standard error is a terminal.
     pub(crate) fn new(total: u64) -> Self {
         let shown = std::io::stderr().is_terminal();
-        let target = if shown {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{prefix:12} {bar:32} {percent:>3} %  {msg}")
-        {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        let template = "{prefix:12} {bar:28} {percent:>3} %  {eta:>4} left  {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("█▌ "));
         }
-        Self { bar, shown }
+        Self {
+            bar,
+            shown,
+            drawn: Cell::new(false),
+            start: Instant::now(),
+        }
     }
 
     /// Whether anybody sees it.
@@ -40,6 +50,11 @@ impl Progress {
 
     /// Shows how far it is, with a few words.
     pub(crate) fn show(&self, done: u64, words: String) {
+        let total = self.bar.length().unwrap_or(0);
+        if self.shown && !self.drawn.get() && is_worth_a_bar(self.start.elapsed(), done, total) {
+            self.drawn.set(true);
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
         self.bar.set_position(done);
         self.bar.set_message(words);
         self.bar.tick();
@@ -48,5 +63,28 @@ impl Progress {
     /// Takes the bar away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Whether all of it will take long enough, if the rest goes on as `done` of `total` did in `elapsed`.
+fn is_worth_a_bar(elapsed: Duration, done: u64, total: u64) -> bool {
+    let all = elapsed.as_nanos() * u128::from(total) / u128::from(done.max(1));
+    all > WORTH_A_BAR.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_work_has_no_bar_and_long_work_has_one_soon() {
+        let ms = Duration::from_millis;
+        assert!(!is_worth_a_bar(ms(100), 10, 100));
+        assert!(is_worth_a_bar(ms(300), 10, 100));
+        assert!(
+            is_worth_a_bar(ms(30), 1, 100),
+            "known long before two seconds"
+        );
+        assert!(!is_worth_a_bar(ms(0), 0, 100));
     }
 }

@@ -119,6 +119,12 @@ impl SharedWords {
     }
 }
 
+/// Bytes of a page of this machine.
+#[must_use]
+pub fn page_size() -> usize {
+    Memory::page_size()
+}
+
 /// One system call that does next to nothing (`getppid`).
 pub fn empty_syscall() {
     std::hint::black_box(rustix::process::getppid());

@@ -25,6 +25,10 @@ const ALLOWED: &[(&str, &str)] = &[
         "crates/olivine-net/src/sys",
         "the kernel interface of the engine",
     ),
+    (
+        "crates/olivine-bench/src/sys",
+        "the kernel's ways of passing messages",
+    ),
     ("crates/olivine-capi/", "a C interface is made of pointers"),
     ("crates/olivine-python/", "the buffer protocol"),
 ];
@@ -39,6 +43,26 @@ const PROOFS: &[(&str, &str)] = &[
     (
         "crates/olivine/src/ring/consume.rs",
         "a gated frame stays whole until it is released",
+    ),
+    (
+        "crates/olivine-bench/src/method/exchange.rs",
+        "messages and answers alternate, so a slot has one owner",
+    ),
+    (
+        "crates/olivine-bench/src/method/condvar.rs",
+        "a mutex guards the slots",
+    ),
+    (
+        "crates/olivine-bench/src/method/mirror.rs",
+        "written and read counters part the ring",
+    ),
+    (
+        "crates/olivine-bench/src/method/bytes.rs",
+        "pages given to a pipe are left alone until the answer",
+    ),
+    (
+        "crates/olivine-bench/src/method/vm.rs",
+        "a box is written again only after its answer",
     ),
 ];
 

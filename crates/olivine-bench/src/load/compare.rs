@@ -79,7 +79,7 @@ pub fn run(
     'runs: for _ in 0..runs {
         for (plan, row) in plans.iter().zip(&mut cells) {
             for (index, cell) in row.iter_mut().enumerate() {
-                if watch(Progress { done, total }).is_break() {
+                if watch(Progress::of(done, total)).is_break() {
                     break 'runs;
                 }
                 done += 1;

@@ -63,6 +63,19 @@ impl Method for Olivine {
         size: usize,
         settings: &str,
     ) -> Result<Box<dyn Player>> {
+        Ok(play(self.channels(side, door, size, settings)?, size))
+    }
+}
+
+impl Olivine {
+    /// One end of both channels.
+    pub(super) fn channels(
+        &self,
+        side: Side,
+        door: &mut Door,
+        size: usize,
+        settings: &str,
+    ) -> Result<Channels> {
         let uri = |name: &str| -> Result<Config> {
             let more = if settings.is_empty() { "" } else { "&" };
             // Where the door is: gone with it, and away from channels in use.
@@ -83,20 +96,18 @@ impl Method for Olivine {
         door.exchange("subscribed")?;
         let publisher = Publisher::open(&to.uri())?;
         door.exchange("open")?;
-        let end = Channels {
+        Ok(Channels {
             publisher,
             subscriber,
-            spins: self.wait == "spin",
             size,
-        };
-        Ok(play(end, size))
+        })
     }
 }
 
-struct Channels {
+/// One end: a publisher of one channel, a subscriber of the other.
+pub(super) struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
-    spins: bool,
     size: usize,
 }
 
@@ -127,8 +138,7 @@ impl End for Channels {
         let mut handle = Some(handle);
         let result = receive(
             &mut self.subscriber,
-            self.spins,
-            || patience.spend(),
+            || patience.look(),
             |message| handle.take().map(|handle| handle(message)),
         )?;
         result.ok_or_else(|| BenchError::Protocol {
@@ -148,8 +158,7 @@ impl End for Channels {
         // Sent back from the ring it lies in, as a program would.
         receive(
             &mut self.subscriber,
-            self.spins,
-            || patience.spend(),
+            || patience.look(),
             |message| {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);

@@ -103,14 +103,15 @@ pub(crate) struct Place {
     _lock: File,
 }
 
-/// Where folders are made: memory, where there is such a file system.
+/// Where folders are made: the folder of channels if one is set, else memory, where there is such a file system.
 fn base() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        memory.to_path_buf()
-    } else {
-        std::env::temp_dir()
-    }
+    let set = std::env::var_os("OLIVINE_DIR").map(PathBuf::from);
+    let memory = Some(PathBuf::from("/dev/shm"));
+    let found = [set, memory]
+        .into_iter()
+        .flatten()
+        .find(|path| path.is_dir());
+    found.unwrap_or_else(std::env::temp_dir)
 }
 
 impl Place {
@@ -217,6 +218,16 @@ impl Door {
             stream,
             folder: folder.to_path_buf(),
         })
+    }
+
+    /// The same connection once more, to be kept while the method is measured.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn again(&self) -> Result<Self> {
+        let stream = self.stream.try_clone().map_err(io("keep the door open"))?;
+        Self::of(stream, &self.folder)
     }
 
     /// A folder of both sides, removed after the measurement.

@@ -1,5 +1,6 @@
 //! The second process: waits for orders, carries them out, answers.
 
+use super::many::{self, Producer};
 use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
 use crate::error::{BenchError, Result, io};
 use crate::latency::{Latency, Snapshot};
@@ -15,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longest single wait for a message, so that a limit on the whole can be kept.
-const WAIT_STEP: Duration = Duration::from_millis(200);
+pub(super) const WAIT_STEP: Duration = Duration::from_millis(200);
 /// Messages taken in one poll.
-const POLL_LIMIT: usize = 1 << 16;
+pub(super) const POLL_LIMIT: usize = 1 << 16;
 
 /// Runs as the second process until standard input ends. `methods` are those it can be asked to join.
 ///
@@ -58,6 +59,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         methods,
         joined,
         subscriber: None,
+        producer: None,
         player: None,
     };
     say(&Answer::Started)?;
@@ -93,6 +95,7 @@ struct Server {
     /// The folder of the method that is joined.
     joined: Arc<Mutex<Option<PathBuf>>>,
     subscriber: Option<Subscriber>,
+    producer: Option<Producer>,
     player: Option<Box<dyn Player>>,
 }
 
@@ -132,8 +135,34 @@ impl Server {
                 let (end_ticks, latency) = self.consume(first, count, timed)?;
                 return Ok(Answer::Done { end_ticks, latency });
             }
+            Order::Publish {
+                ref there,
+                size_bytes,
+                batch,
+            } => self.producer = Some(Producer::open(there, size_bytes, batch)?),
+            Order::Produce {
+                own,
+                first,
+                count,
+                at_ticks,
+            } => match &mut self.producer {
+                Some(producer) => producer.produce(own, first, count, at_ticks)?,
+                None => return Err(unopened()),
+            },
+            Order::Gather {
+                publishers,
+                first,
+                count,
+            } => match &mut self.subscriber {
+                Some(subscriber) => {
+                    let ends_ticks = many::gather(subscriber, publishers, first, count)?;
+                    return Ok(Answer::Gathered { ends_ticks });
+                }
+                None => return Err(unopened()),
+            },
             Order::Open { .. } => {}
             Order::Close => {
+                self.producer = None;
                 self.subscriber = None;
                 self.player = None;
                 self.note_joined(None);
@@ -183,9 +212,7 @@ impl Server {
 
     fn consume(&mut self, first: u64, count: u64, timed: bool) -> Result<(u64, Option<Snapshot>)> {
         let Some(subscriber) = &mut self.subscriber else {
-            return Err(BenchError::Protocol {
-                found: "a message before the channel was opened".to_owned(),
-            });
+            return Err(unopened());
         };
         let mut samples = Vec::with_capacity(if timed {
             usize::try_from(count).unwrap_or(0)
@@ -236,6 +263,12 @@ impl Server {
     }
 }
 
+fn unopened() -> BenchError {
+    BenchError::Protocol {
+        found: "a message before the channel was opened".to_owned(),
+    }
+}
+
 /// Checks one message in order; the first wrong one is noted.
 #[inline(always)]
 fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: impl FnOnce(Stamp)) {
@@ -246,26 +279,23 @@ fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: im
     *next += 1;
 }
 
-/// Receives one message: what `handle` makes of it. `spend` is asked between looks whether to go on.
-///
-/// A spinning subscriber polls without a pause, as a latency-bound program does; others wait by their strategy.
+/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is asked now and then
+/// whether to go on.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,
-    spins: bool,
-    mut spend: impl FnMut() -> Result<()>,
+    mut look: impl FnMut() -> Result<()>,
     mut handle: impl FnMut(&Message<'_>) -> T,
 ) -> Result<T> {
     let mut result = None;
     loop {
+        if !subscriber.wait(WAIT_STEP)? {
+            look()?;
+        }
         subscriber.poll(|message| result = Some(handle(&message)), 1)?;
         if let Some(result) = result {
             return Ok(result);
         }
-        if !spins {
-            subscriber.wait(WAIT_STEP)?;
-        }
-        spend()?;
     }
 }
 

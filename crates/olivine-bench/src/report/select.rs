@@ -110,7 +110,7 @@ impl Param {
             Self::Subscribers => format!("{} sub", of.subscribers_count),
             Self::Crowd if of.oversubscribed => "oversubscribed".to_owned(),
             Self::Crowd => String::new(),
-            Self::Settings => of.settings.clone(),
+            Self::Settings => other_settings(&of.settings),
         }
     }
 
@@ -232,6 +232,20 @@ pub(super) fn sections<'a>(sources: &'a [Source]) -> Vec<(&'a str, Load, Vec<Ent
     sections
 }
 
+/// Settings less those that have a parameter of their own.
+fn other_settings(settings: &str) -> String {
+    let own = |pair: &&str| {
+        !["wait=", "capacity="]
+            .iter()
+            .any(|key| pair.starts_with(key))
+    };
+    settings
+        .split('&')
+        .filter(own)
+        .collect::<Vec<_>>()
+        .join("&")
+}
+
 /// A rate without empty digits: `1 M/s`.
 pub(super) fn short_rate(per_s: f64) -> String {
     short(&text::rate(per_s))
@@ -272,6 +286,15 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_with_a_column_of_their_own_are_not_said_twice() {
+        assert_eq!(
+            other_settings("wait=spin&align=64&capacity=1MiB"),
+            "align=64"
+        );
+        assert_eq!(other_settings(""), "");
+    }
 
     #[test]
     fn axis_texts_have_no_empty_digits() {

@@ -31,6 +31,22 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<
     measure::<Line>(setup, variants, watch)
 }
 
+/// Length of the stall in each slice of [`run_stalled`], in nanoseconds.
+pub(crate) const STALL_NS: u64 = 20_000_000;
+
+/// As [`run`], with a stall of [`STALL_NS`] in the middle of each slice: what the self-check must find again.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_stalled(
+    setup: &Setup,
+    variants: &[Variant],
+    watch: Watch<'_>,
+) -> Result<Vec<Row>> {
+    measure::<Stalled>(setup, variants, watch)
+}
+
 /// Messages a second that are due.
 fn rate(variant: &Variant) -> Result<f64> {
     let rate = variant.parameters.rate_per_s;
@@ -52,6 +68,8 @@ struct Line {
     count: u64,
     sequence: u64,
     delays: Vec<u64>,
+    /// Stand still before this message of a slice.
+    stall_before: Option<u64>,
     _channel: TemporaryChannel,
 }
 
@@ -83,6 +101,7 @@ impl Subject for Line {
             count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(20),
             sequence: 0,
             delays: Vec::new(),
+            stall_before: None,
             _channel: channel,
         };
         let warm_up = (line.count / WARM_UP_SHARE).max(1);
@@ -103,6 +122,32 @@ impl Subject for Line {
     }
 }
 
+/// A line that stands still for a while in each slice.
+struct Stalled(Line);
+
+impl Subject for Stalled {
+    const SCENARIO: &'static str = Line::SCENARIO;
+    const LOAD: Load = Line::LOAD;
+
+    fn slice_ns(variant: &Variant) -> f64 {
+        Line::slice_ns(variant)
+    }
+
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let mut line = Line::open(session, variant)?;
+        line.stall_before = Some(line.count / 2);
+        Ok(Self(line))
+    }
+
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
+        self.0.slice(peer, clock)
+    }
+
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        self.0.close(peer)
+    }
+}
+
 impl Line {
     /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late each one
     /// left lands in `self.delays`, in ticks.
@@ -119,6 +164,10 @@ impl Line {
         for n in 0..count {
             let due = pacer.due(n);
             pacer.wait(due, Rest::Spin, || false);
+            if self.stall_before == Some(n) {
+                let end = TickClock::ticks() + clock.ticks_for(STALL_NS);
+                pacer.wait(end, Rest::Spin, || false);
+            }
             let stamp = Stamp {
                 sequence: self.sequence + n,
                 ticks: due,

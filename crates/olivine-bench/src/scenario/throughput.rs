@@ -6,19 +6,24 @@
 use super::turns::{Subject, Taken, measure};
 use super::{Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::floor::{copy_bytes_per_s, nanos};
+use crate::method::{self, Batches, PATIENCE, Pair};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Patience, Peer};
-use crate::result::{Load, Parameters, Row};
+use crate::result::{Load, Row};
 use olivine::clock::TickClock;
 use olivine::{Batch, NotSent, OpenError, Publisher};
 use std::ops::Range;
 
 /// Time of one slice of streaming, in nanoseconds.
 const SLICE_NS: f64 = 30e6;
-/// Messages of the warm-up, which also tell how many fit a slice.
+/// Messages that tell how many fit a slice.
+const FIRST_COUNT: u64 = 200;
+/// Bytes of the warm-up, where they fit a slice.
 const WARM_UP_BYTES: u64 = 16 << 20;
+/// The method that is this library at its fastest, beside those that the harness plays.
+pub const OWN: &str = "olivine-shm";
 /// Most messages in a slice.
 const COUNT_MAX: u64 = 1 << 26;
 /// Largest batch that is offered, in messages.
@@ -37,13 +42,46 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<
 
 /// One channel, open on both sides.
 struct Stream {
-    publisher: Publisher,
+    way: Way,
     size: usize,
     batch: usize,
     sequence: u64,
     /// Messages of a slice.
     count: u64,
-    _channel: TemporaryChannel,
+}
+
+/// What the messages go through.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Way {
+    /// A channel of this library, by the fastest way there is to fill it.
+    Channel {
+        publisher: Publisher,
+        _channel: TemporaryChannel,
+    },
+    /// Any method, by its own way.
+    Pair(Pair),
+}
+
+impl Way {
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let settings = &variant.parameters.settings;
+        let peer = &mut session.peer;
+        if variant.method != OWN {
+            let method = method::find(session.setup.methods, &variant.method)?;
+            if !method.streams() {
+                return Err(BenchError::OneAtATime);
+            }
+            return Pair::open(method, peer, variant.size(), settings).map(Self::Pair);
+        }
+        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
+        peer.run(&Order::Open {
+            there: channel.uri(),
+        })?;
+        Ok(Self::Channel {
+            publisher: Publisher::open(&channel.uri())?,
+            _channel: channel,
+        })
+    }
 }
 
 impl Subject for Stream {
@@ -56,28 +94,21 @@ impl Subject for Stream {
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let Parameters {
-            settings,
-            batch_count,
-            ..
-        } = &variant.parameters;
-        let (clock, peer) = (&session.clock, &mut session.peer);
-        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
-        peer.run(&Order::Open {
-            there: channel.uri(),
-        })?;
-        let publisher = Publisher::open(&channel.uri())?;
+        let batch = usize::try_from(variant.parameters.batch_count).unwrap_or(BATCH_MAX);
         let mut stream = Self {
-            publisher,
+            way: Way::open(session, variant)?,
             size: variant.size(),
-            batch: usize::try_from(*batch_count).unwrap_or(BATCH_MAX),
+            batch: batch.min(BATCH_MAX),
             sequence: 0,
-            count: 0,
-            _channel: channel,
+            count: FIRST_COUNT,
         };
-        let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes).max(1);
-        let each_ns = nanos(clock, stream.send(peer, warm_up)?) / warm_up as f64;
-        stream.count = super::rounds_in(SLICE_NS, each_ns, COUNT_MAX);
+        let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes.max(1)).max(1);
+        // The first few tell how many are streamed in the time of a slice; then as many as warm everything up.
+        for most in [warm_up, COUNT_MAX] {
+            let elapsed = stream.send(&mut session.peer, stream.count)?;
+            let each_ns = nanos(&session.clock, elapsed) / stream.count as f64;
+            stream.count = super::rounds_in(SLICE_NS, each_ns, most);
+        }
         Ok(stream)
     }
 
@@ -89,6 +120,7 @@ impl Subject for Stream {
             messages_per_s: self.count as f64 / nanos(clock, elapsed) * 1e9,
             copy_bytes_per_s: compared
                 .then(|| copy_bytes_per_s(clock, self.size, self.ring_bytes())),
+            pairs: Vec::new(),
         })
     }
 
@@ -99,41 +131,70 @@ impl Subject for Stream {
 }
 
 impl Stream {
+    /// Memory that a copy walks through for comparison.
     fn ring_bytes(&self) -> usize {
-        usize::try_from(self.publisher.capacity()).unwrap_or(usize::MAX)
+        let bytes = match &self.way {
+            Way::Channel { publisher, .. } => publisher.capacity(),
+            Way::Pair(_) => super::floor::COPY_RING_BYTES as u64,
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX).max(self.size)
     }
 
-    /// Streams `count` messages; returns the ticks from the first claim to the other side's last check.
+    /// Streams `count` messages; returns the ticks from the first one to the other side's last check.
     fn send(&mut self, peer: &mut Peer, count: u64) -> Result<u64> {
         let first = self.sequence;
-        peer.begin(&Order::Consume {
-            first,
-            count,
-            timed: false,
-        })?;
-        let mut patience = peer.patience();
-        let start = TickClock::ticks();
-        match (self.batch, self.size) {
-            (1, 16) => offered::<16>(&mut self.publisher, &mut patience, first, count)?,
-            (1, 32) => offered::<32>(&mut self.publisher, &mut patience, first, count)?,
-            (1, 64) => offered::<64>(&mut self.publisher, &mut patience, first, count)?,
-            (1, size) => claimed(&mut self.publisher, &mut patience, size, first, count)?,
-            // Where the size is known, a message is built in registers and copied from there.
-            (batch, 16) => batched::<16>(&mut self.publisher, &mut patience, batch, first, count)?,
-            (batch, 32) => batched::<32>(&mut self.publisher, &mut patience, batch, first, count)?,
-            (batch, 64) => batched::<64>(&mut self.publisher, &mut patience, batch, first, count)?,
-            (batch, size) => staged(
-                &mut self.publisher,
-                &mut patience,
-                size,
-                batch,
-                first,
-                count,
-            )?,
-        }
+        let start = match &mut self.way {
+            Way::Pair(pair) => {
+                peer.begin(&Order::Take { first, count })?;
+                let mut patience = peer.patience_of(PATIENCE);
+                let batch = self.batch;
+                let start = TickClock::ticks();
+                let batches = Batches {
+                    first,
+                    count,
+                    batch,
+                };
+                let streamed = pair.player.stream(batches, &mut patience);
+                streamed.map_err(|error| peer.or_its_reason(error))?;
+                start
+            }
+            Way::Channel { publisher, .. } => {
+                peer.begin(&Order::Consume {
+                    first,
+                    count,
+                    timed: false,
+                })?;
+                let start = TickClock::ticks();
+                fill_channel(publisher, peer, self.size, self.batch, first, count)?;
+                start
+            }
+        };
         self.sequence += count;
         let (end, _) = peer.end()?;
         Ok(end.saturating_sub(start))
+    }
+}
+
+/// Sends messages through a channel by the way that suits their size and batch.
+fn fill_channel(
+    publisher: &mut Publisher,
+    peer: &mut Peer,
+    size: usize,
+    batch: usize,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    let patience = &mut peer.patience();
+    match (batch, size) {
+        (1, 16) => offered::<16>(publisher, patience, first, count),
+        (1, 32) => offered::<32>(publisher, patience, first, count),
+        (1, 64) => offered::<64>(publisher, patience, first, count),
+        (1, size) => claimed(publisher, patience, size, first, count),
+        // Where the size is known, a message is built in registers and copied from there.
+        (batch, 16) => batched::<16>(publisher, patience, batch, first, count),
+        (batch, 32) => batched::<32>(publisher, patience, batch, first, count),
+        (batch, 64) => batched::<64>(publisher, patience, batch, first, count),
+        (batch, size) => staged(publisher, patience, size, batch, first, count),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use super::{Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
+use crate::floor::middle_ns;
 use crate::latency::Latency;
 use crate::peer::Peer;
-use crate::result::{Collector, Figures, Load, Row, Slice};
-use olivine::clock::TickClock;
+use crate::result::{Collector, Figures, Load, Outcome, Pair, Row, Slice};
+use crate::spread::Spread;
+use olivine::clock::{self, TickClock};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// One variant of a scenario while it is measured. Opened anew for each run.
@@ -38,10 +41,30 @@ pub(super) enum Taken {
     Rate {
         messages_per_s: f64,
         copy_bytes_per_s: Option<f64>,
+        /// A mesh, pair by pair.
+        pairs: Vec<Pair>,
     },
 }
 
 impl Taken {
+    /// The middle of its distribution, for whoever watches.
+    fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
+        match self {
+            Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
+                Some(middle_ns(clock, found))
+            }
+            Self::Rate { .. } => None,
+        }
+    }
+
+    /// Its rate, for whoever watches.
+    fn messages_per_s(&self) -> Option<f64> {
+        match self {
+            Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
+            Self::RoundTrips(_) | Self::OneWay { .. } => None,
+        }
+    }
+
     fn figures(&self) -> Figures<'_> {
         match self {
             Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
@@ -55,11 +78,35 @@ impl Taken {
             &Self::Rate {
                 messages_per_s,
                 copy_bytes_per_s,
+                ..
             } => Figures::Rate {
                 messages_per_s,
                 copy_bytes_per_s,
             },
         }
+    }
+}
+
+/// What was collected of one variant.
+struct Turn {
+    collector: Collector,
+    /// Rates of each pair of a mesh in each slice.
+    pairs: BTreeMap<(u32, u32), Vec<f64>>,
+    /// Why there are no figures.
+    reason: Option<String>,
+}
+
+impl Turn {
+    /// The pairs of a mesh at their median rate.
+    fn pairs(&self) -> Vec<Pair> {
+        let median = |(&(publisher, subscriber), rates): (&(u32, u32), &Vec<f64>)| {
+            Some(Pair {
+                publisher,
+                subscriber,
+                messages_per_s: Spread::of(rates)?.median,
+            })
+        };
+        self.pairs.iter().filter_map(median).collect()
     }
 }
 
@@ -79,17 +126,21 @@ pub(super) fn measure<S: Subject>(
     let slices = |variant: &Variant| super::slices_per_run(setup, S::slice_ns(variant));
     let all: u64 = variants.iter().map(|v| u64::from(slices(v))).sum();
     let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
-    let mut turns: Vec<(Collector, Option<String>)> = Vec::new();
-    turns.resize_with(variants.len(), || (Collector::new(session.clock), None));
+    let mut turns: Vec<Turn> = Vec::new();
+    turns.resize_with(variants.len(), || Turn {
+        collector: Collector::new(session.clock),
+        pairs: BTreeMap::new(),
+        reason: None,
+    });
     'runs: for run in 0..setup.runs {
         let open = variants.iter().zip(&mut turns);
-        for (variant, (collector, reason)) in open.filter(|(_, (_, reason))| reason.is_none()) {
+        for (variant, turn) in open.filter(|(_, turn)| turn.reason.is_none()) {
             let done = session.progress.done;
-            match one_run::<S>(&mut session, variant, run, slices(variant), collector) {
+            match one_run::<S>(&mut session, variant, run, slices(variant), turn) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'runs,
                 Err(error) => {
-                    *reason = Some(error.chain());
+                    turn.reason = Some(error.chain());
                     session.progress.done = done;
                     let left = u64::from(setup.runs - run) * u64::from(slices(variant));
                     session.progress.total -= left;
@@ -99,19 +150,27 @@ pub(super) fn measure<S: Subject>(
         }
     }
     let mut rows = Vec::new();
-    for (Variant { method, parameters }, (collector, reason)) in variants.iter().zip(turns) {
-        match reason {
-            Some(reason) => {
-                rows.push(Row::failed(
-                    S::SCENARIO,
-                    S::LOAD,
-                    method,
-                    parameters.clone(),
-                    reason,
-                ));
-            }
-            None => rows.extend(collector.rows(S::SCENARIO, S::LOAD, method, parameters)),
+    for (Variant { method, parameters }, turn) in variants.iter().zip(&turns) {
+        if let Some(reason) = &turn.reason {
+            let parameters = parameters.clone();
+            rows.push(Row::failed(
+                S::SCENARIO,
+                S::LOAD,
+                method,
+                parameters,
+                reason,
+            ));
+            continue;
         }
+        let mut found = turn
+            .collector
+            .rows(S::SCENARIO, S::LOAD, method, parameters);
+        for row in &mut found {
+            if let Outcome::Measured(measured) = &mut row.outcome {
+                measured.pairs = turn.pairs();
+            }
+        }
+        rows.extend(found);
     }
     if rows.is_empty() {
         return Err(BenchError::Stopped);
@@ -125,13 +184,15 @@ fn one_run<S: Subject>(
     variant: &Variant,
     run: u32,
     slices: u32,
-    collector: &mut Collector,
+    turn: &mut Turn,
 ) -> Result<ControlFlow<()>> {
-    let clock = session.clock;
+    let ticks = session.clock;
+    let deadline = clock::monotonic_ns().saturating_add(session.setup.run_ns());
+    let planned = session.progress.done + u64::from(slices);
     let mut subject = S::open(session, variant)?;
     for _ in 0..slices {
-        let slice = session.slice(|peer| subject.slice(peer, &clock))?;
-        collector.add(
+        let slice = session.slice(|peer| subject.slice(peer, &ticks))?;
+        turn.collector.add(
             variant.parameters.size_bytes,
             &Slice {
                 run,
@@ -142,10 +203,23 @@ fn one_run<S: Subject>(
                 figures: slice.value.figures(),
             },
         );
+        session.progress.p50_ns = slice.value.p50_ns(&session.clock);
+        session.progress.messages_per_s = slice.value.messages_per_s();
+        if let Taken::Rate { pairs, .. } = slice.value {
+            for pair in pairs {
+                let rates = turn.pairs.entry((pair.publisher, pair.subscriber));
+                rates.or_default().push(pair.messages_per_s);
+            }
+        }
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));
         }
+        // Slices of a method that sleeps last longer on a loaded machine; the time of all stays what was asked for.
+        if clock::monotonic_ns() > deadline {
+            break;
+        }
     }
+    session.progress.done = planned;
     subject.close(&mut session.peer)?;
     Ok(ControlFlow::Continue(()))
 }

@@ -24,7 +24,7 @@ enum Kind {
 
 /// System pages in bytes.
 pub(crate) fn page() -> usize {
-    rustix::param::page_size()
+    olivine::probe::page_size()
 }
 
 impl Mapping {

@@ -13,6 +13,7 @@ use crate::stop::Stop;
 use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
+use olivine_bench::result::ResultFile;
 use olivine_bench::scenario::{Progress, Setup};
 use olivine_bench::spread::Spread;
 use olivine_net::WaitStrategy;
@@ -35,6 +36,28 @@ impl From<LoadError> for Failure {
             _ => Self::Failed(error.into()),
         }
     }
+}
+
+/// What is printed as JSON: rows of servers in place of rows of methods.
+#[derive(Serialize)]
+struct LoadFile<'a, T> {
+    #[serde(flatten)]
+    file: &'a ResultFile,
+    servers: &'a T,
+}
+
+/// Prints what was found.
+fn report<T: Serialize>(bench: Bench, common: Common, rows: &T, mut out: String) -> Outcome {
+    let file = bench.file(Vec::new(), None);
+    if common.json {
+        let servers = rows;
+        return crate::output::print_json(&LoadFile {
+            file: &file,
+            servers,
+        });
+    }
+    out.push_str(&super::print::conditions(&file));
+    crate::output::print(&out)
 }
 
 /// Runs `bench http`.
@@ -73,7 +96,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    bench.report(common, &rows, &print::http(&rows))?;
+    report(bench, common, &rows, print::http(&rows))?;
     verdict(&rows)
 }
 
@@ -134,7 +157,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    bench.report(common, &rows, &print::echo(&rows, args.size))?;
+    report(bench, common, &rows, print::echo(&rows, args.size))?;
     verdict(&rows)
 }
 
@@ -165,7 +188,7 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
         let mut done = 0;
         for _ in 0..runs {
             for ((batch, backend), found) in cells.iter().zip(&mut found) {
-                if watch(Progress { done, total }).is_break() {
+                if watch(Progress::of(done, total)).is_break() {
                     return Ok(());
                 }
                 done += 1;
@@ -187,7 +210,7 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
     if rows.is_empty() {
         return Err(LoadError::Stopped.into());
     }
-    bench.report(common, &rows, &print::stream(&rows))
+    report(bench, common, &rows, print::stream(&rows))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]

@@ -199,6 +199,12 @@ impl<T: ?Sized> Subscriber<T> {
             .then(|| Instant::now().checked_add(timeout))
             .flatten();
         let mut idle = Idle::new(self.core.config.wait);
+        if self.lanes.iter().any(Consumer::has_next) {
+            return Ok(true);
+        }
+        for lane in &mut self.lanes {
+            lane.at_tail();
+        }
         loop {
             // The shortest reaction: nothing but the next headers, most of the time.
             while idle.looks_on() {

@@ -1,0 +1,153 @@
+//! The second process as one of many: a publisher or a subscriber of a mesh.
+//!
+//! Each publisher numbers its messages itself and writes its own number where the time stamp stands, so that a
+//! subscriber can tell apart whose messages it has and check each one's order.
+
+use super::serve::{POLL_LIMIT, WAIT_STEP};
+use super::{ANSWER_MAX, Patience};
+use crate::error::{BenchError, Result};
+use crate::payload::{self, Stamp};
+use olivine::clock::TickClock;
+use olivine::probe;
+use olivine::{Publisher, Subscriber};
+
+/// A publisher of a mesh.
+pub(super) struct Producer {
+    publisher: Publisher,
+    size: usize,
+    batch: usize,
+    stage: Vec<u8>,
+}
+
+impl Producer {
+    pub(super) fn open(uri: &str, size: usize, batch: usize) -> Result<Self> {
+        let batch = batch.max(1);
+        Ok(Self {
+            publisher: Publisher::open(uri)?,
+            size,
+            batch,
+            stage: vec![0; size * batch],
+        })
+    }
+
+    /// Publishes `count` messages from `at_ticks` on.
+    pub(super) fn produce(
+        &mut self,
+        own: u64,
+        first: u64,
+        count: u64,
+        at_ticks: u64,
+    ) -> Result<()> {
+        // All start at the same time, whoever got its order first.
+        while TickClock::ticks() < at_ticks {
+            probe::spin_hint();
+        }
+        let mut patience = Patience::of(ANSWER_MAX);
+        let mut next = first;
+        let last = first + count;
+        while next != last {
+            let room = usize::try_from(last - next)
+                .unwrap_or(usize::MAX)
+                .min(self.batch);
+            for (message, sequence) in self
+                .stage
+                .chunks_exact_mut(self.size)
+                .zip(next..)
+                .take(room)
+            {
+                payload::fill(
+                    message,
+                    Stamp {
+                        sequence,
+                        ticks: own,
+                    },
+                );
+            }
+            self.push(room, &mut patience)?;
+            next += room as u64;
+        }
+        Ok(())
+    }
+
+    /// Publishes the first `room` staged messages.
+    fn push(&mut self, room: usize, patience: &mut Patience<'_>) -> Result<()> {
+        let mut left = self.stage.chunks_exact(self.size).take(room).peekable();
+        while left.peek().is_some() {
+            let mut refused = None;
+            if self.batch == 1 {
+                while let Some(message) = left.peek() {
+                    match self.publisher.offer(message) {
+                        Ok(_) => drop(left.next()),
+                        Err(error) => {
+                            refused = Some(error);
+                            break;
+                        }
+                    }
+                }
+            } else {
+                let mut batch = self.publisher.batch();
+                while let Some(message) = left.peek() {
+                    match batch.push(message) {
+                        Ok(()) => drop(left.next()),
+                        Err(error) => {
+                            refused = Some(error);
+                            break;
+                        }
+                    }
+                }
+                batch.commit();
+            }
+            if let Some(error) = refused {
+                patience.wait_for_room(&mut self.publisher, self.size, error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks `count` messages of each of `publishers` publishers; returns the ticks at the last one of each.
+pub(super) fn gather(
+    subscriber: &mut Subscriber,
+    publishers: usize,
+    first: u64,
+    count: u64,
+) -> Result<Vec<u64>> {
+    let mut next = vec![first; publishers];
+    let mut ends = vec![0; publishers];
+    let last = first + count;
+    let mut left = publishers;
+    let mut wrong = None;
+    let mut patience = Patience::of(ANSWER_MAX);
+    while left != 0 {
+        let taken = subscriber.poll(
+            |message| {
+                let due = payload::check(&message).and_then(|stamp| {
+                    let own = usize::try_from(stamp.ticks).ok()?;
+                    let due = next.get_mut(own).filter(|due| **due == stamp.sequence)?;
+                    *due += 1;
+                    Some((own, *due))
+                });
+                match due {
+                    Some((own, due)) if due == last => {
+                        ends[own] = TickClock::ticks();
+                        left -= 1;
+                    }
+                    Some(_) => {}
+                    None => wrong = Some(next.iter().min().copied().unwrap_or(first)),
+                }
+            },
+            POLL_LIMIT,
+        )?;
+        if let Some(sequence) = wrong {
+            return Err(BenchError::Wrong { sequence });
+        }
+        if taken == 0 {
+            subscriber.wait(WAIT_STEP)?;
+            patience.look()?;
+        } else {
+            patience.renew();
+        }
+    }
+    subscriber.release();
+    Ok(ends)
+}

@@ -1,0 +1,229 @@
+//! Other people's libraries in the same harness: each is a program of its own, so that this library never depends
+//! on one.
+//!
+//! A rival's program links the harness and its own methods. It lists them, measures them in turns with Olivine
+//! between the same two processes, and answers as the second one. [`main`] is its whole main function;
+//! [`Program`] is how the tool finds and runs it.
+
+use crate::error::{BenchError, Result, io};
+use crate::method::Method;
+use crate::result::Row;
+use crate::scenario::{Setup, Variant, pingpong, throughput};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// How the names of rivals' programs start.
+const PREFIX: &str = "rival-";
+/// Words that a rival's program understands.
+const LIST: &str = "list";
+const MEASURE: &str = "measure";
+const PEER: &str = "__peer";
+
+/// A method that a rival's program knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// How a side with nothing to do waits.
+    pub wait: String,
+    /// Whether it can be streamed without loss.
+    pub streams: bool,
+}
+
+/// What a rival's program is asked to measure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// `pingpong` or `throughput`.
+    pub scenario: String,
+    /// What to measure, in turns.
+    pub variants: Vec<Variant>,
+    /// CPUs of the measuring and of the second process.
+    pub cpus: (u32, u32),
+    /// Runs of each variant.
+    pub runs: u32,
+    /// Seconds for each variant over all runs.
+    pub seconds: f64,
+}
+
+/// The main function of a rival's program.
+///
+/// `methods` are its own and [`OLIVINE`], with which they are compared.
+///
+/// [`OLIVINE`]: crate::method::OLIVINE
+#[must_use]
+pub fn main(methods: &'static [&'static dyn Method]) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        [LIST] => say(&list(methods)),
+        [MEASURE] => measure(methods).and_then(|rows| say(&rows)),
+        [PEER, path, cpu] => cpu
+            .parse()
+            .map_err(|_| unfit(cpu))
+            .and_then(|cpu| crate::peer::serve(Path::new(path), cpu, methods)),
+        _ => Err(unfit("run this through `olivine bench pingpong --rivals`")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without standard error nobody could be told.
+            let _ = writeln!(std::io::stderr(), "{}", error.chain());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn unfit(found: &str) -> BenchError {
+    BenchError::Protocol {
+        found: found.to_owned(),
+    }
+}
+
+fn say(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(value).map_err(|error| io("write a result")(error.into()))?;
+    writeln!(std::io::stdout().lock(), "{text}").map_err(io("write a result"))
+}
+
+fn list(methods: &[&'static dyn Method]) -> Vec<Known> {
+    let known = methods.iter().map(|method| Known {
+        name: method.name().to_owned(),
+        about: method.about().to_owned(),
+        wait: method.wait().to_owned(),
+        streams: method.streams(),
+    });
+    known.collect()
+}
+
+fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
+    let text = std::io::read_to_string(std::io::stdin()).map_err(io("read what to measure"))?;
+    let job: Job = serde_json::from_str(&text).map_err(|error| unfit(&error.to_string()))?;
+    let setup = Setup {
+        program: std::env::current_exe().map_err(io("find this program"))?,
+        arguments: vec![PEER.to_owned()],
+        cpus: job.cpus,
+        allowed: olivine::probe::allowed_cpus(),
+        runs: job.runs,
+        seconds: job.seconds,
+        methods,
+    };
+    let mut go_on = |_| ControlFlow::Continue(());
+    match job.scenario.as_str() {
+        "pingpong" => pingpong::run(&setup, &job.variants, &mut go_on),
+        "throughput" => throughput::run(&setup, &job.variants, &mut go_on),
+        other => Err(unfit(other)),
+    }
+}
+
+/// Runs `make` with the calling thread free to run on any CPU it may use, and pins it again.
+///
+/// A library's own threads inherit where they may run from the thread that starts them: on the CPU of a measured
+/// thread they would be in its way.
+pub fn unpinned<T>(make: impl FnOnce() -> T) -> T {
+    let pinned = rustix::thread::sched_getaffinity(None);
+    let mut all = rustix::thread::CpuSet::new();
+    (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // The kernel leaves those that exist and are allowed; where it refuses, the library's threads share our CPU.
+    let _ = rustix::thread::sched_setaffinity(None, &all);
+    let made = make();
+    if let Ok(pinned) = pinned {
+        let _ = rustix::thread::sched_setaffinity(None, &pinned);
+    }
+    made
+}
+
+/// A rival's program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// The programs in `folder`, by name.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoRivals`] if there are none.
+    pub fn find(folder: &Path) -> Result<Vec<Self>> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut found: Vec<Self> = entries
+            .map(|entry| entry.path())
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with(PREFIX) && !name.contains('.')
+            })
+            .map(|path| Self { path })
+            .collect();
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        if found.is_empty() {
+            let folder = folder.to_path_buf();
+            return Err(BenchError::NoRivals { folder });
+        }
+        Ok(found)
+    }
+
+    /// The rival's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        name.trim_start_matches(PREFIX).to_owned()
+    }
+
+    /// Its methods, Olivine among them.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Rival`] if the program does not run or says something else.
+    pub fn methods(&self) -> Result<Vec<Known>> {
+        self.run(LIST, "")
+    }
+
+    /// Has it measure a job.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Rival`] with what it said.
+    pub fn measure(&self, job: &Job) -> Result<Vec<Row>> {
+        let text = serde_json::to_string(job).map_err(|error| io("write a job")(error.into()))?;
+        self.run(MEASURE, &text)
+    }
+
+    fn run<T: for<'a> Deserialize<'a>>(&self, word: &str, input: &str) -> Result<T> {
+        // Started from a pinned thread it would have that CPU only.
+        let started = unpinned(|| {
+            Command::new(&self.path)
+                .arg(word)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        });
+        let mut child = started.map_err(io("start a rival's program"))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin
+                .write_all(input.as_bytes())
+                .map_err(io("tell a rival what to measure"))?;
+        }
+        let output = child
+            .wait_with_output()
+            .map_err(io("wait for a rival's program"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or("it said nothing");
+        let text = String::from_utf8_lossy(&output.stdout);
+        // What a library logs to standard output comes before the result.
+        let result = text
+            .lines()
+            .last()
+            .and_then(|line| serde_json::from_str(line).ok());
+        result
+            .filter(|_| output.status.success())
+            .ok_or_else(|| BenchError::Rival {
+                name: self.name(),
+                message: last.to_owned(),
+            })
+    }
+}

@@ -1,0 +1,222 @@
+//! The suite measures itself: what it must notice is put in, and it must notice.
+//!
+//! Three checks. A stall of known length in a paced run must show up in the percentiles as all the messages that
+//! it delayed, not as one (coordinated omission). A method that sends one wrong bit back must give a failure and no figure. And
+//! the same thing measured twice in turns tells how far apart two figures may lie without meaning anything.
+
+use crate::compare::Comparison;
+use crate::error::Result;
+use crate::floor::Placement;
+use crate::result::{Distribution, Measured, Outcome, Parameters, Row};
+use crate::scenario::latency::{self, STALL_NS};
+use crate::scenario::{Setup, Variant, Watch, pingpong};
+use crate::text;
+
+/// Messages a second of the stalled run: a tenth of a slice is delayed by the stall.
+const RATE_PER_S: f64 = 100_000.0;
+/// Share of the messages delayed by more than half of the stall that must be found so.
+const FOUND_SHARE: f64 = 0.8;
+/// What is measured: a method that also works where others want the CPUs.
+const METHOD: &str = "olivine-adaptive";
+/// Bytes of a message.
+const SIZE_BYTES: u64 = 32;
+
+/// What one check found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Finding {
+    /// Which check.
+    pub check: &'static str,
+    /// Whether the suite does what it must.
+    pub ok: bool,
+    /// What was put in and what came out.
+    pub what: String,
+}
+
+/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], in the second process too.
+///
+/// # Errors
+///
+/// [`crate::BenchError`] if nothing could be measured at all.
+pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
+    let variant = |method: &str, settings: &str| Variant {
+        method: method.to_owned(),
+        parameters: Parameters {
+            rate_per_s: Some(RATE_PER_S),
+            settings: settings.to_owned(),
+            ..Parameters::pair(SIZE_BYTES)
+        },
+    };
+    let stalled = latency::run_stalled(setup, &[variant(METHOD, "wait=adaptive")], watch)?;
+    let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
+    let twice = [variant(METHOD, ""), variant(METHOD, "")];
+    let twice = pingpong::run(setup, &twice, watch)?;
+    Ok(vec![stall(&stalled), wrong_echo(&wrong), same(&twice)])
+}
+
+/// All messages that a stall delayed are late, by as much as it delayed them.
+fn stall(rows: &[Row]) -> Finding {
+    let judged: Vec<(bool, String)> = rows
+        .iter()
+        .filter_map(Row::measured)
+        .filter_map(|measured| Some(judge(measured.one_way.as_ref()?, measured.slices_count)))
+        .collect();
+    let ok = !judged.is_empty() && judged.iter().all(|(ok, _)| *ok);
+    let mut what = format!(
+        "a stall of {} in each slice: ",
+        text::nanos(nanos(STALL_NS))
+    );
+    if judged.is_empty() {
+        what.push_str(&reasons(rows));
+    } else {
+        let found = judged.into_iter().map(|(_, what)| what);
+        what.push_str(&found.collect::<Vec<_>>().join("; "));
+    }
+    Finding {
+        check: "stall",
+        ok,
+        what,
+    }
+}
+
+/// Whether `found`, from `slices` slices with a stall each, shows every message that was delayed.
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn judge(found: &Distribution, slices: u64) -> (bool, String) {
+    let stall_ns = nanos(STALL_NS);
+    let half_ns = stall_ns / 2.0;
+    // Messages become due all through the stall, so those of its first half wait for half of it or more.
+    let expected = (half_ns / 1e9 * RATE_PER_S * slices as f64).floor();
+    let late = found.buckets_ns.iter().filter(|(ns, _)| *ns >= half_ns);
+    let late: u64 = late.map(|(_, count)| count).sum();
+    let ok = late as f64 >= expected * FOUND_SHARE && found.percentiles.max_ns >= stall_ns;
+    let p99 = found
+        .percentiles
+        .p99_ns
+        .map_or_else(|| "blank".to_owned(), text::nanos);
+    let what = format!(
+        "p99 {p99}, max {}, {} samples above {} where {expected:.0} are due",
+        text::nanos(found.percentiles.max_ns),
+        text::count(late),
+        text::nanos(half_ns),
+    );
+    (ok, what)
+}
+
+/// A wrong bit gives a failure.
+fn wrong_echo(rows: &[Row]) -> Finding {
+    let wrong = |row: &Row| matches!(&row.outcome, Outcome::Failed { reason } if reason.contains("did not arrive as it was sent"));
+    let ok = !rows.is_empty() && rows.iter().all(wrong);
+    let found = if rows.iter().any(|row| row.measured().is_some()) {
+        "a figure".to_owned()
+    } else {
+        reasons(rows)
+    };
+    Finding {
+        check: "wrong echo",
+        ok,
+        what: format!("a method with one wrong bit gave: {found}"),
+    }
+}
+
+/// The same method twice, its runs in turns: the difference is what measuring adds.
+fn same(rows: &[Row]) -> Finding {
+    let compared = rows.iter().enumerate().filter_map(|(index, first)| {
+        let place = first.measured()?.placement;
+        let same_place = |row: &&Row| {
+            row.measured()
+                .is_some_and(|m: &Measured| m.placement == place)
+        };
+        let second = rows[index + 1..].iter().find(same_place)?;
+        let found = Comparison::of(first, second, true).ok()?;
+        (place != Placement::Changed).then_some((place, found))
+    });
+    let most = compared.max_by_key(|(_, found)| found.runs);
+    let what = match &most {
+        Some((place, found)) => format!(
+            "the same method measured twice in turns differs by {} % at p50, ± {} % ({} runs, CPUs {place})",
+            text::three_figures((found.ratio.max(1.0 / found.ratio) - 1.0) * 100.0),
+            text::three_figures(
+                (found.ratio_high / found.ratio_low)
+                    .sqrt()
+                    .mul_add(100.0, -100.0)
+            ),
+            found.runs
+        ),
+        None => format!("no two of the runs are in one place: {}", reasons(rows)),
+    };
+    Finding {
+        check: "measuring error",
+        ok: most.is_some(),
+        what,
+    }
+}
+
+fn reasons(rows: &[Row]) -> String {
+    let reason = |row: &Row| match &row.outcome {
+        Outcome::Failed { reason } => Some(reason.clone()),
+        Outcome::Measured(_) => None,
+    };
+    rows.iter()
+        .filter_map(reason)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a short time")]
+fn nanos(ns: u64) -> f64 {
+    ns as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latency;
+    use crate::result::Load;
+    use olivine::clock::TickClock;
+
+    /// A slice of 20,000 messages with a stall in it, as an honest clock sees it and as one that stops with
+    /// the stall does.
+    fn slice(honest: bool) -> Distribution {
+        let clock = TickClock::calibrate();
+        let mut latency = Latency::new();
+        (0..18_000).for_each(|_| latency.record(clock.ticks_for(200)));
+        for n in 0..2_000_u64 {
+            let waits = honest || n == 0;
+            let late = if waits {
+                STALL_NS + 500 - n * 10_000
+            } else {
+                200
+            };
+            latency.record(clock.ticks_for(late));
+        }
+        Distribution::of(&latency, &clock).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_stops_with_the_stall_is_caught() {
+        let (ok, what) = judge(&slice(true), 1);
+        assert!(ok, "{what}");
+        let (ok, what) = judge(&slice(false), 1);
+        assert!(!ok, "{what}");
+        assert!(
+            what.contains("1 samples above 10.0 ms where 1000 are due"),
+            "{what}"
+        );
+    }
+
+    #[test]
+    fn a_figure_for_wrong_bytes_is_caught() {
+        let failed = |reason: &str| {
+            Row::failed(
+                "pingpong",
+                Load::Closed,
+                "wrong-echo",
+                Parameters::pair(32),
+                reason,
+            )
+        };
+        assert!(wrong_echo(&[failed("message 7 did not arrive as it was sent: …")]).ok);
+        assert!(!wrong_echo(&[failed("the second process did not answer")]).ok);
+        assert!(!wrong_echo(&[]).ok);
+        assert!(!same(&[]).ok && !stall(&[]).ok);
+    }
+}

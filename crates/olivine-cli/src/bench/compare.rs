@@ -1,0 +1,258 @@
+//! `olivine bench compare`: two methods measured in turns, or two result files.
+
+use super::{Bench, files, method_variants};
+use crate::args::{Common, CompareArgs};
+use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json};
+use olivine_bench::compare::{CompareError, Comparison};
+use olivine_bench::floor::Placement;
+use olivine_bench::result::{ResultFile, Row};
+use olivine_bench::scenario::pingpong;
+use olivine_bench::text;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What stands on one side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Side {
+    /// A result file, and one method of it.
+    File(PathBuf, Option<String>),
+    /// A method to be measured.
+    Method(String),
+}
+
+/// One comparison as JSON has it.
+#[derive(Serialize)]
+struct Found {
+    scenario: String,
+    situation: String,
+    first: String,
+    second: String,
+    #[serde(flatten)]
+    comparison: Comparison,
+    noise: bool,
+    sentence: String,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
+    match (side(&args.first), side(&args.second)) {
+        (Side::File(a, first), Side::File(b, second)) => {
+            let sources = files::read(&[a.clone(), b.clone()])?;
+            let together = is_same_file(&a, &b);
+            let (first, second) = (
+                Chosen::new(&sources[0].file, first, &args.first),
+                Chosen::new(&sources[1].file, second, &args.second),
+            );
+            tell(&first, &second, together, common)
+        }
+        (Side::Method(first), Side::Method(second)) => {
+            let names = [first.clone(), second.clone()];
+            let variants = method_variants(&names, &args.size, "")?;
+            let bench = Bench::new("pingpong", &args.method)?;
+            let mut rows = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
+            let whole = bench.file(rows.clone(), None);
+            files::save(&whole, &args.method.save)?;
+            // Rows come in the order of their variants, so that a method can be compared with itself.
+            let of_first = first_half(&rows, &first, &second);
+            let second_file = bench.file(rows.split_off(of_first), None);
+            let first_file = bench.file(rows, None);
+            let (first, second) = (
+                Chosen::new(&first_file, Some(first.clone()), &first),
+                Chosen::new(&second_file, Some(second.clone()), &second),
+            );
+            tell(&first, &second, true, common)
+        }
+        _ => Err(Failure::usage(
+            "cannot compare a result file with a method: give two files, or two methods of 'olivine bench list'",
+        )),
+    }
+}
+
+/// How many of `rows` belong to the first of two methods.
+fn first_half(rows: &[Row], first: &str, second: &str) -> usize {
+    if first != second {
+        return rows.iter().take_while(|row| row.method == first).count();
+    }
+    // The second variant begins where a size and placement come again.
+    let key = |row: &Row| {
+        let place = row.measured().map(|measured| measured.placement);
+        (row.parameters.size_bytes, place)
+    };
+    let again = (1..rows.len()).find(|&at| rows[..at].iter().any(|row| key(row) == key(&rows[at])));
+    again.unwrap_or(rows.len())
+}
+
+/// Rows that are compared, with the name they are told by.
+struct Chosen<'a> {
+    rows: Vec<&'a Row>,
+    method: Option<String>,
+    name: String,
+}
+
+impl<'a> Chosen<'a> {
+    fn new(file: &'a ResultFile, method: Option<String>, name: &str) -> Self {
+        let wanted = |row: &&Row| method.as_ref().is_none_or(|method| row.method == *method);
+        Self {
+            rows: file.results.iter().filter(wanted).collect(),
+            name: name.to_owned(),
+            method,
+        }
+    }
+}
+
+/// Compares row by row and prints a sentence for each pair.
+fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Common) -> Outcome {
+    let mut found = Vec::new();
+    let mut refused = Vec::new();
+    for ours in &first.rows {
+        // Named methods are compared with each other; else each row with that of its own method.
+        let named = first.method.is_some() && second.method.is_some();
+        let fits = |theirs: &&&Row| {
+            let same = named || ours.method == theirs.method;
+            let moved = |row: &Row| {
+                row.measured()
+                    .is_none_or(|m| m.placement == Placement::Changed)
+            };
+            same && is_comparable(ours, theirs, named) && !moved(ours) && !moved(theirs)
+        };
+        let Some(theirs) = second.rows.iter().find(fits) else {
+            continue;
+        };
+        let situation = situation(ours, named);
+        match Comparison::of(ours, theirs, interleaved) {
+            Ok(comparison) => found.push(Found {
+                scenario: ours.scenario.clone(),
+                sentence: comparison.sentence(&first.name, &second.name),
+                situation,
+                first: first.name.clone(),
+                second: second.name.clone(),
+                noise: comparison.is_noise(),
+                comparison,
+            }),
+            Err(error) => refused.push((situation, error)),
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::failed(reason(first, second, &refused)));
+    }
+    if common.json {
+        let unmatched = first.rows.len() - found.len();
+        return print_json(&serde_json::json!({
+            "comparisons": found,
+            "unmatched_count": unmatched,
+        }));
+    }
+    let mut out = String::new();
+    for Found {
+        situation,
+        sentence,
+        ..
+    } in &found
+    {
+        out.push_str(&format!("{situation}: {sentence}\n"));
+    }
+    for (situation, error) in refused {
+        out.push_str(&format!("{situation}: {error}\n"));
+    }
+    print(&out)
+}
+
+/// Why there is nothing to say.
+fn reason(first: &Chosen<'_>, second: &Chosen<'_>, refused: &[(String, CompareError)]) -> String {
+    if let Some((situation, error)) = refused.first() {
+        return format!("{situation}: {error}");
+    }
+    let failure = first
+        .rows
+        .iter()
+        .chain(&second.rows)
+        .find_map(|row| match &row.outcome {
+            olivine_bench::result::Outcome::Failed { reason } => {
+                Some(format!("{}: {reason}", row.method))
+            }
+            _ => None,
+        });
+    failure.unwrap_or_else(|| {
+        format!(
+            "{} and {} have no situation in common: same scenario, size, rate and placement of the CPUs are needed; measure again",
+            first.name, second.name
+        )
+    })
+}
+
+/// Whether two rows differ only in what is compared: nothing, or the methods with their own ways of waiting.
+fn is_comparable(ours: &Row, theirs: &Row, named: bool) -> bool {
+    if !named {
+        return ours.is_same_situation(theirs);
+    }
+    let mut like = theirs.clone();
+    like.parameters.wait.clone_from(&ours.parameters.wait);
+    like.parameters
+        .settings
+        .clone_from(&ours.parameters.settings);
+    like.parameters.ring_bytes = ours.parameters.ring_bytes;
+    ours.is_same_situation(&like)
+}
+
+/// What two rows have in common, in words.
+fn situation(row: &Row, named: bool) -> String {
+    let of = &row.parameters;
+    let mut parts = vec![row.scenario.clone()];
+    if !named {
+        parts.push(row.method.clone());
+    }
+    parts.push(text::bytes(of.size_bytes));
+    if of.batch_count > 1 {
+        parts.push(format!("batches of {}", of.batch_count));
+    }
+    parts.extend(of.rate_per_s.map(text::rate));
+    if of.publishers_count + of.subscribers_count > 2 {
+        parts.push(format!(
+            "{} to {}",
+            of.publishers_count, of.subscribers_count
+        ));
+    }
+    if !named && !of.settings.is_empty() {
+        parts.push(of.settings.clone());
+    }
+    parts.extend(
+        row.measured()
+            .map(|measured| format!("CPUs {}", measured.placement)),
+    );
+    parts.join(", ")
+}
+
+/// A file, a file with a method of it, or a method.
+fn side(text: &str) -> Side {
+    let path = Path::new(text);
+    if path.exists() || text.ends_with(".json") {
+        return Side::File(path.to_path_buf(), None);
+    }
+    match text.rsplit_once(':') {
+        Some((file, method)) => Side::File(file.into(), Some(method.to_owned())),
+        None => Side::Method(text.to_owned()),
+    }
+}
+
+fn is_same_file(first: &Path, second: &Path) -> bool {
+    match (first.canonicalize(), second.canonicalize()) {
+        (Ok(first), Ok(second)) => first == second,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_files_and_methods_of_files_are_told_apart() {
+        assert_eq!(side("pipe"), Side::Method("pipe".to_owned()));
+        assert_eq!(side("gone.json"), Side::File("gone.json".into(), None));
+        assert_eq!(
+            side("a/all.json:pipe"),
+            Side::File("a/all.json".into(), Some("pipe".to_owned()))
+        );
+    }
+}

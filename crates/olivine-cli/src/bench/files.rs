@@ -1,0 +1,148 @@
+//! Result files: written beside what is printed, read again for comparing and reporting.
+
+use crate::failure::{Failure, Outcome};
+use olivine_bench::report::{self, Source};
+use olivine_bench::result::file::FileError;
+use olivine_bench::result::{ResultFile, export};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// What a file's ending asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Csv,
+    HistogramLog,
+    Html,
+}
+
+impl Form {
+    /// The form that the ending of `path` names.
+    pub(super) fn of(path: &Path) -> Outcome<Self> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("json") => Ok(Self::Json),
+            Some("csv") => Ok(Self::Csv),
+            Some("hlog") => Ok(Self::HistogramLog),
+            Some("html") => Ok(Self::Html),
+            _ => Err(Failure::usage(format!(
+                "{} has no ending that says what to write: use .json, .csv, .hlog or .html",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Sees to it before anything is measured that each path can be written and says in which form.
+pub(super) fn check(paths: &[PathBuf]) -> Outcome {
+    for path in paths {
+        Form::of(path)?;
+        // Opened for appending: what is there already stays until there is something to replace it.
+        let opened = fs::File::options().create(true).append(true).open(path);
+        opened.map_err(|source| cannot_write(path, source))?;
+    }
+    Ok(())
+}
+
+/// Writes `file` to each path, in the form of its ending.
+pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
+    for path in paths {
+        let source = || Source {
+            name: name_of(path),
+            file: file.clone(),
+        };
+        write(path, &[source()])?;
+    }
+    Ok(())
+}
+
+/// Writes `sources` to `path`, in the form of its ending. Only a page takes several.
+pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
+    let text = match (Form::of(path)?, sources) {
+        (Form::Html, sources) => page(sources)?.html.into_bytes(),
+        (form, [Source { file, .. }]) => one(form, file)?,
+        _ => {
+            return Err(Failure::usage(format!(
+                "{} takes one result file; only .html takes several",
+                path.display()
+            )));
+        }
+    };
+    store(path, &text)
+}
+
+/// The page of `sources`.
+pub(super) fn page(sources: &[Source]) -> Outcome<report::Report> {
+    report::render(sources).map_err(|error| Failure::Failed(error.into()))
+}
+
+/// Writes one file, whole.
+pub(super) fn store(path: &Path, bytes: &[u8]) -> Outcome {
+    let written = fs::File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        out.write_all(bytes)?;
+        out.flush()
+    });
+    written.map_err(|source| cannot_write(path, source))
+}
+
+fn one(form: Form, file: &ResultFile) -> Outcome<Vec<u8>> {
+    Ok(match form {
+        Form::Csv => export::csv(file).into_bytes(),
+        Form::HistogramLog => {
+            let mut out = Vec::new();
+            let written = export::hlog(file, &mut out);
+            written.map_err(|error| {
+                Failure::Failed(anyhow::Error::new(error).context("cannot write the histograms"))
+            })?;
+            out
+        }
+        Form::Json | Form::Html => crate::output::json_line(file)?.into_bytes(),
+    })
+}
+
+/// Reads result files, each named by its path without folder and ending.
+pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Source>> {
+    let source = |path: &PathBuf| {
+        let file = ResultFile::read(path).map_err(|error| Failure::Failed(error.into()))?;
+        let name = name_of(path);
+        Ok(Source { name, file })
+    };
+    paths.iter().map(source).collect()
+}
+
+fn name_of(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or(path.as_os_str());
+    stem.to_string_lossy().into_owned()
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> Failure {
+    let path = path.to_path_buf();
+    Failure::Failed(FileError::Write { path, source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_says_the_form() {
+        assert_eq!(Form::of(Path::new("a/b.json")).unwrap(), Form::Json);
+        assert_eq!(Form::of(Path::new("b.hlog")).unwrap(), Form::HistogramLog);
+        for bad in ["x", "x.txt", ".json"] {
+            assert!(
+                matches!(Form::of(Path::new(bad)), Err(Failure::Usage(_))),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_one_line_before_anything_is_measured() {
+        let error = check(&[PathBuf::from("/nonexistent/folder/x.json")]).unwrap_err();
+        let Failure::Failed(error) = error else {
+            panic!("wrong use, although the name is right");
+        };
+        assert!(format!("{error:#}").starts_with("cannot write /nonexistent/folder/x.json: "));
+    }
+}

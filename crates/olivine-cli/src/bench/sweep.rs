@@ -1,0 +1,108 @@
+//! Job files and presets, point by point.
+
+use super::{Bench, files, print as show};
+use crate::args::{Common, SweepArgs};
+use crate::failure::{Failure, Outcome};
+use crate::output::{json_line, print, print_json};
+use crate::progress::Progress;
+use olivine::probe;
+use olivine_bench::job::{Job, JobError};
+use olivine_bench::result::{ResultFile, Row};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
+    let cpus = probe::allowed_cpus().len();
+    let job = match (&args.preset, &args.job) {
+        (Some(name), _) => Job::preset(name, cpus)?,
+        (None, Some(path)) => Job::read(path, cpus)?,
+        (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
+    };
+    let mut rows = match &args.out {
+        Some(path) => earlier(path)?,
+        None => Vec::new(),
+    };
+    let bench = Bench::new("sweep", &args.method)?;
+    if let Some(path) = &args.out {
+        // Before hours of measuring: can it be written at all?
+        keep(path, &bench.file(rows.clone(), None))?;
+    }
+    let bar = Progress::new(job.points.len() as u64);
+    bar.phase("sweep");
+    for (done, point) in (0..).zip(&job.points) {
+        let name = format!(
+            "{} {} B",
+            point.variant.method, point.variant.parameters.size_bytes
+        );
+        bar.show(done, name);
+        if rows.iter().any(|row| point.is_in(row)) {
+            continue;
+        }
+        if bench.stop.now() {
+            break;
+        }
+        let found = point.measure(&bench.setup, &mut |_| {
+            if bench.stop.now() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        // A point that was cut short is measured again when the sweep is taken up.
+        if bench.stop.now() {
+            break;
+        }
+        rows.extend(found);
+        if let Some(path) = &args.out {
+            keep(path, &bench.file(rows.clone(), None))?;
+        }
+    }
+    bar.clear();
+    let file = bench.file(rows, None);
+    files::save(&file, &bench.save)?;
+    if common.json {
+        print_json(&file)?;
+    } else {
+        let mut out = format!("{}: {}\n\n", job.name, job.about);
+        out.push_str(&show::points(&file.results));
+        out.push_str(&show::failed(&file));
+        out.push_str(&show::conditions(&file));
+        print(&out)?;
+    }
+    if file.failures().next().is_some() {
+        return Err(Failure::BadResult);
+    }
+    Ok(())
+}
+
+/// What an earlier sweep found, without what failed then; nothing if there is no such file.
+fn earlier(path: &Path) -> Outcome<Vec<Row>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
+    let measured = file
+        .results
+        .into_iter()
+        .filter(|row| row.measured().is_some());
+    Ok(measured.collect())
+}
+
+/// Writes the file anew, whole or not at all.
+fn keep(path: &Path, file: &ResultFile) -> Outcome {
+    let next = path.with_extension("next");
+    let text = json_line(file)?;
+    std::fs::write(&next, text)
+        .and_then(|()| std::fs::rename(&next, path))
+        .map_err(|error| {
+            let error = anyhow::Error::new(error);
+            Failure::Failed(error.context(format!("cannot write {}", path.display())))
+        })
+}

@@ -1,0 +1,304 @@
+//! The methods of `olivine bench`, its job files, and what is left when somebody is killed in the middle.
+
+mod common;
+
+use common::{Place, json, said, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// As short as a measurement can be: a few hundred round trips of each method.
+const SHORT: [&str; 5] = ["--runs", "1", "--seconds", "0.01", "--json"];
+
+/// Runs `olivine bench` with these words and [`SHORT`].
+fn bench(place: &Place, words: &[&str]) -> (Option<i32>, Value, String) {
+    let all: Vec<&str> = ["bench"]
+        .iter()
+        .chain(words)
+        .chain(&SHORT)
+        .copied()
+        .collect();
+    let output = place.run(&all);
+    let said = said(&output);
+    (output.status.code(), json(&output), said)
+}
+
+fn has_two_cpus() -> bool {
+    olivine::probe::allowed_cpus().len() > 1
+}
+
+/// Processes that a process has started.
+fn children(id: u32) -> Vec<i32> {
+    let path = format!("/proc/{id}/task/{id}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|id| id.parse().ok())
+        .collect()
+}
+
+#[test]
+fn every_method_gives_a_figure_and_leaves_nothing() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let known = json(&place.run(&["bench", "list", "--json"]));
+    let (code, report, said) = bench(&place, &["pingpong", "--method", "all"]);
+    assert_eq!(code, Some(0), "{said}");
+    let rows = report["results"].as_array().unwrap();
+    for method in known["methods"].as_array().unwrap() {
+        let name = &method["name"];
+        let row = rows.iter().find(|row| row["method"] == *name);
+        let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+        assert_eq!(row["status"], "measured", "{row}");
+        assert!(row["round_trip"]["min_ns"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn sizes_beyond_a_limit_are_failures_and_other_rows_still_run() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let words = [
+        "pingpong",
+        "--method",
+        "sysv-queue,posix-queue,udp,pipe,olivine-adaptive",
+        "--size",
+        "100000",
+    ];
+    let (code, report, said) = bench(&place, &words);
+    assert_eq!(code, Some(1), "{said}");
+    let reason = |name: &str| {
+        let mut rows = report["results"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["method"] == name).unwrap();
+        row["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(reason("udp").contains("65507"), "{}", reason("udp"));
+    assert!(
+        reason("sysv-queue").contains("kernel.msgmax"),
+        "{}",
+        reason("sysv-queue")
+    );
+    assert!(
+        reason("posix-queue").contains("msgsize_max"),
+        "{}",
+        reason("posix-queue")
+    );
+    assert_eq!(
+        (reason("pipe"), reason("olivine-adaptive")),
+        (String::new(), String::new())
+    );
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_second_process_is_one_failed_row() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let long = [
+        "bench",
+        "pingpong",
+        "--method",
+        "pipe,posix-shm",
+        "--runs",
+        "1",
+        "--seconds",
+        "3",
+        "--json",
+    ];
+    let running = place.start(&long).reading();
+    let id = running.child.id();
+    until("a method under way", || {
+        !place.left().is_empty() && !children(id).is_empty()
+    });
+    let victim = Pid::from_raw(children(id)[0]).unwrap();
+    kill_process(victim, Signal::KILL).unwrap();
+    let output = running.output();
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    let rows = report["results"].as_array().unwrap();
+    let failed: Vec<_> = rows
+        .iter()
+        .filter(|row| row["status"] == "failed")
+        .collect();
+    assert_eq!(failed.len(), 1, "{report}");
+    let reason = failed[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("second process ended early"), "{reason}");
+    assert!(
+        rows.iter().any(|row| row["status"] == "measured"),
+        "{report}"
+    );
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+/// Whoever is left cleans up: here the second process, which ends then.
+#[test]
+fn nothing_outlives_a_measuring_process_that_is_killed() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let long = [
+        "bench",
+        "pingpong",
+        "--method",
+        "sysv-queue",
+        "--runs",
+        "1",
+        "--seconds",
+        "60",
+        "--json",
+    ];
+    let running = place.start(&long);
+    let listed = || {
+        let folder = place.left().into_iter().next()?;
+        let list = std::fs::read_to_string(place.path().join(folder).join("objects")).ok()?;
+        (list.lines().count() == 2).then_some(list)
+    };
+    let mut list = None;
+    until("two queues", || {
+        list = listed();
+        list.is_some()
+    });
+    let second = children(running.child.id());
+    running.signal(Signal::KILL);
+    drop(running);
+    until("an empty folder", || place.left().is_empty());
+    until("the end of the second process", || {
+        second
+            .iter()
+            .all(|id| !std::path::Path::new(&format!("/proc/{id}/fd/0")).exists())
+    });
+    let queues = std::fs::read_to_string("/proc/sysvipc/msg").unwrap_or_default();
+    for id in list
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("queue "))
+    {
+        let is_there = queues
+            .lines()
+            .any(|line| line.split_whitespace().nth(1) == Some(id));
+        assert!(!is_there, "queue {id} is left");
+    }
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_stopped() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let (job, out) = (place.path().join("job.toml"), place.path().join("out.json"));
+    let point = |size: u32| {
+        format!("[[measure]]\nscenario = 'pingpong'\nwait = ['adaptive']\nsize = [{size}]\n")
+    };
+    let words = [
+        "sweep",
+        job.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    std::fs::write(&job, point(32)).unwrap();
+    let (code, first, said) = bench(&place, &words);
+    assert_eq!(code, Some(0), "{said}");
+    std::fs::write(&job, point(32) + &point(64)).unwrap();
+    let (code, second, said) = bench(&place, &words);
+    assert_eq!(code, Some(0), "{said}");
+    let rows = |report: &Value| report["results"].as_array().unwrap().clone();
+    let (first, second) = (rows(&first), rows(&second));
+    // The same figures to the last digit: what was measured is not measured again.
+    assert_eq!(first[..], second[..first.len()]);
+    assert!(second.len() > first.len());
+    let kept = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(rows(&serde_json::from_str(&kept).unwrap()), second);
+}
+
+#[test]
+fn several_processes_share_a_channel() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let (code, report, said) = bench(&place, &["fanout", "--subscribers", "2"]);
+    assert_eq!(code, Some(0), "{said}");
+    let row = &report["results"][0];
+    assert_eq!(
+        row["oversubscribed"],
+        olivine::probe::allowed_cpus().len() < 3
+    );
+    let rate = row["messages_per_s"]["median"].as_f64().unwrap();
+    let deliveries = row["deliveries_per_s"].as_f64().unwrap();
+    assert!((deliveries / rate - 2.0).abs() < 1e-6, "{row}");
+    let words = [
+        "mesh",
+        "--publishers",
+        "2",
+        "--subscribers",
+        "2",
+        "--size",
+        "64",
+        "--batch",
+        "4",
+    ];
+    let (code, report, said) = bench(&place, &words);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(report["results"][0]["pairs"].as_array().unwrap().len(), 4);
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn wrong_words_are_one_line_each() {
+    let place = Place::new();
+    let job = place.path().join("job.toml");
+    std::fs::write(
+        &job,
+        "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nspeed = 1\n",
+    )
+    .unwrap();
+    let job = job.to_str().unwrap();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["pingpong", "--method", "pigeon"],
+            2,
+            "no method 'pigeon'; there are olivine-spin",
+        ),
+        (
+            &["pingpong", "--rivals", "/nonexistent"],
+            1,
+            "cargo xtask rivals",
+        ),
+        (
+            &["sweep", "--preset", "nobody"],
+            2,
+            "ipc-bench, octane, olive",
+        ),
+        (&["sweep", job], 2, "speed"),
+        (&["sweep", "/nonexistent.toml"], 2, "/nonexistent.toml"),
+        (
+            &[
+                "sweep",
+                "--preset",
+                "octane",
+                "--out",
+                "/nonexistent/x.json",
+            ],
+            1,
+            "cannot write /nonexistent/x.json",
+        ),
+        (&["mesh", "--wait", "nap"], 2, "wait=nap"),
+    ];
+    for (words, code, expected) in cases {
+        let all: Vec<&str> = ["bench"].iter().chain(*words).copied().collect();
+        let output = place.run(&all);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(*code), "{words:?}: {said}");
+        assert!(
+            said.contains(expected) && said.trim().lines().count() == 1,
+            "{words:?}: {said}"
+        );
+    }
+}

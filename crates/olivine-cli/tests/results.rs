@@ -1,0 +1,197 @@
+//! Result files of `olivine bench`: written, compared, reported, and checked by the suite itself.
+
+mod common;
+
+use common::{Place, json, said};
+use std::path::Path;
+
+/// A recorded run.
+const RECORDED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../results/epyc-2cpu-virtual/pingpong.json"
+);
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn a_measurement_follows_the_schema_in_every_form_it_is_written() {
+    let place = Place::new();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (saved, csv, hlog, page) = (
+        path("a.json"),
+        path("a.csv"),
+        path("a.hlog"),
+        path("a.html"),
+    );
+    let output = place.run(&[
+        "bench",
+        "pingpong",
+        "--method",
+        "olivine-adaptive",
+        "--runs",
+        "3",
+        "--seconds",
+        "0.05",
+        "--json",
+        "--save",
+        &saved,
+        "--save",
+        &csv,
+        "--save",
+        &hlog,
+        "--save",
+        &page,
+    ]);
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = json(&output);
+    let schema = serde_json::from_str(include_str!("../../../docs/bench-schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&printed)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let kept: serde_json::Value = serde_json::from_str(&text(Path::new(&saved))).unwrap();
+    assert_eq!(kept, printed, "what is written is what is printed");
+    let row = &printed["results"][0];
+    assert!(
+        row["worst"]["cause"].is_string() && row["worst"]["at_s"].as_f64().unwrap() > 0.0,
+        "{row}"
+    );
+    assert_eq!(row["worst"]["ns"], row["round_trip"]["max_ns"]);
+    let rows = printed["results"].as_array().unwrap().len();
+    assert_eq!(text(Path::new(&csv)).lines().count(), rows + 1);
+    assert!(text(Path::new(&hlog)).contains("Tag=pingpong/olivine-adaptive/32B"));
+    assert!(text(Path::new(&page)).ends_with("</html>\n"));
+}
+
+#[test]
+fn a_recorded_run_becomes_a_page_with_plots() {
+    let place = Place::new();
+    let (page, plots) = (place.path().join("r.html"), place.path().join("plots"));
+    let output = place.run(&[
+        "bench",
+        "report",
+        RECORDED,
+        "--out",
+        page.to_str().unwrap(),
+        "--svg",
+        plots.to_str().unwrap(),
+        "--json",
+    ]);
+    let told = json(&output);
+    assert!(output.status.success(), "{}", said(&output));
+    let html = text(&page);
+    assert!(html.len() < 2_000_000 && html.contains("olivine-spin") && !html.contains("http"));
+    let drawn = std::fs::read_dir(&plots).unwrap().count();
+    assert!(drawn >= 2, "{told}");
+    assert_eq!(told["files"].as_array().unwrap().len(), drawn + 1);
+    assert_eq!(html.matches("<figure>").count(), drawn);
+}
+
+#[test]
+fn methods_of_a_recorded_run_are_compared() {
+    let place = Place::new();
+    let (ours, theirs) = (
+        format!("{RECORDED}:olivine-spin"),
+        format!("{RECORDED}:pipe"),
+    );
+    let found = json(&place.run(&["bench", "compare", &ours, &theirs, "--json"]));
+    let first = &found["comparisons"][0];
+    assert!(
+        first["ratio"].as_f64().unwrap() > 1.0 && first["noise"] == false,
+        "{found}"
+    );
+    assert_eq!(first["interleaved"], true);
+    let back = json(&place.run(&["bench", "compare", &theirs, &ours, "--json"]));
+    let product =
+        first["ratio"].as_f64().unwrap() * back["comparisons"][0]["ratio"].as_f64().unwrap();
+    assert!((product - 1.0).abs() < 1e-9, "{product}");
+    let itself = place.run(&["bench", "compare", RECORDED, RECORDED]);
+    let words = String::from_utf8_lossy(&itself.stdout).into_owned();
+    assert!(
+        itself.status.success() && words.lines().all(|line| line.contains("noise")),
+        "{words}"
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_or_written_is_one_line() {
+    let place = Place::new();
+    let broken = place.path().join("broken.json");
+    std::fs::write(&broken, "{\"schema\":\"olivine-bench/1\"}").unwrap();
+    let broken = broken.to_str().unwrap();
+    for (words, code, part) in [
+        (
+            vec!["bench", "compare", "pipe", RECORDED],
+            2,
+            "cannot compare a result file with a method",
+        ),
+        (
+            vec!["bench", "compare", "pipe", "carrier-pigeon"],
+            2,
+            "carrier-pigeon",
+        ),
+        (
+            vec!["bench", "compare", "/nonexistent/a.json", RECORDED],
+            1,
+            "cannot read /nonexistent/a.json",
+        ),
+        (
+            vec!["bench", "report", broken, "--out", "x.html"],
+            1,
+            "is no result of",
+        ),
+        (
+            vec!["bench", "report", RECORDED, "--out", "x.png"],
+            2,
+            "no ending that says what to write",
+        ),
+        (
+            vec!["bench", "report", RECORDED, "--out", "/nonexistent/x.html"],
+            1,
+            "cannot write /nonexistent/x.html",
+        ),
+        (
+            vec!["bench", "floor", "--save", "/nonexistent/x.json"],
+            1,
+            "cannot write /nonexistent/x.json",
+        ),
+    ] {
+        let output = place.run(&words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(
+            said.contains(part) && said.trim_end().lines().count() == 1,
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_suite_notices_a_stall_and_a_wrong_answer() {
+    let place = Place::new();
+    let output = place.run(&[
+        "bench",
+        "selfcheck",
+        "--runs",
+        "1",
+        "--seconds",
+        "0.2",
+        "--json",
+    ]);
+    let told = json(&output);
+    for check in ["stall", "wrong echo"] {
+        let checks = told["checks"].as_array().unwrap();
+        let found = checks.iter().find(|found| found["check"] == check);
+        assert!(
+            found.is_some_and(|found| found["ok"] == true),
+            "{check}: {told}"
+        );
+    }
+    // One run is too few to compare: the third check says so and fails the command.
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(told["ok"], false);
+}

@@ -1,0 +1,88 @@
+//! crossbeam: its bounded queue and its bounded channel, between threads.
+
+use crossbeam_channel::{Receiver, Sender};
+use crossbeam_queue::ArrayQueue;
+use olivine_bench::error::Result;
+use olivine_bench::for_size;
+use olivine_bench::method::{
+    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
+};
+use olivine_bench::rival;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Messages of a queue.
+const CAPACITY: usize = 4096;
+
+static QUEUE: Described = Described {
+    name: "crossbeam-queue",
+    about: "crossbeam ArrayQueue between threads, spinning",
+    wait: "spin",
+    streams: true,
+    open: |side, door, size, _| for_size!(size, N => queue::<N>(side, door)),
+};
+
+static CHANNEL: Described = Described {
+    name: "crossbeam-channel",
+    about: "crossbeam bounded channel between threads, spinning with try_recv",
+    wait: "spin",
+    streams: true,
+    open: |side, door, size, _| for_size!(size, N => channel::<N>(side, door)),
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 3] = [OLIVINE, &QUEUE, &CHANNEL];
+    rival::main(&METHODS)
+}
+
+fn queue<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+    play_in_threads(side, door, N, || {
+        let make = || Arc::new(ArrayQueue::<[u8; N]>::new(CAPACITY));
+        let (there, back) = (make(), make());
+        let asks = Fixed::new(End(Arc::clone(&there)), End(Arc::clone(&back)));
+        Ok((asks, Fixed::new(End(back), End(there))))
+    })
+}
+
+fn channel<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+    play_in_threads(side, door, N, || {
+        let (there, taken) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
+        let (back, answered) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
+        let asks = Fixed::new(To(there), From(answered));
+        Ok((asks, Fixed::new(To(back), From(taken))))
+    })
+}
+
+struct End<const N: usize>(Arc<ArrayQueue<[u8; N]>>);
+
+impl<const N: usize> Push<N> for End<N> {
+    #[inline(always)]
+    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+        Ok(self.0.push(*message).is_ok())
+    }
+}
+
+impl<const N: usize> Pop<N> for End<N> {
+    #[inline(always)]
+    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+        Ok(self.0.pop())
+    }
+}
+
+struct To<const N: usize>(Sender<[u8; N]>);
+
+impl<const N: usize> Push<N> for To<N> {
+    #[inline(always)]
+    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+        Ok(self.0.try_send(*message).is_ok())
+    }
+}
+
+struct From<const N: usize>(Receiver<[u8; N]>);
+
+impl<const N: usize> Pop<N> for From<N> {
+    #[inline(always)]
+    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+        Ok(self.0.try_recv().ok())
+    }
+}

@@ -1,0 +1,85 @@
+//! disruptor-rs: single producer and event poller, between threads.
+
+use disruptor::{
+    BusySpin, EventPoller, Producer as _, SingleConsumerBarrier, SingleProducer,
+    SingleProducerBarrier, build_single_producer,
+};
+use olivine_bench::error::Result;
+use olivine_bench::for_size;
+use olivine_bench::method::{
+    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
+};
+use olivine_bench::rival;
+use std::process::ExitCode;
+
+/// Events of a ring.
+const CAPACITY: usize = 4096;
+
+static DISRUPTOR: Described = Described {
+    name: "disruptor",
+    about: "disruptor-rs single producer with an event poller, between threads, spinning",
+    wait: "spin",
+    streams: true,
+    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &DISRUPTOR];
+    rival::main(&METHODS)
+}
+
+struct To<const N: usize>(SingleProducer<[u8; N], SingleConsumerBarrier>);
+struct From<const N: usize>(EventPoller<[u8; N], SingleProducerBarrier>);
+
+fn ring<const N: usize>() -> (To<N>, From<N>) {
+    let builder = build_single_producer(CAPACITY, || [0; N], BusySpin);
+    let (poller, builder) = builder.new_event_poller();
+    (To(builder.build()), From(poller))
+}
+
+fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+    play_in_threads(side, door, N, || {
+        let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
+        Ok((Fixed::new(there, answered), Fixed::new(back, taken)))
+    })
+}
+
+impl<const N: usize> Push<N> for To<N> {
+    #[inline(always)]
+    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+        Ok(self.0.try_publish(|event| *event = *message).is_ok())
+    }
+
+    #[inline(always)]
+    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
+        let published = self.0.try_batch_publish(messages.len(), |events| {
+            for (event, message) in events.zip(messages) {
+                *event = *message;
+            }
+        });
+        Ok(published.map_or(0, |_| messages.len()))
+    }
+}
+
+impl<const N: usize> Pop<N> for From<N> {
+    #[inline(always)]
+    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+        let Ok(mut events) = self.0.take(1) else {
+            return Ok(None);
+        };
+        Ok((&mut events).next().copied())
+    }
+
+    #[inline(always)]
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+        let Ok(mut events) = self.0.take(limit as u64) else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        for event in &mut events {
+            handle(event);
+            count += 1;
+        }
+        Ok(count)
+    }
+}

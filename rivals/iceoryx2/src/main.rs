@@ -1,0 +1,89 @@
+//! iceoryx2: publish-subscribe between processes, nothing dropped.
+
+use iceoryx2::port::publisher::Publisher;
+use iceoryx2::port::subscriber::Subscriber;
+use iceoryx2::prelude::*;
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::for_size;
+use olivine_bench::method::{
+    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+};
+use olivine_bench::rival;
+use std::process::ExitCode;
+
+/// Samples that a subscriber's buffer holds.
+const CAPACITY: usize = 1024;
+
+static ICEORYX2: Described = Described {
+    name: "iceoryx2",
+    about: "iceoryx2 publish-subscribe, no overflow, loan, write and send, spinning",
+    wait: "spin",
+    streams: true,
+    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &ICEORYX2];
+    set_log_level(LogLevel::Error);
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Debug) -> BenchError {
+    BenchError::Library {
+        library: "iceoryx2",
+        message: format!("{error:?}"),
+    }
+}
+
+fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+    let node = NodeBuilder::new().create::<ipc::Service>().map_err(says)?;
+    let folder = door.folder().file_name().unwrap_or_default();
+    let folder = folder.to_string_lossy().into_owned();
+    let service = |direction: &str| {
+        let name = format!("{folder}/{direction}");
+        node.service_builder(&name.as_str().try_into().map_err(says)?)
+            .publish_subscribe::<[u8; N]>()
+            .enable_safe_overflow(false)
+            .subscriber_max_buffer_size(CAPACITY)
+            .max_publishers(1)
+            .max_subscribers(1)
+            .open_or_create()
+            .map_err(says)
+    };
+    let (there, back) = (service("there")?, service("back")?);
+    let (from, to) = side.from_to(there, back);
+    let subscriber = from
+        .subscriber_builder()
+        .buffer_size(CAPACITY)
+        .create()
+        .map_err(says)?;
+    door.exchange("subscribed")?;
+    let publisher = to
+        .publisher_builder()
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+        .create()
+        .map_err(says)?;
+    door.exchange("open")?;
+    Ok(play(Fixed::new(To::<N>(publisher), From(subscriber)), N))
+}
+
+struct To<const N: usize>(Publisher<ipc::Service, [u8; N], ()>);
+
+impl<const N: usize> Push<N> for To<N> {
+    #[inline(always)]
+    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+        let sample = self.0.loan_uninit().map_err(says)?;
+        sample.write_payload(*message).send().map_err(says)?;
+        Ok(true)
+    }
+}
+
+struct From<const N: usize>(Subscriber<ipc::Service, [u8; N], ()>);
+
+impl<const N: usize> Pop<N> for From<N> {
+    #[inline(always)]
+    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+        let sample = self.0.receive().map_err(says)?;
+        Ok(sample.map(|sample| *sample.payload()))
+    }
+}

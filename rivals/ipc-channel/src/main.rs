@@ -1,0 +1,84 @@
+//! ipc-channel: Servo's channels over sockets, between processes.
+
+use ipc_channel::TryRecvError;
+use ipc_channel::ipc::{
+    IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel,
+};
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::peer::Patience;
+use olivine_bench::rival;
+use std::process::ExitCode;
+
+static IPC_CHANNEL: Described = Described {
+    name: "ipc-channel",
+    about: "ipc-channel bytes channels, spinning with try_recv",
+    wait: "spin",
+    streams: true,
+    open,
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &IPC_CHANNEL];
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Debug) -> BenchError {
+    BenchError::Library {
+        library: "ipc-channel",
+        message: format!("{error:?}"),
+    }
+}
+
+/// What the answering side hands over: where to send to, and where answers come from.
+type Ends = (IpcBytesSender, IpcBytesReceiver);
+
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let (to, from) = match side {
+        Side::Asks => {
+            let (server, name) = IpcOneShotServer::<Ends>::new().map_err(says)?;
+            door.tell(name)?;
+            // The other side has sent before it says so, so this does not wait.
+            door.hear()?;
+            server.accept().map_err(says)?.1
+        }
+        Side::Answers => {
+            let name = door.hear()?;
+            let ends = IpcSender::<Ends>::connect(name).map_err(says)?;
+            let (there, taken) = bytes_channel().map_err(says)?;
+            let (back, answered) = bytes_channel().map_err(says)?;
+            ends.send((there, answered)).map_err(says)?;
+            door.tell("sent")?;
+            (back, taken)
+        }
+    };
+    let message = vec![0; size];
+    Ok(play(Channels { to, from, message }, size))
+}
+
+struct Channels {
+    to: IpcBytesSender,
+    from: IpcBytesReceiver,
+    message: Vec<u8>,
+}
+
+impl End for Channels {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.message);
+        self.to.send(&self.message).map_err(says)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        loop {
+            match self.from.try_recv() {
+                Ok(message) => return Ok(handle(&message)),
+                Err(TryRecvError::Empty) => patience.spend()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! nng: PAIR sockets over TCP and over its ipc transport, between processes.
+
+use nng::options::{Options, RecvTimeout, SendTimeout};
+use nng::{Protocol, Socket};
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::peer::Patience;
+use olivine_bench::rival;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Longest single wait.
+const WAIT: Duration = Duration::from_millis(400);
+
+static IPC: Described = Described {
+    name: "nng-ipc",
+    about: "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _| {
+        let endpoint = format!("ipc://{}", door.folder().join("nng").display());
+        open(side, door, size, endpoint)
+    },
+};
+
+static TCP: Described = Described {
+    name: "nng-tcp",
+    about: "nng PAIR sockets over TCP, blocking, its threads not pinned",
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _| {
+        // This version cannot say which port it was given, so a free one is looked for first.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(says)?
+            .port();
+        open(side, door, size, format!("tcp://127.0.0.1:{port}"))
+    },
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 3] = [OLIVINE, &IPC, &TCP];
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Library {
+        library: "nng",
+        message: error.to_string(),
+    }
+}
+
+fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Box<dyn Player>> {
+    let socket = rival::unpinned(|| -> Result<Socket> {
+        let socket = Socket::new(Protocol::Pair0).map_err(says)?;
+        socket.set_opt::<RecvTimeout>(Some(WAIT)).map_err(says)?;
+        socket.set_opt::<SendTimeout>(Some(WAIT)).map_err(says)?;
+        match side {
+            Side::Asks => {
+                socket.listen(&endpoint).map_err(says)?;
+                door.exchange(endpoint)?;
+            }
+            Side::Answers => {
+                socket.dial(&door.hear()?).map_err(says)?;
+                door.tell("connected")?;
+            }
+        }
+        Ok(socket)
+    })?;
+    let message = vec![0; size];
+    Ok(play(Pair { socket, message }, size))
+}
+
+struct Pair {
+    socket: Socket,
+    message: Vec<u8>,
+}
+
+impl End for Pair {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.message);
+        let mut message = nng::Message::from(self.message.as_slice());
+        loop {
+            match self.socket.send(message) {
+                Ok(()) => return Ok(()),
+                Err((back, nng::Error::TimedOut)) => {
+                    message = back;
+                    patience.look()?;
+                }
+                Err((_, error)) => return Err(says(error)),
+            }
+        }
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        loop {
+            match self.socket.recv() {
+                Ok(message) => return Ok(handle(&message)),
+                Err(nng::Error::TimedOut) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! ringfire: lossless rings in shared memory, between processes.
+
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::for_size;
+use olivine_bench::method::{
+    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+};
+use olivine_bench::rival;
+use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
+use std::process::ExitCode;
+
+/// Messages of a ring.
+const CAPACITY: u64 = 4096;
+/// Messages taken at once.
+const TAKEN: usize = 256;
+
+static RINGFIRE: Described = Described {
+    name: "ringfire",
+    about: "ringfire in shared memory, lossless back-pressure, spinning",
+    wait: "spin",
+    streams: true,
+    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &RINGFIRE];
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Library {
+        library: "ringfire",
+        message: error.to_string(),
+    }
+}
+
+fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+    let (there, back) = (door.folder().join("there"), door.folder().join("back"));
+    let (from, to) = side.from_to(there, back);
+    let producer = RingProducerBuilder::new(CAPACITY)
+        .flow_control(FlowControl::LosslessBackpressure)
+        .build::<[u8; N], _>(&to)
+        .map_err(says)?;
+    door.exchange("made")?;
+    let consumer = RingConsumerBuilder::<[u8; N]>::new()
+        .consumer_name("bench")
+        .start_from_head()
+        .attach(&from)
+        .map_err(says)?;
+    door.exchange("attached")?;
+    let stage = vec![[0; N]; TAKEN];
+    let from = From { consumer, stage };
+    Ok(play(Fixed::new(To(producer), from), N))
+}
+
+struct To<const N: usize>(RingProducer<[u8; N]>);
+
+impl<const N: usize> Push<N> for To<N> {
+    #[inline(always)]
+    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+        Ok(self.0.try_push(message).is_ok())
+    }
+
+    #[inline(always)]
+    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
+        if self.0.headroom() < messages.len() as u64 {
+            return Ok(usize::from(self.push(&messages[0])?));
+        }
+        self.0.push_batch(messages);
+        Ok(messages.len())
+    }
+}
+
+struct From<const N: usize> {
+    consumer: RingConsumer<[u8; N]>,
+    stage: Vec<[u8; N]>,
+}
+
+impl<const N: usize> Pop<N> for From<N> {
+    #[inline(always)]
+    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+        Ok(self.consumer.try_recv())
+    }
+
+    #[inline(always)]
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+        let room = limit.min(TAKEN);
+        let count = self.consumer.recv_batch(&mut self.stage[..room]);
+        self.stage[..count]
+            .iter()
+            .for_each(|message| handle(message));
+        Ok(count)
+    }
+}

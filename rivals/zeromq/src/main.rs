@@ -1,0 +1,106 @@
+//! ZeroMQ (libzmq): PAIR sockets over TCP and over its ipc transport, between processes.
+
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::peer::Patience;
+use olivine_bench::rival;
+use std::process::ExitCode;
+
+/// Longest single wait in milliseconds.
+const WAIT_MS: i32 = 400;
+
+static IPC: Described = Described {
+    name: "zeromq-ipc",
+    about: "ZeroMQ PAIR sockets over ipc (UNIX sockets), blocking, I/O threads not pinned",
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _| {
+        let endpoint = format!("ipc://{}", door.folder().join("zeromq").display());
+        open(side, door, size, &endpoint)
+    },
+};
+
+static TCP: Described = Described {
+    name: "zeromq-tcp",
+    about: "ZeroMQ PAIR sockets over TCP, blocking, I/O threads not pinned",
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _| open(side, door, size, "tcp://127.0.0.1:*"),
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 3] = [OLIVINE, &IPC, &TCP];
+    rival::main(&METHODS)
+}
+
+fn says(error: zmq::Error) -> BenchError {
+    BenchError::Library {
+        library: "ZeroMQ",
+        message: error.message().to_owned(),
+    }
+}
+
+fn open(side: Side, door: &mut Door, size: usize, endpoint: &str) -> Result<Box<dyn Player>> {
+    let socket = rival::unpinned(|| -> Result<zmq::Socket> {
+        // The socket keeps the context alive.
+        let socket = zmq::Context::new().socket(zmq::PAIR).map_err(says)?;
+        socket.set_linger(0).map_err(says)?;
+        socket.set_rcvtimeo(WAIT_MS).map_err(says)?;
+        socket.set_sndtimeo(WAIT_MS).map_err(says)?;
+        match side {
+            Side::Asks => {
+                socket.bind(endpoint).map_err(says)?;
+                let bound = socket.get_last_endpoint().map_err(says)?;
+                door.exchange(bound.unwrap_or_else(|_| endpoint.to_owned()))?;
+            }
+            Side::Answers => {
+                let bound = door.hear()?;
+                socket.connect(&bound).map_err(says)?;
+                door.tell("connected")?;
+            }
+        }
+        Ok(socket)
+    })?;
+    let message = zmq::Message::new();
+    Ok(play(
+        Pair {
+            socket,
+            message,
+            outgoing: vec![0; size],
+        },
+        size,
+    ))
+}
+
+struct Pair {
+    socket: zmq::Socket,
+    message: zmq::Message,
+    outgoing: Vec<u8>,
+}
+
+impl End for Pair {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.outgoing);
+        loop {
+            match self.socket.send(&self.outgoing, 0) {
+                Ok(()) => return Ok(()),
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        loop {
+            match self.socket.recv(&mut self.message, 0) {
+                Ok(()) => return Ok(handle(&self.message)),
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}

@@ -158,7 +158,10 @@ impl Egress {
 
     /// The bytes between two positions that are held and committed, as they lie.
     pub(crate) fn bytes(&mut self, place: usize, from: u64, end: u64) -> &[u8] {
-        self.subscriber.consumers()[place].frames(from, end)
+        // The ring is read from word boundaries; a connection takes any number of bytes.
+        let (word, skip) = (from & !7, usize::from(from.to_le_bytes()[0] & 7));
+        let bytes = self.subscriber.consumers()[place].frames(word, end);
+        bytes.get(skip..).unwrap_or_default()
     }
 
     /// A copy of the frames from the position to `end`.

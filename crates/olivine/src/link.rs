@@ -226,6 +226,11 @@ impl Control {
         self.lock().failure.clone()
     }
 
+    /// Says that the bridge gives up, before the ring that it fed looks closed.
+    pub(crate) fn give_up(&self, error: &LinkError) {
+        self.end(Err(error.clone()));
+    }
+
     fn end(&self, outcome: Result<(), LinkError>) {
         let mut state = self.lock();
         state.status.peers = 0;

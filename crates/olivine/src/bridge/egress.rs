@@ -158,7 +158,10 @@ impl Egress {
 
     /// The bytes between two positions that are held and committed, as they lie.
     pub(crate) fn bytes(&mut self, place: usize, from: u64, end: u64) -> &[u8] {
-        self.subscriber.consumers()[place].frames(from, end)
+        // The ring is read from word boundaries; a connection takes any number of bytes.
+        let (word, skip) = (from & !7, usize::from(from.to_le_bytes()[0] & 7));
+        let bytes = self.subscriber.consumers()[place].frames(word, end);
+        bytes.get(skip..).unwrap_or_default()
     }
 
     /// A copy of the frames from the position to `end`.
@@ -184,8 +187,20 @@ impl Egress {
     /// The far side has everything before `position`, the end of a frame: gives the room back. Positions that were
     /// acknowledged already change nothing; `false` if it was never handed over.
     pub(crate) fn acknowledge(&mut self, place: usize, position: u64) -> bool {
+        let handed_over = self.position(place);
+        self.acknowledge_within(place, position, handed_over)
+    }
+
+    /// As [`Egress::acknowledge`], where a part of the frames after the position was handed over too, up to
+    /// `handed_over`.
+    pub(crate) fn acknowledge_within(
+        &mut self,
+        place: usize,
+        position: u64,
+        handed_over: u64,
+    ) -> bool {
         let consumer = &mut self.subscriber.consumers()[place];
-        if position > consumer.position() {
+        if position > consumer.position().max(handed_over) {
             return false;
         }
         if position > consumer.released() {

@@ -99,7 +99,8 @@ pub(super) fn destination(
                 }
                 outcome
             },
-        )?;
+        )
+        .inspect_err(|error| control.give_up(error))?;
         if until_end || control.stopping().is_some() {
             return Ok(());
         }

@@ -134,7 +134,10 @@ impl Sending<'_> {
             return Err(WireError::Nonsense(format!("lane {lane} was never opened")).into());
         };
         let before = self.egress.acknowledged(place);
-        if !self.egress.acknowledge(place, position) {
+        // A run that is still being written may be acknowledged in parts.
+        let run = state.run.as_ref().filter(|run| run.place == place);
+        let written = run.map_or(0, |run| run.at);
+        if !self.egress.acknowledge_within(place, position, written) {
             let text = format!("position {position} of lane {lane} was never sent");
             return Err(WireError::Nonsense(text).into());
         }

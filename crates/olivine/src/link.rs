@@ -226,7 +226,8 @@ impl Control {
         self.lock().failure.clone()
     }
 
-    /// Says that the bridge gives up, before the ring that it fed looks closed.
+    /// Says that the bridge gives up, before its end of the ring is closed, which would look like the end of the
+    /// stream.
     pub(crate) fn give_up(&self, error: &LinkError) {
         self.end(Err(error.clone()));
     }
@@ -248,12 +249,6 @@ impl Control {
         state.tried = true;
         drop(state);
         self.changed.notify_all();
-    }
-
-    /// The bridge is giving up: tells it before its end of the ring is closed, which would look like the end of the
-    /// stream.
-    pub(crate) fn give_up(&self, error: &LinkError) {
-        self.set_failure(&mut self.lock(), error.clone());
     }
 
     fn set_failure(&self, state: &mut State, error: LinkError) {

@@ -264,6 +264,53 @@ fn connections_that_break_lose_and_repeat_nothing() {
     }
 }
 
+/// The socket is full most of the time: blocks go out in parts, and lanes open while one is half out.
+#[test]
+fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
+    const SIZE: usize = 8 << 10;
+    const COUNTS: [u64; 4] = [14_000, 1_000, 1_000, 1_000];
+    let fill = |number: u64, bytes: &mut [u8]| {
+        for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            *word = (number << 16 | at as u64).to_le_bytes();
+        }
+    };
+    let place = Place::new();
+    let port = free_port();
+    let source = place.uri("flood", "");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let flood = |number: usize, mut publisher: Publisher| {
+        for n in 0..COUNTS[number] {
+            let mut claim = publisher.claim_wait(SIZE).unwrap();
+            fill(n, &mut claim);
+            claim.set_tag(u32::try_from(number).unwrap());
+            claim.commit();
+        }
+        publisher.close().unwrap();
+    };
+    let first = Publisher::open(&source).unwrap();
+    let bridge = Bridge::start(&config(&source), &config(&uri(port, "")), false).unwrap();
+    let mut subscriber = Subscriber::open(&uri(port, "")).unwrap();
+    let mut next = [0; COUNTS.len()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(0, first));
+        let mut expected = vec![0; SIZE];
+        while next != COUNTS {
+            let message = subscriber.receive_timeout(common::WATCHDOG).unwrap();
+            let message = message.expect("a message in time");
+            let number = message.tag() as usize;
+            fill(next[number], &mut expected);
+            assert!(*message == expected, "publisher {number}: {}", next[number]);
+            next[number] += 1;
+            if number == 0 && next[0] % 1_000 == 0 && next[0] / 1_000 < COUNTS.len() as u64 {
+                let comes = usize::try_from(next[0] / 1_000).unwrap();
+                let publisher = Publisher::open(&source).unwrap();
+                scope.spawn(move || flood(comes, publisher));
+            }
+        }
+    });
+    assert!(bridge.stop(common::WATCHDOG).unwrap());
+}
+
 #[test]
 fn a_remote_subscriber_that_is_too_slow_is_evicted_and_told() {
     let port = free_port();

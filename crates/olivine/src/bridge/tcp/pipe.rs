@@ -27,6 +27,8 @@ pub(super) struct Pipe {
     timeout: Duration,
     /// Our hello was put.
     greeted: bool,
+    /// A block of frames is written in part: nothing else may go out before its rest.
+    pub(super) half_out: bool,
 }
 
 /// Why a connection ended. What may be tried again, and what not, is for the caller to say.
@@ -80,6 +82,7 @@ impl Pipe {
             spoken: now,
             timeout,
             greeted: false,
+            half_out: false,
         }
     }
 
@@ -124,10 +127,19 @@ impl Pipe {
         self.out.len() - self.written > OUT_MAX
     }
 
-    /// Writes pending small blocks and then `parts`; returns how many bytes of `parts` went out.
+    /// Writes pending small blocks, unless a block is half out, and then `parts`; returns how many bytes of `parts`
+    /// went out.
     pub(super) fn write(&mut self, parts: [&[u8]; 2]) -> Result<usize, Broken> {
-        let pending = self.out.len() - self.written;
-        let all = [&self.out[self.written..], parts[0], parts[1]];
+        let pending = if self.half_out {
+            0
+        } else {
+            self.out.len() - self.written
+        };
+        let all = [
+            &self.out[self.written..self.written + pending],
+            parts[0],
+            parts[1],
+        ];
         let first = usize::from(pending == 0);
         let count = self.socket.write(&all[first..])?;
         if count > 0 {
@@ -171,6 +183,10 @@ impl Pipe {
 
     /// Says why we end, for as long as the other side listens, which is not long.
     pub(super) fn say(&mut self, control: &Control, close: Close, reason: &str) {
+        if self.half_out {
+            // Anything said now would be taken for frames.
+            return;
+        }
         if !self.greeted {
             // Blocks come after a hello; this one introduces nobody.
             Hello::default().put(&mut self.out);

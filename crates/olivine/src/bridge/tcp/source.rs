@@ -180,6 +180,7 @@ impl Sending<'_> {
             let of_header = count.min(header.len());
             run.header_written += of_header;
             run.at += (count - of_header) as u64;
+            self.pipe.half_out = run.header_written > 0 && run.at < run.block_end;
             moved |= count > 0;
             if count == 0 {
                 state.full = true;

@@ -137,6 +137,7 @@ impl Publisher {
     #[inline(always)]
     pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
         let end = self.room(self.producer.position(), length)?;
+        self.producer.begin(end);
         Ok(Claim {
             producer: &mut self.producer,
             end,

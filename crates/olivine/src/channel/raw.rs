@@ -175,7 +175,8 @@ impl Publisher {
         at: usize,
         part: &[u8],
     ) -> Result<(), NotSent> {
-        self.room(self.producer.position(), length)?;
+        let end = self.room(self.producer.position(), length)?;
+        self.producer.begin(end);
         self.producer.payload_mut(length)[at..at + part.len()].copy_from_slice(part);
         Ok(())
     }

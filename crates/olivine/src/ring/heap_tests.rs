@@ -271,3 +271,45 @@ fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
         assert_eq!(resume(ends[3] + 8), ends[1], "within a frame");
     }
 }
+
+/// What is given up may leave anything where the next message of the old length would end.
+#[test]
+fn what_was_given_up_never_shows() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    let frame = |producer: &mut Producer, at: u64, length: usize| {
+        assert!(producer.fits(at, length).is_ok() || producer.make_room(producer.need(at, length)));
+        producer.fits(at, length).unwrap()
+    };
+    let mut last = None;
+    let read = |consumer: &mut Consumer| {
+        let mut count = 0;
+        while let Some(found) = consumer.next().unwrap() {
+            assert_eq!((found.length, consumer.view(&found)), (8, &[7; 8][..]));
+            consumer.advance(&found);
+            count += 1;
+        }
+        consumer.at_tail();
+        count
+    };
+    for round in 0..200_u32 {
+        let at = producer.position();
+        let end = frame(&mut producer, at, 8);
+        producer.send(end, round, &[7; 8]);
+        let at = producer.position();
+        let end = frame(&mut producer, at, 40);
+        // A claim and a batch, each given up once they are full of what looks like headers.
+        if round % 2 == 0 {
+            producer.begin(end);
+            producer.payload_mut(40).fill(0x11);
+        } else {
+            producer.write(at, &[0x11; 8]);
+            producer.write(at + 16, &[0x11; 8]);
+            producer.prepare(at + 16, 1, 8);
+        }
+        assert_eq!(read(&mut consumer), 1, "round {round}");
+        last = Some(producer.position());
+    }
+    assert_eq!(last, Some(200 * 16));
+}

@@ -152,11 +152,15 @@ fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
 
 /// Sends message `tag`; `false` where there is no room.
 fn send(producer: &mut Producer, tag: u32) -> bool {
-    let end = write(producer, producer.position(), tag);
-    end.is_some_and(|end| {
-        producer.commit(end, tag, message(tag).len());
-        true
-    })
+    let text = message(tag);
+    let at = producer.position();
+    if producer.fits(at, text.len()).is_err() && !producer.make_room(producer.need(at, text.len()))
+    {
+        return false;
+    }
+    let end = producer.fits(at, text.len()).expect("room was made");
+    producer.send(end, tag, &text);
+    true
 }
 
 /// Reads the next message and checks its bytes; its number, or `None` where there is none.

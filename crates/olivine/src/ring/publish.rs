@@ -3,7 +3,8 @@
 //! # Protocol
 //!
 //! 1. Room: the frame and the next header must end at or below the limit; else [`Producer::make_room`].
-//! 2. Write the payload, zero the *next* header, then one release store of this header: **COMMIT**.
+//! 2. Write the payload, zero the *next* header unless it was zeroed ahead, then one release store of this header:
+//!    **COMMIT**.
 //! 3. Store the cursor (**CURSOR**), then look at the sleepers hint (**SLEEP**).
 //!
 //! A publisher killed before the store of 2 has published nothing: the header still reads 0. One killed after
@@ -22,6 +23,9 @@ pub(crate) struct Producer {
     ring: Ring,
     /// End of the last committed frame; ours alone.
     position: u64,
+    /// A place behind the position whose header word reads zero, as long as nothing but a frame that ends there
+    /// was written; 0 for none.
+    zeroed: u64,
     /// Cached limit, on a page that reads as zeros in a forked child: there every call takes the slow path.
     limit: Word,
     align_mask: u64,
@@ -60,6 +64,7 @@ impl Producer {
                 .word(lane::CURSOR)
                 .load(Ordering::Acquire)
                 .min(POSITION_MAX),
+            zeroed: 0,
             align_mask: geometry.align - 1,
             message_max: geometry.message_max(),
             cursor: lane.resolve(lane::CURSOR),
@@ -181,9 +186,19 @@ impl Producer {
         }
     }
 
-    /// Writes the payload of the frame at `at`, which [`Producer::fits`] found room for.
+    /// A claim up to `end` begins, and may be given up: what else is behind the position may change.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, end: u64) {
+        if end != self.zeroed && !mutant("claim_keeps_zeroed") {
+            self.zeroed = 0;
+        }
+    }
+
+    /// Writes the payload of the frame at `at`, which [`Producer::fits`] found room for, of a batch that may be
+    /// given up.
     #[inline(always)]
     pub(crate) fn write(&mut self, at: u64, message: &[u8]) {
+        self.zeroed = 0;
         // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these bytes
         // (REUSE), and its header is not committed: `at` is at or behind our uncommitted position.
         unsafe { self.ring.write(at, message) };
@@ -209,7 +224,7 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
         // Both places before the first store: the compiler cannot know that it leaves the ring's own words alone.
-        let (spot, next) = (self.ring.spot(self.position), self.ring.header(end));
+        let (spot, next) = (self.ring.spot(self.position), self.next_header(end));
         // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
         // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
         unsafe { spot.write(message) };
@@ -233,10 +248,17 @@ impl Producer {
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
         show(
             self.ring.header(self.position),
-            self.ring.header(end),
+            self.next_header(end),
             tag,
             length,
         );
+    }
+
+    /// The header word at `end`, if it has to be zeroed.
+    #[inline(always)]
+    fn next_header(&self, end: u64) -> Option<&AtomicU64> {
+        let reads_zero = end == self.zeroed || mutant("commit_without_next_zero");
+        (!reads_zero).then(|| self.ring.header(end))
     }
 
     /// Writes the header of a later frame of a batch: invisible until the first is committed.
@@ -257,11 +279,14 @@ impl Producer {
         // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
         self.cursor
             .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
-        // Takes the line there away from whoever has it, now and not between the next message and its commit. What
-        // is stored means nothing: below the limit and behind the header at `end`, every byte is ours to fill.
-        // Relaxed: a private word; the store is overwritten, or zeroed again, before anybody may read there.
-        if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("touch_no_limit") {
+        // Zeroes the header there, and takes its line away from whoever has it, now and not between the next message
+        // and its commit (ADR 0012). Below the limit and behind the header at `end`, every byte is ours to fill.
+        // Relaxed: a private word; the zero is released by the next COMMIT.
+        if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("zero_past_limit") {
             self.ring.header(ahead).store(0, Ordering::Relaxed);
+            self.zeroed = ahead;
+        } else {
+            self.zeroed = 0;
         }
         // SLEEP (light side): the commit above comes before the look at the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
@@ -363,10 +388,10 @@ impl Producer {
     }
 }
 
-/// Commits the frame, or the batch, between two headers.
+/// Commits the frame, or the batch, that begins with `header`; `next` is the header behind it unless it reads zero.
 #[inline(always)]
-fn show(header: &AtomicU64, next: &AtomicU64, tag: u32, length: usize) {
-    if !mutant("commit_without_next_zero") {
+fn show(header: &AtomicU64, next: Option<&AtomicU64>, tag: u32, length: usize) {
+    if let Some(next) = next {
         // Relaxed: released by COMMIT below.
         next.store(0, Ordering::Relaxed);
     }

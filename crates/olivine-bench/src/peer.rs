@@ -119,6 +119,8 @@ pub struct Peer {
 /// The second process and what it says.
 #[derive(Debug)]
 struct Line {
+    /// The end of an order, where it was found before it was asked for.
+    early: Option<Answer>,
     child: Child,
     answers: Receiver<Answer>,
 }
@@ -175,7 +177,11 @@ impl Peer {
         }
         let orders = child.stdin.take();
         let mut peer = Self {
-            line: Line { child, answers },
+            line: Line {
+                early: None,
+                child,
+                answers,
+            },
             orders,
             words,
             serial: 0,
@@ -273,6 +279,9 @@ impl Peer {
 
 impl Line {
     fn answer(&mut self) -> Result<Answer> {
+        if let Some(early) = self.early.take() {
+            return Ok(early);
+        }
         match self.answers.recv_timeout(ANSWER_MAX) {
             Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
             Ok(answer) => Ok(answer),
@@ -289,6 +298,11 @@ impl Line {
             Err(TryRecvError::Empty) => Ok(()),
             Err(TryRecvError::Disconnected) => Err(self.gone()),
             Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
+            // It has sent its last message and is done before that message was read here.
+            Ok(done @ Answer::Done { .. }) if self.early.is_none() => {
+                self.early = Some(done);
+                Ok(())
+            }
             Ok(other) => Err(unfit(&other)),
         }
     }

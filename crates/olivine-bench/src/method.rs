@@ -51,9 +51,7 @@ impl Side {
             Self::Answers => answers,
         }
     }
-}
 
-impl Side {
     /// Of two directions, what this side reads from and what it writes to.
     pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
         match self {
@@ -159,9 +157,9 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &exchange::POSIX,
     &exchange::SYSTEM_V,
     &exchange::FILE,
-    &seqlock::SeqLock,
-    &mirror::Mirror,
-    &condvar::Condvar,
+    &seqlock::SEQ_LOCK,
+    &mirror::MIRROR,
+    &condvar::CONDVAR,
     &bell::FUTEX,
     &bell::EVENT_FD,
     &signals::PLAIN,
@@ -169,21 +167,21 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &bytes::PIPE,
     &bytes::FIFO,
     &bytes::VMSPLICE,
-    &vm::ProcessVm,
+    &vm::PROCESS_VM,
     &bytes::UNIX_STREAM,
     &bytes::SOCKET_PAIR,
     &datagram::UNIX_DATAGRAM,
     &datagram::UNIX_SEQPACKET,
-    &uring::Uring,
+    &uring::IO_URING,
     &bytes::TCP,
     &bytes::TCP_DELAYED,
     &datagram::UDP,
-    &queue::SystemVQueue,
-    &queue::PosixQueue,
+    &queue::SYSTEM_V,
+    &queue::POSIX,
 ];
 
 /// What the self-check measures: a method that works and one that lies.
-pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WrongEcho];
+pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WRONG_ECHO];
 
 /// The method called `name`.
 ///

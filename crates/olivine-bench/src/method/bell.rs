@@ -6,7 +6,7 @@
 use super::bytes::refused;
 use super::exchange::{Memory, Slots};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::Result;
 use crate::peer::Patience;
 use rustix::event::{EventfdFlags, eventfd};
@@ -20,64 +20,44 @@ const WAIT: rustix::time::Timespec = rustix::time::Timespec {
     tv_nsec: 400_000_000,
 };
 
-pub(super) const FUTEX: Bells = Bells {
+pub(super) const FUTEX: Described = Described {
     name: "futex",
     about: "futex; the message lies in shared memory beside, blocking",
-    kind: Kind::Futex,
+    wait: "block",
+    streams: false,
+    open: open_futex,
 };
-pub(super) const EVENT_FD: Bells = Bells {
+pub(super) const EVENT_FD: Described = Described {
     name: "eventfd",
     about: "eventfd each way; the message lies in shared memory beside, blocking",
-    kind: Kind::EventFd,
+    wait: "block",
+    streams: false,
+    open: open_event_fd,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Futex,
-    EventFd,
+fn open_futex(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let slots = Slots::open(Memory::Posix, side, door, size)?;
+    Ok(play(Rung { slots, bell: Futex }, size))
 }
 
-/// Shared memory with a bell.
-#[derive(Debug)]
-pub(super) struct Bells {
-    name: &'static str,
-    about: &'static str,
-    kind: Kind,
-}
-
-impl Method for Bells {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let slots = Slots::open(Memory::Posix, side, door, size)?;
-        match self.kind {
-            Kind::Futex => Ok(play(Rung { slots, bell: Futex }, size)),
-            Kind::EventFd => {
-                let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
-                let there: OwnedFd = door.share(side, make)?;
-                let back: OwnedFd = door.share(side, make)?;
-                let (theirs, ours) = side.from_to(there, back);
-                let bell = EventFd { ours, theirs };
-                Ok(play(Rung { slots, bell }, size))
-            }
-        }
-    }
+fn open_event_fd(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let slots = Slots::open(Memory::Posix, side, door, size)?;
+    let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
+    let there: OwnedFd = door.share(side, make)?;
+    let back: OwnedFd = door.share(side, make)?;
+    let (theirs, ours) = side.from_to(there, back);
+    let bell = EventFd { ours, theirs };
+    Ok(play(Rung { slots, bell }, size))
 }
 
 /// Wakes the other side, and waits for it to wake us.

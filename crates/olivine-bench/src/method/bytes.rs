@@ -4,7 +4,7 @@
 
 use super::place::await_readable;
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
@@ -16,118 +16,89 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-pub(super) const PIPE: Bytes = Bytes {
+pub(super) const PIPE: Described = Described {
     name: "pipe",
     about: "two pipes, blocking",
-    kind: Kind::Pipe,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| Ok(open(pipes(side, door)?, size)),
 };
-pub(super) const FIFO: Bytes = Bytes {
+pub(super) const FIFO: Described = Described {
     name: "fifo",
     about: "two named pipes, blocking",
-    kind: Kind::Fifo,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| Ok(open(fifos(side, door)?, size)),
 };
-pub(super) const VMSPLICE: Bytes = Bytes {
+pub(super) const VMSPLICE: Described = Described {
     name: "vmsplice",
     about: "two pipes, pages given to them instead of copied in, blocking",
-    kind: Kind::Splice,
+    wait: "block",
+    // A page given to a pipe must be left alone until it is read, which only an answer tells.
+    streams: false,
+    open: open_splice,
 };
-pub(super) const UNIX_STREAM: Bytes = Bytes {
+pub(super) const UNIX_STREAM: Described = Described {
     name: "unix-stream",
     about: "UNIX stream socket with a name, blocking",
-    kind: Kind::UnixStream,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| open_socket(unix_stream(side, door)?, size),
 };
-pub(super) const SOCKET_PAIR: Bytes = Bytes {
+pub(super) const SOCKET_PAIR: Described = Described {
     name: "socketpair",
     about: "socketpair of stream sockets, blocking",
-    kind: Kind::SocketPair,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| open_socket(pair_of(SocketType::STREAM, side, door)?, size),
 };
-pub(super) const TCP: Bytes = Bytes {
+pub(super) const TCP: Described = Described {
     name: "tcp",
     about: "TCP over loopback, NODELAY on, blocking",
-    kind: Kind::Tcp { no_delay: true },
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| open_tcp(true, side, door, size),
 };
-pub(super) const TCP_DELAYED: Bytes = Bytes {
+pub(super) const TCP_DELAYED: Described = Described {
     name: "tcp-delayed",
     about: "TCP over loopback, NODELAY off, blocking",
-    kind: Kind::Tcp { no_delay: false },
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| open_tcp(false, side, door, size),
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Pipe,
-    Fifo,
-    Splice,
-    UnixStream,
-    SocketPair,
-    Tcp { no_delay: bool },
+fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Player> {
+    let message = vec![0; size];
+    play(Streams { from, to, message }, size)
 }
 
-/// A pair of byte streams.
-#[derive(Debug)]
-pub(super) struct Bytes {
-    name: &'static str,
-    about: &'static str,
-    kind: Kind,
+/// Both directions of a socket.
+fn open_socket(socket: OwnedFd, size: usize) -> Result<Box<dyn Player>> {
+    Ok(open((again(&socket)?, socket), size))
 }
 
-impl Method for Bytes {
-    fn name(&self) -> &'static str {
-        self.name
-    }
+fn open_tcp(no_delay: bool, side: Side, door: &mut Door, size: usize) -> Result<Box<dyn Player>> {
+    let socket = tcp(side, door)?;
+    sockopt::set_tcp_nodelay(&socket, no_delay).map_err(refused("set NODELAY"))?;
+    open_socket(socket, size)
+}
 
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        // A page given to a pipe must be left alone until it is read, which only an answer tells.
-        self.kind != Kind::Splice
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let (from, to) = match self.kind {
-            Kind::Pipe | Kind::Splice => pipes(side, door)?,
-            Kind::Fifo => fifos(side, door)?,
-            Kind::SocketPair => {
-                let socket = pair_of(SocketType::STREAM, side, door)?;
-                (again(&socket)?, socket)
-            }
-            Kind::UnixStream => {
-                let socket = unix_stream(side, door)?;
-                (again(&socket)?, socket)
-            }
-            Kind::Tcp { no_delay } => {
-                let socket = tcp(side, door)?;
-                sockopt::set_tcp_nodelay(&socket, no_delay).map_err(refused("set NODELAY"))?;
-                (again(&socket)?, socket)
-            }
-        };
-        let message = vec![0; size];
-        if self.kind == Kind::Splice {
-            let pages =
-                Mapping::private(size.next_multiple_of(page())).map_err(io("map memory"))?;
-            return Ok(play(
-                Splice {
-                    from,
-                    to,
-                    message,
-                    pages,
-                },
-                size,
-            ));
-        }
-        Ok(play(Streams { from, to, message }, size))
-    }
+fn open_splice(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let (from, to) = pipes(side, door)?;
+    let pages = Mapping::private(size.next_multiple_of(page())).map_err(io("map memory"))?;
+    let message = vec![0; size];
+    let splice = Splice {
+        from,
+        to,
+        message,
+        pages,
+    };
+    Ok(play(splice, size))
 }
 
 /// Names the action that an error number belongs to.

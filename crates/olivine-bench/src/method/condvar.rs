@@ -2,7 +2,7 @@
 
 use super::exchange::{Memory, share};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{Result, io};
 use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
@@ -17,57 +17,38 @@ const READ: usize = MONITOR_BYTES + 8;
 const FIRST_SLOT: usize = MONITOR_BYTES + 64;
 
 /// Two rings, each under a process-shared mutex.
-#[derive(Debug)]
-pub(super) struct Condvar;
+pub(super) const CONDVAR: Described = Described {
+    name: "condvar-ring",
+    about: "ring of 64 slots under a process-shared mutex with condition variables, blocking",
+    wait: "block",
+    streams: true,
+    open,
+};
 
-impl Method for Condvar {
-    fn name(&self) -> &'static str {
-        "condvar-ring"
-    }
-
-    fn about(&self) -> &'static str {
-        "ring of 64 slots under a process-shared mutex with condition variables, blocking"
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let stride = size.next_multiple_of(64);
-        let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
-        let length = (FIRST_SLOT + slots).next_multiple_of(128);
-        let mapping = share(Memory::Posix, side, door, 2 * length)?;
-        match side {
-            Side::Asks => {
-                for ring in [0, length] {
-                    let made = Monitor::at(&mapping, ring).make();
-                    made.map_err(io("make a mutex in shared memory"))?;
-                }
-                door.tell("made")?;
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let stride = size.next_multiple_of(64);
+    let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
+    let length = (FIRST_SLOT + slots).next_multiple_of(128);
+    let mapping = share(Memory::Posix, side, door, 2 * length)?;
+    match side {
+        Side::Asks => {
+            for ring in [0, length] {
+                let made = Monitor::at(&mapping, ring).make();
+                made.map_err(io("make a mutex in shared memory"))?;
             }
-            Side::Answers => drop(door.hear()?),
+            door.tell("made")?;
         }
-        let (from, to) = side.from_to(0, length);
-        let rings = Rings {
-            mapping,
-            from,
-            to,
-            stride,
-            size,
-        };
-        Ok(play(rings, size))
+        Side::Answers => drop(door.hear()?),
     }
+    let (from, to) = side.from_to(0, length);
+    let rings = Rings {
+        mapping,
+        from,
+        to,
+        stride,
+        size,
+    };
+    Ok(play(rings, size))
 }
 
 struct Rings {

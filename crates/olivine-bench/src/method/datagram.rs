@@ -2,7 +2,7 @@
 
 use super::bytes::{pair_of, refused};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
@@ -12,77 +12,43 @@ use std::os::fd::OwnedFd;
 /// Longest payload of a UDP datagram over IPv4 in bytes.
 const UDP_MAX: usize = 65_507;
 
-pub(super) const UNIX_DATAGRAM: Datagrams = Datagrams {
+pub(super) const UNIX_DATAGRAM: Described = Described {
     name: "unix-datagram",
     about: "socketpair of UNIX datagram sockets, blocking",
-    kind: Kind::Datagram,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| Ok(open(pair_of(SocketType::DGRAM, side, door)?, size)),
 };
-pub(super) const UNIX_SEQPACKET: Datagrams = Datagrams {
+pub(super) const UNIX_SEQPACKET: Described = Described {
     name: "unix-seqpacket",
     about: "socketpair of UNIX seqpacket sockets, blocking",
-    kind: Kind::Seqpacket,
+    wait: "block",
+    streams: true,
+    open: |side, door, size, _settings| Ok(open(pair_of(SocketType::SEQPACKET, side, door)?, size)),
 };
-pub(super) const UDP: Datagrams = Datagrams {
+pub(super) const UDP: Described = Described {
     name: "udp",
     about: "UDP over loopback, connected sockets, blocking",
-    kind: Kind::Udp,
+    wait: "block",
+    // It throws away what the receiver's buffer cannot hold.
+    streams: false,
+    open: open_udp,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Datagram,
-    Seqpacket,
-    Udp,
+fn open(socket: OwnedFd, size: usize) -> Box<dyn Player> {
+    let message = vec![0; size];
+    play(Sockets { socket, message }, size)
 }
 
-/// A pair of sockets that keep messages apart.
-#[derive(Debug)]
-pub(super) struct Datagrams {
-    name: &'static str,
-    about: &'static str,
-    kind: Kind,
-}
-
-impl Method for Datagrams {
-    fn name(&self) -> &'static str {
-        self.name
+fn open_udp(_side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    if size > UDP_MAX {
+        return Err(BenchError::TooLong {
+            bytes: size,
+            max: UDP_MAX,
+            limit: "a UDP datagram over IPv4",
+        });
     }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        // UDP throws away what the receiver's buffer cannot hold.
-        self.kind != Kind::Udp
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let socket = match self.kind {
-            Kind::Datagram => pair_of(SocketType::DGRAM, side, door)?,
-            Kind::Seqpacket => pair_of(SocketType::SEQPACKET, side, door)?,
-            Kind::Udp if size > UDP_MAX => {
-                return Err(BenchError::TooLong {
-                    bytes: size,
-                    max: UDP_MAX,
-                    limit: "a UDP datagram over IPv4",
-                });
-            }
-            Kind::Udp => udp(door)?,
-        };
-        let message = vec![0; size];
-        Ok(play(Sockets { socket, message }, size))
-    }
+    Ok(open(udp(door)?, size))
 }
 
 fn udp(door: &mut Door) -> Result<OwnedFd> {

@@ -5,27 +5,33 @@
 
 use super::place::Object;
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-pub(super) const POSIX: Exchanges = Exchanges {
+pub(super) const POSIX: Described = Described {
     name: "posix-shm",
     about: "POSIX shared memory (/dev/shm), one slot each way, spinning",
-    memory: Memory::Posix,
+    wait: "spin",
+    streams: false,
+    open: |side, door, size, _settings| open(Memory::Posix, side, door, size),
 };
-pub(super) const SYSTEM_V: Exchanges = Exchanges {
+pub(super) const SYSTEM_V: Described = Described {
     name: "sysv-shm",
     about: "System V shared memory, one slot each way, spinning",
-    memory: Memory::SystemV,
+    wait: "spin",
+    streams: false,
+    open: |side, door, size, _settings| open(Memory::SystemV, side, door, size),
 };
-pub(super) const FILE: Exchanges = Exchanges {
+pub(super) const FILE: Described = Described {
     name: "mmap-file",
     about: "file of the temporary folder mapped by both, one slot each way, spinning",
-    memory: Memory::File,
+    wait: "spin",
+    streams: false,
+    open: |side, door, size, _settings| open(Memory::File, side, door, size),
 };
 
 /// Where shared memory comes from.
@@ -77,37 +83,9 @@ fn memory_folder() -> std::path::PathBuf {
     "/dev/shm".into()
 }
 
-/// One slot each way in shared memory.
-#[derive(Debug)]
-pub(super) struct Exchanges {
-    name: &'static str,
-    about: &'static str,
-    memory: Memory,
-}
-
-impl Method for Exchanges {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        "spin"
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let slots = Slots::open(self.memory, side, door, size)?;
-        Ok(play(Spinning(slots), size))
-    }
+fn open(memory: Memory, side: Side, door: &mut Door, size: usize) -> Result<Box<dyn Player>> {
+    let slots = Slots::open(memory, side, door, size)?;
+    Ok(play(Spinning(slots), size))
 }
 
 /// Two slots, each a number and the bytes of a message right behind it.

@@ -5,7 +5,7 @@
 
 use super::exchange::Memory;
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
@@ -20,58 +20,39 @@ const WRITTEN: usize = 0;
 const READ: usize = 128;
 
 /// Two mirrored rings.
-#[derive(Debug)]
-pub(super) struct Mirror;
+pub(super) const MIRROR: Described = Described {
+    name: "mirrored-ring",
+    about: "byte ring of 1 MiB mapped twice in a row, counters beside, spinning",
+    wait: "spin",
+    streams: true,
+    open,
+};
 
-impl Method for Mirror {
-    fn name(&self) -> &'static str {
-        "mirrored-ring"
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let frame = LENGTH + size.next_multiple_of(8);
+    if frame > RING {
+        return Err(BenchError::TooLong {
+            bytes: size,
+            max: RING - LENGTH,
+            limit: "the ring",
+        });
     }
-
-    fn about(&self) -> &'static str {
-        "byte ring of 1 MiB mapped twice in a row, counters beside, spinning"
-    }
-
-    fn wait(&self) -> &'static str {
-        "spin"
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let frame = LENGTH + size.next_multiple_of(8);
-        if frame > RING {
-            return Err(BenchError::TooLong {
-                bytes: size,
-                max: RING - LENGTH,
-                limit: "the ring",
-            });
-        }
-        let mut ring = || -> Result<Mapping> {
-            let file = door.share_file(side, Memory::Posix, page() + RING)?;
-            Mapping::mirrored(&file, page(), RING).map_err(io("map a ring twice"))
-        };
-        let (there, back) = (ring()?, ring()?);
-        let (from, to) = side.from_to(there, back);
-        let rings = Rings {
-            from,
-            to,
-            written: 0,
-            read: 0,
-            their_read: 0,
-            frame,
-            size,
-        };
-        Ok(play(rings, size))
-    }
+    let mut ring = || -> Result<Mapping> {
+        let file = door.share_file(side, Memory::Posix, page() + RING)?;
+        Mapping::mirrored(&file, page(), RING).map_err(io("map a ring twice"))
+    };
+    let (there, back) = (ring()?, ring()?);
+    let (from, to) = side.from_to(there, back);
+    let rings = Rings {
+        from,
+        to,
+        written: 0,
+        read: 0,
+        their_read: 0,
+        frame,
+        size,
+    };
+    Ok(play(rings, size))
 }
 
 struct Rings {

@@ -36,7 +36,7 @@ const POLL_LIMIT: usize = 1 << 16;
 pub(super) struct Olivine {
     name: &'static str,
     about: &'static str,
-    wait: &'static str,
+    pub(super) wait: &'static str,
 }
 
 impl Method for Olivine {

@@ -2,7 +2,7 @@
 
 use super::place::Object;
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::queue::{Posix, SystemV};
@@ -10,12 +10,22 @@ use std::ffi::CString;
 use std::io::ErrorKind;
 
 /// Two System V queues.
-#[derive(Debug)]
-pub(super) struct SystemVQueue;
+pub(super) const SYSTEM_V: Described = Described {
+    name: "sysv-queue",
+    about: "two System V message queues, blocking",
+    wait: "block",
+    streams: true,
+    open: open_system_v,
+};
 
 /// Two POSIX queues.
-#[derive(Debug)]
-pub(super) struct PosixQueue;
+pub(super) const POSIX: Described = Described {
+    name: "posix-queue",
+    about: "two POSIX message queues, blocking",
+    wait: "block",
+    streams: true,
+    open: open_posix,
+};
 
 /// A limit of the kernel, read from its file.
 fn limit(path: &str) -> Option<usize> {
@@ -33,48 +43,29 @@ fn within(size: usize, path: &'static str, name: &'static str) -> Result<()> {
     }
 }
 
-impl Method for SystemVQueue {
-    fn name(&self) -> &'static str {
-        "sysv-queue"
+fn open_system_v(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    within(size, "/proc/sys/kernel/msgmax", "kernel.msgmax")?;
+    let mut queues = [0; 2];
+    for queue in &mut queues {
+        *queue = match side {
+            Side::Asks => {
+                let id = SystemV::make().map_err(io("make a System V queue"))?;
+                door.note(&Object::Queue(id))?;
+                door.tell(id)?;
+                id
+            }
+            Side::Answers => door.hear_number()?,
+        };
     }
-
-    fn about(&self) -> &'static str {
-        "two System V message queues, blocking"
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        within(size, "/proc/sys/kernel/msgmax", "kernel.msgmax")?;
-        let mut queues = [0; 2];
-        for queue in &mut queues {
-            *queue = match side {
-                Side::Asks => {
-                    let id = SystemV::make().map_err(io("make a System V queue"))?;
-                    door.note(&Object::Queue(id))?;
-                    door.tell(id)?;
-                    id
-                }
-                Side::Answers => door.hear_number()?,
-            };
-        }
-        let [there, back] = queues;
-        let (from, to) = side.from_to(there, back);
-        let (from, to) = (SystemV::open(from, size), SystemV::open(to, size));
-        Ok(play(SystemVEnd { from, to, size }, size))
-    }
+    let [there, back] = queues;
+    let (from, to) = side.from_to(there, back);
+    let (from, to) = (SystemV::open(from, size), SystemV::open(to, size));
+    Ok(play(SystemVEnd { from, to, size }, size))
 }
 
 struct SystemVEnd {
@@ -101,57 +92,38 @@ impl End for SystemVEnd {
     }
 }
 
-impl Method for PosixQueue {
-    fn name(&self) -> &'static str {
-        "posix-queue"
-    }
-
-    fn about(&self) -> &'static str {
-        "two POSIX message queues, blocking"
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let name = "fs.mqueue.msgsize_max";
-        within(size, "/proc/sys/fs/mqueue/msgsize_max", name)?;
-        let folder = door.folder().file_name().unwrap_or_default();
-        let folder = folder.to_string_lossy().into_owned();
-        let mut open = |direction: &str| -> Result<Posix> {
-            let name = format!("/{folder}-{direction}");
-            let text = CString::new(name.as_str()).map_err(|_| BenchError::EndClosed)?;
-            match side {
-                Side::Asks => {
-                    let queue = Posix::make(&text, size).map_err(io("make a POSIX queue"))?;
-                    door.note(&Object::PosixQueue(name))?;
-                    door.tell("made")?;
-                    Ok(queue)
-                }
-                Side::Answers => {
-                    door.hear()?;
-                    Posix::open(&text).map_err(io("open a POSIX queue"))
-                }
+fn open_posix(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let name = "fs.mqueue.msgsize_max";
+    within(size, "/proc/sys/fs/mqueue/msgsize_max", name)?;
+    let folder = door.folder().file_name().unwrap_or_default();
+    let folder = folder.to_string_lossy().into_owned();
+    let mut open = |direction: &str| -> Result<Posix> {
+        let name = format!("/{folder}-{direction}");
+        let text = CString::new(name.as_str()).map_err(|_| BenchError::EndClosed)?;
+        match side {
+            Side::Asks => {
+                let queue = Posix::make(&text, size).map_err(io("make a POSIX queue"))?;
+                door.note(&Object::PosixQueue(name))?;
+                door.tell("made")?;
+                Ok(queue)
             }
-        };
-        let (there, back) = (open("there")?, open("back")?);
-        let (from, to) = side.from_to(there, back);
-        // Both have them open, so their names are needed no more; the queues end with their users.
-        door.exchange("open")?;
-        let message = vec![0; size];
-        Ok(play(PosixEnd { from, to, message }, size))
-    }
+            Side::Answers => {
+                door.hear()?;
+                Posix::open(&text).map_err(io("open a POSIX queue"))
+            }
+        }
+    };
+    let (there, back) = (open("there")?, open("back")?);
+    let (from, to) = side.from_to(there, back);
+    // Both have them open, so their names are needed no more; the queues end with their users.
+    door.exchange("open")?;
+    let message = vec![0; size];
+    Ok(play(PosixEnd { from, to, message }, size))
 }
 
 struct PosixEnd {

@@ -4,7 +4,7 @@
 
 use super::exchange::{Memory, share};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result};
 use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
@@ -15,44 +15,29 @@ const SLOTS: u64 = 64;
 const WORD: usize = 8;
 
 /// Two rings of slots under sequence locks.
-#[derive(Debug)]
-pub(super) struct SeqLock;
+pub(super) const SEQ_LOCK: Described = Described {
+    name: "seqlock-ring",
+    about: "ring of 64 slots under sequence locks, overwrites what is not read in time, spinning",
+    wait: "spin",
+    streams: false,
+    open,
+};
 
-impl Method for SeqLock {
-    fn name(&self) -> &'static str {
-        "seqlock-ring"
-    }
-
-    fn about(&self) -> &'static str {
-        "ring of 64 slots under sequence locks, overwrites what is not read in time, spinning"
-    }
-
-    fn wait(&self) -> &'static str {
-        "spin"
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let stride = (WORD + size.next_multiple_of(WORD)).next_multiple_of(64);
-        let ring = stride * usize::try_from(SLOTS).unwrap_or(0);
-        let mapping = share(Memory::Posix, side, door, 2 * ring)?;
-        let (from, to) = side.from_to(0, ring);
-        let rings = Rings {
-            mapping,
-            from,
-            to,
-            stride,
-            sent: 0,
-            received: 0,
-            message: vec![0; size],
-        };
-        Ok(play(rings, size))
-    }
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let stride = (WORD + size.next_multiple_of(WORD)).next_multiple_of(64);
+    let ring = stride * usize::try_from(SLOTS).unwrap_or(0);
+    let mapping = share(Memory::Posix, side, door, 2 * ring)?;
+    let (from, to) = side.from_to(0, ring);
+    let rings = Rings {
+        mapping,
+        from,
+        to,
+        stride,
+        sent: 0,
+        received: 0,
+        message: vec![0; size],
+    };
+    Ok(play(rings, size))
 }
 
 struct Rings {

@@ -5,71 +5,59 @@
 use super::bell::{Bell, Rung};
 use super::exchange::{Memory, Slots};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::signal::{Signal, Thread};
 use std::io::ErrorKind;
 
-pub(super) const PLAIN: Signals = Signals { payload: false };
-pub(super) const REAL_TIME: Signals = Signals { payload: true };
+pub(super) const PLAIN: Described = Described {
+    name: "signal",
+    about: "SIGUSR1; the message lies in shared memory beside, blocking",
+    wait: "block",
+    streams: false,
+    open: open_plain,
+};
+pub(super) const REAL_TIME: Described = Described {
+    name: "signal-queued",
+    about: "real-time signals that carry the message, 8 bytes each, blocking",
+    wait: "block",
+    streams: false,
+    open: open_queued,
+};
 
 /// Bytes that one real-time signal carries.
 const WORD: usize = 8;
 
-/// Signals between two threads.
-#[derive(Debug)]
-pub(super) struct Signals {
-    /// Whether the signals carry the message.
-    payload: bool,
+fn open_plain(
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let bell = meet(Signal::plain(), door)?;
+    let slots = Slots::open(Memory::Posix, side, door, size)?;
+    Ok(play(Rung { slots, bell }, size))
 }
 
-impl Method for Signals {
-    fn name(&self) -> &'static str {
-        if self.payload {
-            "signal-queued"
-        } else {
-            "signal"
-        }
-    }
+fn open_queued(
+    _side: Side,
+    door: &mut Door,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Player>> {
+    let line = meet(Signal::queued(), door)?;
+    let message = vec![0; size];
+    Ok(play(Words { line, message }, size))
+}
 
-    fn about(&self) -> &'static str {
-        if self.payload {
-            "real-time signals that carry the message, 8 bytes each, blocking"
-        } else {
-            "SIGUSR1; the message lies in shared memory beside, blocking"
-        }
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let blocked = if self.payload {
-            Signal::queued()
-        } else {
-            Signal::plain()
-        };
-        // Blocked before the other side learns where to send it.
-        let signal = blocked.map_err(io("block a signal"))?;
-        let own = Thread::own();
-        let line = door.exchange(format!("{} {}", own.process, own.thread))?;
-        let other = parse(&line).ok_or(BenchError::Protocol { found: line })?;
-        let line = Line { signal, other };
-        if self.payload {
-            let message = vec![0; size];
-            return Ok(play(Words { line, message }, size));
-        }
-        let slots = Slots::open(Memory::Posix, side, door, size)?;
-        Ok(play(Rung { slots, bell: line }, size))
-    }
+/// Learns where to send the signal, which is blocked here before the other side learns the same.
+fn meet(blocked: std::io::Result<Signal>, door: &mut Door) -> Result<Line> {
+    let signal = blocked.map_err(io("block a signal"))?;
+    let own = Thread::own();
+    let line = door.exchange(format!("{} {}", own.process, own.thread))?;
+    let other = parse(&line).ok_or(BenchError::Protocol { found: line })?;
+    Ok(Line { signal, other })
 }
 
 fn parse(line: &str) -> Option<Thread> {

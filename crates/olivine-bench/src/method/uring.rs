@@ -3,44 +3,25 @@
 use super::bytes::pair_of;
 use super::player::{End, Player, play};
 use super::queue::whole;
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::uring::RingSocket;
 use rustix::net::SocketType;
 
 /// Sockets that are used through io_uring.
-#[derive(Debug)]
-pub(super) struct Uring;
+pub(super) const IO_URING: Described = Described {
+    name: "io-uring",
+    about: "seqpacket socketpair through io_uring, one entry an operation, blocking",
+    wait: "block",
+    streams: true,
+    open,
+};
 
-impl Method for Uring {
-    fn name(&self) -> &'static str {
-        "io-uring"
-    }
-
-    fn about(&self) -> &'static str {
-        "seqpacket socketpair through io_uring, one entry an operation, blocking"
-    }
-
-    fn wait(&self) -> &'static str {
-        "block"
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let socket = pair_of(SocketType::SEQPACKET, side, door)?;
-        let socket = RingSocket::new(socket, size).map_err(io("set up io_uring"))?;
-        Ok(play(RingEnd { socket, size }, size))
-    }
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let socket = pair_of(SocketType::SEQPACKET, side, door)?;
+    let socket = RingSocket::new(socket, size).map_err(io("set up io_uring"))?;
+    Ok(play(RingEnd { socket, size }, size))
 }
 
 struct RingEnd {

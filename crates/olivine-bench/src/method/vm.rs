@@ -1,7 +1,7 @@
 //! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory, which spins on it.
 
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
@@ -13,51 +13,36 @@ use std::sync::atomic::Ordering;
 const NUMBER: usize = 8;
 
 /// Writing into the memory of another process.
-#[derive(Debug)]
-pub(super) struct ProcessVm;
+pub(super) const PROCESS_VM: Described = Described {
+    name: "process-vm",
+    about: "process_vm_writev into the other side's memory, which spins on it",
+    wait: "spin",
+    streams: false,
+    open,
+};
 
-impl Method for ProcessVm {
-    fn name(&self) -> &'static str {
-        "process-vm"
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let map = || Mapping::private(NUMBER + size).map_err(io("map memory"));
+    let (outbox, inbox) = (map()?, map()?);
+    let own = getpid().as_raw_nonzero();
+    let line = door.exchange(format!("{own} {}", inbox.address()))?;
+    let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
+    if let Some(process) = Pid::from_raw(process) {
+        // Needed where only parents may reach into a process; unknown to kernels that have no such rule.
+        let _ = set_ptracer(PTracer::ProcessID(process));
     }
-
-    fn about(&self) -> &'static str {
-        "process_vm_writev into the other side's memory, which spins on it"
-    }
-
-    fn wait(&self) -> &'static str {
-        "spin"
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        _settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let map = || Mapping::private(NUMBER + size).map_err(io("map memory"));
-        let (outbox, inbox) = (map()?, map()?);
-        let own = getpid().as_raw_nonzero();
-        let line = door.exchange(format!("{own} {}", inbox.address()))?;
-        let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
-        if let Some(process) = Pid::from_raw(process) {
-            // Needed where only parents may reach into a process; unknown to kernels that have no such rule.
-            let _ = set_ptracer(PTracer::ProcessID(process));
-        }
-        // Nobody writes before both sides have allowed it.
-        door.exchange(side.pick("allowed", "allowed too"))?;
-        let end = Boxes {
-            outbox,
-            inbox,
-            process,
-            address,
-            sent: 0,
-            received: 0,
-            size,
-        };
-        Ok(play(end, size))
-    }
+    // Nobody writes before both sides have allowed it.
+    door.exchange(side.pick("allowed", "allowed too"))?;
+    let end = Boxes {
+        outbox,
+        inbox,
+        process,
+        address,
+        sent: 0,
+        received: 0,
+        size,
+    };
+    Ok(play(end, size))
 }
 
 fn parse(line: &str) -> Option<(i32, usize)> {

@@ -2,7 +2,7 @@
 
 use super::olivine_shm::{ADAPTIVE, Channels};
 use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::{Described, Door, Side};
 use crate::error::Result;
 use crate::peer::Patience;
 
@@ -10,35 +10,20 @@ use crate::peer::Patience;
 const WRONG_ANSWER: u64 = 77;
 
 /// Olivine, but one bit of a later answer is wrong.
-#[derive(Debug)]
-pub(super) struct WrongEcho;
+pub(super) const WRONG_ECHO: Described = Described {
+    name: "wrong-echo",
+    about: "a method that must fail: one bit of an answer is wrong",
+    wait: ADAPTIVE.wait,
+    streams: false,
+    open,
+};
 
-impl Method for WrongEcho {
-    fn name(&self) -> &'static str {
-        "wrong-echo"
-    }
-
-    fn about(&self) -> &'static str {
-        "a method that must fail: one bit of an answer is wrong"
-    }
-
-    fn wait(&self) -> &'static str {
-        ADAPTIVE.wait()
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        door: &mut Door,
-        size: usize,
-        settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        let end = ADAPTIVE.channels(side, door, size, settings)?;
-        Ok(match side {
-            Side::Asks => play(end, size),
-            Side::Answers => play(Liar { end, sent: 0 }, size),
-        })
-    }
+fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<dyn Player>> {
+    let end = ADAPTIVE.channels(side, door, size, settings)?;
+    Ok(match side {
+        Side::Asks => play(end, size),
+        Side::Answers => play(Liar { end, sent: 0 }, size),
+    })
 }
 
 /// An end that lies once.

@@ -116,11 +116,12 @@ pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, w
         let mut at = from;
         while at < wanted {
             // COMMIT (acquire).
-            let bytes = frame_bytes(ring.header(at).load(Ordering::Acquire));
-            if bytes < HEADER_BYTES || bytes > ring.capacity() {
+            let word = ring.header(at).load(Ordering::Acquire);
+            let Some(frame) = read_frame(word, at, geometry.message_max(), geometry.align - 1)
+            else {
                 break;
-            }
-            at += (bytes + geometry.align - 1) & !(geometry.align - 1);
+            };
+            at = frame.end;
         }
         if from >= wanted || at == wanted {
             return wanted;

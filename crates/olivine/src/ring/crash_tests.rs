@@ -196,10 +196,7 @@ fn batch(producer: &mut Producer, first: u32) {
     let mut at = producer.position();
     for n in first..first + 3 {
         let text = message(n);
-        if producer.fits(at, text.len()).is_err() {
-            assert!(producer.make_room(producer.need(at, text.len())));
-        }
-        let end = producer.fits(at, text.len()).unwrap();
+        let end = producer.room(at, text.len()).unwrap();
         producer.write(at, &text);
         if n != first {
             producer.prepare(at, n, text.len());

@@ -141,11 +141,7 @@ fn message(tag: u32) -> Vec<u8> {
 /// Claims room for message `tag` at `at` and writes its payload; its end, or `None` where there is no room.
 fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
     let text = message(tag);
-    if producer.fits(at, text.len()).is_err() && !producer.make_room(producer.need(at, text.len()))
-    {
-        return None;
-    }
-    let end = producer.fits(at, text.len()).expect("room was made");
+    let end = producer.room(at, text.len())?;
     producer.write(at, &text);
     Some(end)
 }
@@ -153,14 +149,11 @@ fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
 /// Sends message `tag`; `false` where there is no room.
 fn send(producer: &mut Producer, tag: u32) -> bool {
     let text = message(tag);
-    let at = producer.position();
-    if producer.fits(at, text.len()).is_err() && !producer.make_room(producer.need(at, text.len()))
-    {
-        return false;
-    }
-    let end = producer.fits(at, text.len()).expect("room was made");
-    producer.send(end, tag, &text);
-    true
+    let end = producer.room(producer.position(), text.len());
+    end.is_some_and(|end| {
+        producer.send(end, tag, &text);
+        true
+    })
 }
 
 /// Reads the next message and checks its bytes; its number, or `None` where there is none.

@@ -381,6 +381,15 @@ impl Producer {
         oldest + capacity
     }
 
+    /// As a publisher asks: where a frame of `length` bytes at `at` ends, once the gate has made room if need be.
+    #[cfg(test)]
+    pub(super) fn room(&mut self, at: u64, length: usize) -> Option<u64> {
+        if self.fits(at, length).is_err() && !self.make_room(self.need(at, length)) {
+            return None;
+        }
+        self.fits(at, length).ok()
+    }
+
     /// Refuses everything from now on: the next call takes the slow path.
     pub(crate) fn shut(&mut self) {
         // Relaxed: a private word.

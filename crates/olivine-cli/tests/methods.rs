@@ -5,6 +5,7 @@ mod common;
 use common::{Place, json, said, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// As short as a measurement can be: a few hundred round trips of each method.
 const SHORT: [&str; 5] = ["--runs", "1", "--seconds", "0.01", "--json"];
@@ -22,10 +23,6 @@ fn bench(place: &Place, words: &[&str]) -> (Option<i32>, Value, String) {
     (output.status.code(), json(&output), said)
 }
 
-fn has_two_cpus() -> bool {
-    olivine::probe::allowed_cpus().len() > 1
-}
-
 /// Processes that a process has started.
 fn children(id: u32) -> Vec<i32> {
     let path = format!("/proc/{id}/task/{id}/children");
@@ -35,20 +32,21 @@ fn children(id: u32) -> Vec<i32> {
         .collect()
 }
 
-/// One test at a time: the methods spin, and two CPUs hold one pair of processes.
-fn turn() -> std::sync::MutexGuard<'static, ()> {
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    TURN.lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+/// A place of its own for one test at a time: the methods spin, and two CPUs hold one pair of processes. `None` where
+/// there are no two.
+fn stage() -> Option<(MutexGuard<'static, ()>, Place)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    (olivine::probe::allowed_cpus().len() > 1).then(|| {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        (turn, Place::new())
+    })
 }
 
 #[test]
 fn every_method_gives_a_figure_and_leaves_nothing() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let known = json(&place.run(&["bench", "list", "--json"]));
     let (code, report, said) = bench(&place, &["pingpong", "--method", "all"]);
     let rows = report["results"].as_array().unwrap();
@@ -70,11 +68,9 @@ fn every_method_gives_a_figure_and_leaves_nothing() {
 
 #[test]
 fn sizes_beyond_a_limit_are_failures_and_other_rows_still_run() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let words = [
         "pingpong",
         "--method",
@@ -109,11 +105,9 @@ fn sizes_beyond_a_limit_are_failures_and_other_rows_still_run() {
 
 #[test]
 fn a_killed_second_process_is_one_failed_row() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let long = [
         "bench",
         "pingpong",
@@ -153,11 +147,9 @@ fn a_killed_second_process_is_one_failed_row() {
 /// Whoever is left cleans up: here the second process, which ends then.
 #[test]
 fn nothing_outlives_a_measuring_process_that_is_killed() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let long = [
         "bench",
         "pingpong",
@@ -204,11 +196,9 @@ fn nothing_outlives_a_measuring_process_that_is_killed() {
 
 #[test]
 fn a_sweep_goes_on_where_it_stopped() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let (job, out) = (place.path().join("job.toml"), place.path().join("out.json"));
     let point = |size: u32| {
         format!("[[measure]]\nscenario = 'pingpong'\nwait = ['adaptive']\nsize = [{size}]\n")
@@ -236,11 +226,9 @@ fn a_sweep_goes_on_where_it_stopped() {
 
 #[test]
 fn several_processes_share_a_channel() {
-    if !has_two_cpus() {
+    let Some((_turn, place)) = stage() else {
         return;
-    }
-    let _turn = turn();
-    let place = Place::new();
+    };
     let (code, report, said) = bench(&place, &["fanout", "--subscribers", "2"]);
     assert_eq!(code, Some(0), "{said}");
     let row = &report["results"][0];

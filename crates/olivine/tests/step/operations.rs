@@ -50,94 +50,75 @@ fn of(handles: &mut Handles) -> &mut Publisher {
     handles.publisher.as_mut().unwrap()
 }
 
+/// On a channel of the usual shape with others on it; says only what is special.
+const PLAIN: Operation = Operation {
+    name: "",
+    query: "",
+    bystanders: true,
+    before: nothing,
+    prepare: idle,
+    ready: nothing,
+    act: |_, _| Err("there is nothing to kill".to_owned()),
+};
+
 pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         name: "create by publishing",
-        query: "",
         bystanders: false,
-        before: nothing,
-        prepare: idle,
-        ready: nothing,
         act: open_publisher,
+        ..PLAIN
     },
     Operation {
         name: "create by subscribing",
-        query: "",
         bystanders: false,
-        before: nothing,
-        prepare: idle,
-        ready: nothing,
         act: open_subscriber,
+        ..PLAIN
     },
     Operation {
         name: "attach a publisher",
-        query: "",
-        bystanders: true,
-        before: nothing,
-        prepare: idle,
-        ready: nothing,
         act: open_publisher,
+        ..PLAIN
     },
     Operation {
         name: "attach to a dead lane",
-        query: "",
-        bystanders: true,
         before: Scene::leave_a_stale_lane,
-        prepare: idle,
-        ready: nothing,
         act: open_publisher,
+        ..PLAIN
     },
     Operation {
         name: "attach a subscriber",
-        query: "",
-        bystanders: true,
-        before: nothing,
-        prepare: idle,
-        ready: nothing,
         act: open_subscriber,
+        ..PLAIN
     },
     Operation {
         name: "attach to a dead slot",
-        query: "",
-        bystanders: true,
         before: Scene::leave_a_dead_subscriber,
-        prepare: idle,
-        ready: nothing,
         act: open_subscriber,
+        ..PLAIN
     },
     Operation {
         name: "come back as durable",
-        query: "",
-        bystanders: true,
         before: Scene::leave_a_durable_place,
-        prepare: idle,
-        ready: nothing,
         act: |uri, handles| {
             let uri = format!("{uri}&name=durable");
             let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
             handles.subscriber = Some(subscriber);
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "publish",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: publisher,
-        ready: nothing,
         act: |_, handles| {
             of(handles).offer(&childs(PREPARED)).unwrap();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "claim and commit",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: publisher,
-        ready: nothing,
         act: |_, handles| {
             let message = childs(PREPARED);
             let mut claim = of(handles).claim(message.len()).unwrap();
@@ -145,57 +126,49 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             claim.commit();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "batch",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: publisher,
-        ready: nothing,
         act: |_, handles| {
             let mut batch = of(handles).batch();
             batch.push(&childs(PREPARED)).unwrap();
             batch.commit();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "wake",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: publisher,
         ready: Scene::fall_asleep,
         act: |_, handles| {
             of(handles).offer(&childs(PREPARED)).unwrap();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "wait for room, reclaim",
-        query: "",
-        bystanders: true,
         before: Scene::leave_a_dead_subscriber,
         prepare: publisher,
-        ready: nothing,
         // The bystander reads nothing meanwhile, so room never comes; the dead one is found and cleared.
         act: |_, handles| {
             let long = Duration::from_millis(100);
             let _ = of(handles).wait_for_room(4000, Some(long));
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "evict",
         query: "&slow=evict:1ns",
         bystanders: false,
-        before: nothing,
         prepare: |uri, handles| {
             subscriber(uri, handles);
             handles.publisher = Some(Publisher::open(uri).unwrap());
         },
-        ready: nothing,
         act: |_, handles| {
             let long = Duration::from_secs(1);
             for _ in 0..3 {
@@ -203,14 +176,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             }
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "poll and release",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: subscriber,
-        ready: nothing,
         act: |_, handles| {
             let subscriber = handles.subscriber.as_mut().unwrap();
             subscriber
@@ -218,16 +188,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 .unwrap();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "park",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: |uri, handles| {
             handles.subscriber = Some(Subscriber::open(uri).unwrap());
         },
-        ready: nothing,
         act: |_, handles| {
             let subscriber = handles.subscriber.as_mut().unwrap();
             subscriber
@@ -235,45 +202,38 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 .unwrap();
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "detach a publisher",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: publisher,
-        ready: nothing,
         act: |_, handles| {
             drop(handles.publisher.take());
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "detach a subscriber",
-        query: "",
-        bystanders: true,
-        before: nothing,
         prepare: subscriber,
-        ready: nothing,
         act: |_, handles| {
             drop(handles.subscriber.take());
             Ok(())
         },
+        ..PLAIN
     },
     Operation {
         name: "the last one out",
-        query: "",
         bystanders: false,
-        before: nothing,
         prepare: |uri, handles| {
             subscriber(uri, handles);
             publisher(uri, handles);
             drop(handles.publisher.take());
         },
-        ready: nothing,
         act: |_, handles| {
             drop(handles.subscriber.take());
             Ok(())
         },
+        ..PLAIN
     },
 ];

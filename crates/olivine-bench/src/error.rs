@@ -144,19 +144,17 @@ pub enum BenchError {
     Stopped,
 }
 
-impl BenchError {
-    /// The error and its causes in one line.
-    #[must_use]
-    pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+/// An error and its causes in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
     }
+    text
 }
 
 /// The result of a measuring step.

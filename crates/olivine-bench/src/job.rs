@@ -18,6 +18,7 @@
 //!
 //! A sweep measures point by point and can be taken up again: points that a result already has are left out.
 
+use crate::error::chain;
 use crate::method;
 use crate::payload::SIZE_MIN;
 use crate::result::{Load, Parameters, Published, Row};
@@ -411,7 +412,7 @@ impl Point {
                 self.scenario.load(),
                 &self.variant.method,
                 self.variant.parameters.clone(),
-                error.chain(),
+                chain(&error),
             )]
         });
         for row in &mut rows {

@@ -5,7 +5,7 @@
 //! between the same two processes, and answers as the second one. [`main`] is its whole main function;
 //! [`Program`] is how the tool finds and runs it.
 
-use crate::error::{BenchError, Result, io};
+use crate::error::{BenchError, Result, chain, io};
 use crate::method::Method;
 use crate::result::Row;
 use crate::scenario::{Setup, Variant, pingpong, throughput};
@@ -72,7 +72,7 @@ pub fn main(methods: &'static [&'static dyn Method]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Without standard error nobody could be told.
-            let _ = writeln!(std::io::stderr(), "{}", error.chain());
+            let _ = writeln!(std::io::stderr(), "{}", chain(&error));
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, ChannelInfo, PublisherInfo, SubscriberInfo};
 use olivine::{Config, LaneState};
+use olivine_bench::error::chain;
 use olivine_bench::text;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -207,18 +208,6 @@ fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
 
 fn failed(error: admin::AdminError) -> Failure {
     Failure::Failed(error.into())
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 fn state(info: &ChannelInfo) -> &'static str {

@@ -1,6 +1,7 @@
 //! Several servers under several loads, taking turns, so that a disturbance hits all alike.
 
 use super::{LoadError, Outcome, Plan};
+use crate::error::chain;
 use crate::latency::{Latency, Percentiles};
 use crate::scenario::Progress;
 use crate::spread::Spread;
@@ -106,14 +107,6 @@ pub fn run(
         servers.map(move |(server, cell)| row(server, plan, cell, first, last))
     });
     Ok(rows.collect())
-}
-
-fn chain(error: &LoadError) -> String {
-    let mut text = error.to_string();
-    if let Some(source) = std::error::Error::source(error) {
-        text.push_str(&format!(": {source}"));
-    }
-    text
 }
 
 fn row(server: &str, plan: &Plan, cell: &Cell, first: &Cell, last: &Cell) -> Row {

@@ -2,6 +2,7 @@
 
 use super::error::{LoadError, io};
 use super::frames;
+use crate::error::chain;
 use olivine::probe;
 use olivine_net::http::{self, Limits, Request, Responder, Service, StaticAnswer};
 use olivine_net::{
@@ -106,15 +107,9 @@ pub fn serve(
 }
 
 fn failed(error: &dyn std::error::Error) -> LoadError {
-    let mut why = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        why.push_str(&format!(": {error}"));
-        source = error.source();
-    }
     LoadError::Start {
         server: "the engine".to_owned(),
-        why,
+        why: chain(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::many::{self, Producer};
 use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
-use crate::error::{BenchError, Result, io};
+use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
 use crate::method::{self, Door, Method, PATIENCE, Player, Side};
 use crate::payload::{self, Stamp};
@@ -67,7 +67,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         let answer = match server.perform(&order) {
             Ok(answer) => answer,
             Err(error) => Answer::Failed {
-                message: error.chain(),
+                message: chain(&error),
             },
         };
         let said = say(&answer);

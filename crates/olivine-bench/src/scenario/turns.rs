@@ -1,7 +1,7 @@
 //! Variants that take turns, run by run, in slices: the loop that all scenarios share.
 
 use super::{Session, Setup, Variant, Watch};
-use crate::error::{BenchError, Result};
+use crate::error::{BenchError, Result, chain};
 use crate::floor::middle_ns;
 use crate::latency::Latency;
 use crate::peer::Peer;
@@ -140,7 +140,7 @@ pub(super) fn measure<S: Subject>(
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'runs,
                 Err(error) => {
-                    turn.reason = Some(error.chain());
+                    turn.reason = Some(chain(&error));
                     session.progress.done = done;
                     let left = u64::from(setup.runs - run) * u64::from(slices(variant));
                     session.progress.total -= left;

@@ -1,5 +1,6 @@
 //! Rivals in the table: their programs measure themselves in turns with Olivine.
 
+use olivine_bench::error::chain;
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Program};
 use olivine_bench::scenario::{Setup, Variant};
@@ -42,7 +43,7 @@ pub(super) fn pingpong(rival: &Program, setup: &Setup, variants: &[Variant]) -> 
                     Load::Closed,
                     &rival.name(),
                     parameters,
-                    error.chain(),
+                    chain(&error),
                 )
             };
             sizes.iter().map(failed).collect()

@@ -60,6 +60,12 @@ pub(crate) struct MethodArgs {
     /// Seconds for each variant, over all runs
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "2")]
     pub(crate) seconds: Duration,
+    /// Run both under SCHED_FIFO, before everything else on their CPUs
+    #[arg(long)]
+    pub(crate) fifo: bool,
+    /// Lock the memory of both (mlockall)
+    #[arg(long)]
+    pub(crate) mlock: bool,
     /// Write the result here, too: .json, .csv, .hlog or .html by its ending;
     /// may be given again
     #[arg(long, value_name = "FILE")]
@@ -118,6 +124,13 @@ pub(crate) struct PingpongArgs {
 /// Messages a second at full speed, one publisher and one subscriber
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
+    /// What carries the messages: names from `olivine bench list`, or all that
+    /// can be streamed [default: olivine-shm, at its fastest]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) method: Vec<String>,
+    /// Also the rivals that `cargo xtask rivals` has built, from this folder
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "rivals/target/release")]
+    pub(crate) rivals: Option<PathBuf>,
     /// Bytes of a message, 16 or more; a list is measured in turns [default:
     /// 32 one by one, 32 in batches of 16, 8KiB one by one]
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',')]
@@ -128,7 +141,7 @@ pub(crate) struct ThroughputArgs {
     #[command(flatten)]
     pub(crate) ring: RingArgs,
     #[command(flatten)]
-    pub(crate) method: MethodArgs,
+    pub(crate) method_args: MethodArgs,
 }
 
 /// Processes that share a channel.

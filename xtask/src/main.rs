@@ -4,6 +4,7 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod apt;
 mod browser;
 mod cargo;
 mod child;
@@ -15,6 +16,7 @@ mod fresh;
 mod miri;
 mod model;
 mod readme;
+mod record;
 mod report;
 mod rivals;
 mod source;
@@ -108,6 +110,14 @@ enum Task {
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
+    Record {
+        /// Folder in `results`, such as `epyc-2cpu-virtual`.
+        name: String,
+        /// Only as long as it takes to see that all of it works: nothing to keep.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -137,6 +147,7 @@ fn main() -> ExitCode {
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
+        Task::Record { name, short } => record::run(&mut report, &name, short),
     }
     if report.finish() {
         ExitCode::SUCCESS

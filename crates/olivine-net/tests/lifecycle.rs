@@ -5,13 +5,14 @@ mod support;
 use std::{
     io::Write,
     net::{SocketAddr, TcpListener},
+    sync::mpsc,
     time::Duration,
 };
 
 use olivine_net::{CloseReason, Origin};
 use support::{
-    backends, client, config, exchange,
-    probe::{Order, Seen, event, opened, post, start},
+    backends, client, config, exchange, next,
+    probe::{Order, Seen, event, hold, opened, post, start},
     read_to_end, reset, wait_until,
 };
 
@@ -208,6 +209,72 @@ fn churn_leaves_nothing_behind() {
             .filter(|seen| matches!(seen, Seen::Close(_)))
             .count();
         assert_eq!(closes, 1000, "{backend:?}");
+    }
+}
+
+/// While the shard looks away, more connections come than it may take in one go, and then one that has
+/// been open for long speaks.
+#[test]
+fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
+    const CROWD: usize = 400;
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend).backlog(4096));
+        let mut first = client(address);
+        assert_eq!(exchange(&mut first, b"x", 1), b"x");
+        let release = hold(&engine);
+        let crowd: Vec<_> = (0..CROWD).map(|_| client(address)).collect();
+        first.write_all(b"me too").unwrap();
+        drop(release);
+        let mut opened_before = 0;
+        loop {
+            match next(&events) {
+                Seen::Open(..) => opened_before += 1,
+                Seen::Data(6) => break,
+                Seen::Data(_) | Seen::Held => {}
+                other => panic!("{backend:?}: {other:?}"),
+            }
+        }
+        assert!(
+            opened_before < CROWD / 2,
+            "{backend:?}: {opened_before} of {CROWD} newcomers were served first"
+        );
+        wait_until("all are in", || {
+            engine.counters()[0].open == CROWD as u64 + 1
+        });
+        for mut peer in crowd {
+            assert_eq!(exchange(&mut peer, b"hello", 5), b"hello", "{backend:?}");
+        }
+    }
+}
+
+/// Connections that the kernel has taken for us when the stop comes are served, not reset, also where
+/// they are all there is.
+#[test]
+fn a_stop_takes_in_what_waits_to_be_accepted() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        // The order to stop lies behind the second pause, so that it is read before the listener is
+        // looked at again.
+        let first = hold(&engine);
+        assert_eq!(next(&events), Seen::Held);
+        let second = hold(&engine);
+        let (told, stopping) = mpsc::channel();
+        let stopper = std::thread::spawn(move || {
+            told.send(()).unwrap();
+            engine.stop(Duration::from_secs(10))
+        });
+        next(&stopping);
+        drop(first);
+        assert_eq!(next(&events), Seen::Held);
+        let mut crowd: Vec<_> = (0..10).map(|_| client(address)).collect();
+        for peer in &mut crowd {
+            peer.write_all(b"served").unwrap();
+        }
+        drop(second);
+        for mut peer in crowd {
+            assert_eq!(read_to_end(&mut peer), b"served", "{backend:?}");
+        }
+        assert_eq!(stopper.join().unwrap().cut, 0, "{backend:?}");
     }
 }
 

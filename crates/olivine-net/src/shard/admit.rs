@@ -34,8 +34,9 @@ impl<H: Handler> Runner<H> {
         };
         if target == self.shard.index {
             self.adopt(socket);
-        } else {
-            common.mailboxes[target].command(Letter::Connection(socket));
+        } else if !common.mailboxes[target].command(Letter::Connection(socket)) {
+            // That shard has ended; its connection is closed and no longer counts against the cap.
+            common.connections.give();
         }
     }
 

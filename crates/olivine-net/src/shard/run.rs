@@ -62,7 +62,8 @@ impl<H: Handler> Runner<H> {
         self.settle();
         loop {
             self.round()?;
-            if self.shard.is_stopping() && self.shard.live == 0 {
+            let empty = self.shard.live == 0 && !self.shard.driver.has_arrivals();
+            if self.shard.is_stopping() && empty {
                 return Ok(self.shard.cut);
             }
         }

@@ -22,7 +22,7 @@ use io_uring::{
 use rustix::io::Errno;
 
 use super::{buffers::Buffers, socket};
-use crate::driver::{Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+use crate::driver::{ARRIVALS_PER_WAIT, Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
 
 mod complete;
 mod queue;
@@ -47,8 +47,13 @@ pub(crate) struct Uring {
     registered: u32,
     acceptor: Option<Acceptor>,
     accepting: bool,
+    /// Events of the listener, and how many of them may still be told before the next wait.
+    arrivals: VecDeque<Event>,
+    arrivals_left: usize,
     links: Vec<Option<Link>>,
     completions: VecDeque<(u64, i32, u32)>,
+    /// What the listener's completions said, while they are being taken.
+    listener_said: Vec<(i32, u32)>,
     done: VecDeque<Event>,
     /// Slots whose receive ran out of buffers.
     hungry: Vec<Slot>,
@@ -117,8 +122,11 @@ impl Uring {
             registered,
             acceptor: None,
             accepting: false,
+            arrivals: VecDeque::with_capacity(64),
+            arrivals_left: ARRIVALS_PER_WAIT,
             links: Vec::new(),
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
+            listener_said: Vec::new(),
             done: VecDeque::with_capacity(64),
             hungry: Vec::new(),
             closing_listener: None,
@@ -151,6 +159,10 @@ impl Driver for Uring {
                 self.cancel(ACCEPT);
             }
         }
+    }
+
+    fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty() || (self.accepting && self.acceptor.is_none())
     }
 
     fn retry_accept(&mut self) {
@@ -283,10 +295,15 @@ impl Driver for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        while let Some(slot) = self.hungry.pop() {
+        self.arrivals_left = ARRIVALS_PER_WAIT;
+        // In the order in which they went hungry: the buffers may suffice for the first of them only.
+        let mut hungry = std::mem::take(&mut self.hungry);
+        for slot in hungry.drain(..) {
             self.arm_receive(slot)?;
         }
-        let busy = !self.done.is_empty() || !self.completions.is_empty();
+        self.hungry = hungry;
+        let busy =
+            !self.done.is_empty() || !self.completions.is_empty() || !self.arrivals.is_empty();
         let timeout = if busy { Some(Duration::ZERO) } else { timeout };
         let entered = match timeout {
             Some(Duration::ZERO) => {
@@ -316,15 +333,19 @@ impl Driver for Uring {
                 _ => return Err(error),
             },
         }
-        let completions = self.ring.completion();
-        self.completions
-            .extend(completions.map(|c| (c.user_data(), c.result(), c.flags())));
+        self.take_completions();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.done.pop_front() {
+                return Some(event);
+            }
+            if self.arrivals_left > 0
+                && let Some(event) = self.arrivals.pop_front()
+            {
+                self.arrivals_left -= 1;
                 return Some(event);
             }
             let (user_data, result, flags) = self.completions.pop_front()?;
@@ -337,7 +358,7 @@ impl Driver for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if let Some(acceptor) = &self.acceptor {
+        if let Some(acceptor) = self.acceptor.take() {
             socket::stop_listening(acceptor.listener.as_fd());
         }
         // Ends whatever runs, and says so only once it has ended.
@@ -346,6 +367,9 @@ impl Drop for Uring {
             Ok(()) => true,
             Err(error) => Errno::from_io_error(&error) == Some(Errno::NOENT),
         };
+        // Connections that nobody has been told of must not stay open: they are closed with `arrivals`.
+        self.take_completions();
+        let submitter = self.ring.submitter();
         let unregistered = submitter.unregister_buf_ring(GROUP).is_ok();
         if let Some(buffers) = self.buffers.take()
             && quiet

@@ -23,6 +23,7 @@ pub enum Seen {
     Timer(u64),
     Failed(u64, String),
     Full(usize),
+    Held,
 }
 
 /// Orders to a probe.
@@ -38,6 +39,8 @@ pub enum Order {
     Close(ConnectionId),
     Abort(ConnectionId),
     Deadline(ConnectionId, Duration),
+    /// Lets the shard do nothing until the other end is dropped.
+    Hold(mpsc::Receiver<()>),
 }
 
 /// Echoes whole lines (or every byte with `frame` 1) and reports what happens.
@@ -117,6 +120,10 @@ impl Handler for Probe {
             }
             Order::Close(id) => shard.close(id),
             Order::Abort(id) => shard.abort(id),
+            Order::Hold(until) => {
+                let _ = self.seen.send(Seen::Held);
+                drop(until.recv());
+            }
             Order::Deadline(id, after) => shard.set_deadline(id, Some(after)),
         }
     }
@@ -172,4 +179,11 @@ pub fn opened(events: &mpsc::Receiver<Seen>) -> ConnectionId {
 
 pub fn post(engine: &Engine<Probe>, order: Order) {
     assert!(engine.post(0, order).is_ok());
+}
+
+/// Has the shard do nothing until what this returns is dropped.
+pub fn hold(engine: &Engine<Probe>) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel();
+    post(engine, Order::Hold(held));
+    release
 }

@@ -39,7 +39,6 @@ impl Uring {
     pub(super) fn complete(&mut self, user_data: u64, result: i32, flags: u32) -> Option<Event> {
         let slot = Slot::try_from(user_data >> 8).unwrap_or(Slot::MAX);
         match user_data & 0xff {
-            ACCEPT => self.accepted(result, flags),
             RECEIVE => self.received(slot, result, flags),
             SEND => self.sent(slot, result),
             CONNECT => {
@@ -84,7 +83,25 @@ impl Uring {
         }
     }
 
-    fn accepted(&mut self, result: i32, flags: u32) -> Option<Event> {
+    /// Takes what the kernel has completed: what the listener says apart from the rest.
+    pub(super) fn take_completions(&mut self) {
+        let mut listener = std::mem::take(&mut self.listener_said);
+        for completion in self.ring.completion() {
+            let (result, flags) = (completion.result(), completion.flags());
+            if completion.user_data() == ACCEPT {
+                listener.push((result, flags));
+            } else {
+                self.completions
+                    .push_back((completion.user_data(), result, flags));
+            }
+        }
+        for (result, flags) in listener.drain(..) {
+            self.accepted(result, flags);
+        }
+        self.listener_said = listener;
+    }
+
+    fn accepted(&mut self, result: i32, flags: u32) {
         if !cqueue::more(flags) {
             self.accepting = false;
             self.closing_listener = None;
@@ -92,26 +109,26 @@ impl Uring {
         if result >= 0 {
             // SAFETY: a successful accept returns a fresh descriptor that nobody else owns.
             let socket = unsafe { OwnedFd::from_raw_fd(result) };
+            self.arrivals.push_back(Event::Accepted(socket));
             if !self.accepting {
                 self.accept_again();
             }
-            return Some(Event::Accepted(socket));
+            return;
         }
         if self.accepting || self.acceptor.is_none() {
-            return None;
+            return;
         }
         if socket::is_exhaustion(&io::Error::from_raw_os_error(-result)) {
             self.drain_acceptor();
         }
         self.accept_again();
-        self.done.pop_front()
     }
 
     /// Empties the listener's queue by plain calls, turning away what descriptors do not suffice for.
     pub(super) fn drain_acceptor(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
             while let Some(event) = acceptor.accept() {
-                self.done.push_back(event);
+                self.arrivals.push_back(event);
             }
         }
     }

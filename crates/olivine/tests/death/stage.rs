@@ -104,6 +104,9 @@ pub(crate) struct Stage {
     sessions: u64,
     query: &'static str,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
+    /// A publisher that says nothing: without it the stream would end where all others are dead and a recoverer has
+    /// closed their lanes.
+    silent: Option<Publisher>,
 }
 
 impl Stage {
@@ -125,6 +128,7 @@ impl Stage {
             sessions: 0,
             query,
             observer: None,
+            silent: None,
         }
     }
 
@@ -149,6 +153,7 @@ impl Stage {
             move || observe(bystander, &count)
         });
         self.observer = Some((thread, count));
+        self.silent = Some(Publisher::open(&self.uri("")).unwrap());
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
@@ -280,6 +285,7 @@ impl Stage {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
         let (publishers, others): (Vec<_>, Vec<_>) = actors.into_iter().partition(publishes);
+        drop(self.silent.take());
         for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::EVERYBODY, others)] {
             self.words.store(roles::STOP, order);
             self.bell.ring();

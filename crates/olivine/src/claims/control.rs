@@ -1,6 +1,6 @@
 //! The files of a channel, with words that are not what they should be.
 
-use super::Input;
+use super::input::Input;
 use crate::{Config, OpenError, Publisher, Subscriber, admin};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod mapped;
 pub(crate) mod numbers;
 
 use std::path::PathBuf;

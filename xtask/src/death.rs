@@ -110,11 +110,15 @@ pub(crate) fn every_step(said: &mut Vec<String>) -> Result<Step> {
     run.run(said)
 }
 
-/// Hostile peers, each attack for `length`.
-pub(crate) fn hostile(length: Duration, said: &mut Vec<String>) -> Result<Step> {
+/// Hostile peers, each attack for `length`: of channels whose participants trust each other, and of sealed ones.
+pub(crate) fn hostile(
+    test: &'static str,
+    length: Duration,
+    said: &mut Vec<String>,
+) -> Result<Step> {
     let run = Run {
-        name: "hostile",
-        test: "hostile",
+        name: test,
+        test,
         arguments: &[],
         filter: "",
         environment: &[

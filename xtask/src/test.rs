@@ -59,7 +59,9 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("miri", || miri::run(seeds, None));
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
-    report.run("hostile", || death::hostile(DEEP_HOSTILE, &mut said));
+    for test in ["hostile", "sealed"] {
+        report.run(test, || death::hostile(test, DEEP_HOSTILE, &mut said));
+    }
     report.run("death", || death::run(kills, seed, &mut said));
     report.run("browser", browser::run);
     let summary = report.text();

@@ -215,7 +215,8 @@ pub(crate) enum OutputForm {
     None,
 }
 
-/// List channels: who is attached, what lags, what is left over
+/// List channels: who is attached, what lags, what is left over. Sealed ones (shm+fd://) have no name in the folder and are
+/// not listed
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:

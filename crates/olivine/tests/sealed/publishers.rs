@@ -120,8 +120,14 @@ fn a15_what_is_no_memory_or_too_short_is_refused() {
     fcntl_add_seals(&none, raw::page_seals()).unwrap();
     let cases = [
         ([&handout.lane_file, &none], "mark of a channel"),
-        ([&handout.lane_file, &handout.lane_file], "against our writing"),
-        ([&handout.page_file, &handout.lane_file], "against our writing"),
+        (
+            [&handout.lane_file, &handout.lane_file],
+            "against our writing",
+        ),
+        (
+            [&handout.page_file, &handout.lane_file],
+            "against our writing",
+        ),
     ];
     for (files, expected) in cases {
         let files = files.map(AsFd::as_fd);

@@ -34,6 +34,8 @@ pub mod admin;
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+mod claims;
 pub mod clock;
 mod error;
 #[cfg(not(loom))]
@@ -56,6 +58,13 @@ mod segment;
 mod sync;
 mod uri;
 mod wait;
+
+/// What the fuzz targets call; not part of the library.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::claims::{check_control, check_frames, check_journal, check_uri, check_wire};
+}
 
 #[cfg(not(loom))]
 pub use bridge::between::Bridge;

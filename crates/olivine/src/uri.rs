@@ -4,6 +4,8 @@
 //! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
 //! escapes, no repeated keys, nothing ignored.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 mod journal;
 mod parse;
 pub(crate) mod remote;

@@ -96,7 +96,8 @@ impl Config {
 
     /// Encrypts and authenticates `tcp://` by TLS. Default: not.
     ///
-    /// Who listens needs [`Config::tls_cert`] and [`Config::tls_key`], who connects [`Config::tls_ca`].
+    /// Who listens needs [`Config::tls_cert`] and [`Config::tls_key`], who connects [`Config::tls_ca`]. The listener's
+    /// certificate must be for the host name or address that the URI names. Needs the feature `tls`.
     pub fn tls(mut self, on: bool) -> Self {
         self.remote.tls = on;
         self

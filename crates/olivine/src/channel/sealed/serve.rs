@@ -298,6 +298,7 @@ impl Server {
             Err(error) => return unable(&error),
         };
         self.pages.admit(slot, &words, gates);
+        self.attached.wake_publishers();
         self.admitted += 1;
         let welcome = Said::Welcome(Welcome {
             subscribers_max: u32::try_from(self.attached.geometry.subscribers_max)

@@ -95,6 +95,14 @@ fn room_is_reused_only_after_it_was_read_on_a_page() {
 }
 
 #[test]
+fn a_lane_drained_by_a_page_was_read() {
+    super::frames::drained_means_read(|| {
+        let sealed = Sealed::new();
+        (sealed.producer(), sealed.consumer())
+    });
+}
+
+#[test]
 fn a_sleeper_on_a_page_is_woken_by_the_message_it_missed() {
     check(3, || {
         let sealed = Sealed::new();

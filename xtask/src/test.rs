@@ -18,6 +18,8 @@ const DEEP_WRITES: u64 = 150_000_000;
 const DEEP_FUZZ_S: u64 = 600;
 /// How long its soak takes.
 const DEEP_SOAK: Duration = Duration::from_secs(600);
+/// How long each attack on a sealed channel lasts in `deep`.
+const DEEP_SEALED: Duration = Duration::from_secs(60);
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
@@ -71,6 +73,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
         sanitize::hostile(DEEP_WRITES, seed, &mut said)
     });
     fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
+    report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
     report.run("death", || death::run(kills, Some(seed), &mut said));
     report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
     report.run("browser", browser::run);

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;
+pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 

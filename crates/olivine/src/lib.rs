@@ -8,7 +8,8 @@
 //!
 //! What it does not do: it does not drop, it does not start helpers or daemons, it does not allocate or enter the
 //! kernel per message, it does not need cleaning up after a crash, and it does not protect participants of one
-//! channel from a malicious one of the same user (see `SAFETY.md`).
+//! channel from a malicious one of the same user, except where the channel is sealed: `shm+fd:///run/ticks.sock` (see
+//! `SAFETY.md`).
 //!
 //! ```
 //! use olivine::{Publisher, Subscriber};
@@ -33,6 +34,8 @@ pub mod admin;
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+mod claims;
 pub mod clock;
 mod error;
 #[cfg(not(loom))]
@@ -56,6 +59,13 @@ mod sync;
 mod uri;
 mod wait;
 
+/// What the fuzz targets call; not part of the library.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::claims::{check_control, check_frames, check_journal, check_uri, check_wire};
+}
+
 #[cfg(not(loom))]
 pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
@@ -70,12 +80,12 @@ pub use channel::status::{LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError};
+pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
-    SyncPolicy, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Role, Rotation, Scheme, Slow,
+    Start, SyncPolicy, UriError, WaitStrategy,
 };

@@ -1,16 +1,17 @@
 //! A hostile participant scribbles over everything that it may write, while its victims go on: they stay inside their
 //! memory, every call returns, nobody panics, and what goes wrong has a name.
 //!
-//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_SEED` repeats its choices.
+//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_HOSTILE_WRITES` how many words each overwrites at least,
+//! `OLIVINE_SEED` repeats its choices. `cargo xtask hostile` runs it with the victims under AddressSanitizer.
 
 #![cfg(not(loom))]
 
 mod common;
 
-use common::{Place, Random, WATCHDOG, setting, until};
+use common::mapped::{Mapped, nonsense};
+use common::{Patience, Place, Random, setting, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,56 +19,6 @@ use std::time::{Duration, Instant};
 const STOP: usize = 0;
 const WRITTEN: usize = 1;
 const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
-
-/// A file of the channel, mapped as its owner maps it.
-struct Mapped {
-    base: *mut u64,
-    words: usize,
-}
-
-impl Mapped {
-    fn new(path: &Path) -> Self {
-        let file = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
-        let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
-        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-        let flags = rustix::mm::MapFlags::SHARED;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0) };
-        Self {
-            base: base.unwrap().cast(),
-            words: bytes / 8,
-        }
-    }
-
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words);
-        // SAFETY: inside the mapping, by the line above.
-        let at = unsafe { self.base.add(index) };
-        // SAFETY: mapped for the rest of this process, aligned, reached through atomics only.
-        unsafe { AtomicU64::from_ptr(at) }
-    }
-}
-
-/// Something that looks like what belongs there, or does not.
-fn nonsense(random: &mut Random, now: u64) -> u64 {
-    match random.below(10) {
-        0 => random.next(),
-        1 => now.wrapping_add(random.below(1 << 16)),
-        2 => now.wrapping_sub(random.below(1 << 16)),
-        3 => 0,
-        4 => u64::MAX - random.below(16),
-        5 => 1 << random.below(64),
-        6 => random.below(1 << 13) & !7,
-        7 => (1 << 62) + random.below(1 << 13),
-        8 => now ^ 1 << random.below(64),
-        _ => u64::from(u32::MAX) << random.below(33),
-    }
-}
 
 /// The attacker: words of the files it was given, at random, as fast as it can.
 #[test]
@@ -88,18 +39,19 @@ fn role() {
         let file = &files[usize::try_from(random.below(files.len() as u64)).unwrap()];
         // Half the blows go where cursors and flags are, half anywhere.
         let bound = if random.below(2) == 0 {
-            file.words
+            file.words()
         } else {
-            file.words.min(1024)
+            file.words().min(1024)
         };
         let index = usize::try_from(random.below(bound as u64)).unwrap();
         let word = file.word(index);
         // One word is flipped many times while somebody else reads it.
-        for _ in 0..random.below(64) {
+        let times = random.below(64);
+        for _ in 0..times {
             let value = nonsense(&mut random, word.load(Ordering::Relaxed));
             word.store(value, Ordering::Relaxed);
-            written += 1;
         }
+        written += times;
         words.store(WRITTEN, written);
     }
 }
@@ -123,31 +75,38 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     );
     until("the attack begins", || words.load(WRITTEN) > 0);
     let length = Duration::from_millis(setting("OLIVINE_HOSTILE_MS", 1000));
+    let goal = setting("OLIVINE_HOSTILE_WRITES", 0);
+    let rounds = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let mut victim = victim;
+        let (rounds, words) = (&rounds, &words);
         let suffering = scope.spawn(move || {
             let started = Instant::now();
-            let mut rounds = 0_u64;
-            while started.elapsed() < length || rounds == 0 {
+            while started.elapsed() < length
+                || words.load(WRITTEN) < goal
+                || rounds.load(Ordering::Relaxed) == 0
+            {
                 victim();
-                rounds += 1;
+                rounds.fetch_add(1, Ordering::Relaxed);
             }
-            rounds
         });
-        let started = Instant::now();
+        let (mut patience, mut seen) = (Patience::new(), 0);
         // A hang cannot be joined: it ends the whole test.
         while !suffering.is_finished() {
-            if started.elapsed() > length + WATCHDOG {
+            let now = rounds.load(Ordering::Relaxed);
+            if now != seen {
+                (patience, seen) = (Patience::new(), now);
+            }
+            if !patience.lasts() {
                 eprintln!("a call never returned");
                 std::process::abort();
             }
-            std::thread::park_timeout(Duration::from_millis(5));
         }
-        let rounds = suffering.join().expect("no panic");
+        suffering.join().expect("no panic");
         words.store(STOP, 1);
         common::finished(scribbler);
-        println!("{rounds} rounds of the victim");
     });
+    println!("{} rounds of the victim", rounds.load(Ordering::Relaxed));
     words.load(WRITTEN)
 }
 

@@ -5,7 +5,8 @@
 //! stores to one word keep their order). Every such set is put on a copy of the memory, a successor takes the lane
 //! over, and a subscriber reads on.
 
-use super::heap_tests::{Channel, channel, message, receive, send};
+use super::heap::{Channel, channel, send};
+use super::heap_tests::{message, receive};
 use super::layout::lane;
 use super::publish::Producer;
 use crate::sync::Ordering;
@@ -207,6 +208,7 @@ fn batch(producer: &mut Producer, first: u32) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
     let mut checked = 0;
     // The first lap, over memory that is all zeros, and later ones, over frames of all lengths.
@@ -233,6 +235,7 @@ fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
 
 /// The rules of visibility themselves: without them everything would pass.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn a_header_that_is_not_last_would_be_found() {
     let origin = (1 << 32) - 4096;
     let channel = channel(8, origin);

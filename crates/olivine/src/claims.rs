@@ -1,0 +1,50 @@
+//! What must hold for any bytes at all: the fuzz targets (`fuzz/`) and the replay of the kept inputs check the same claims.
+//!
+//! A claim that does not hold panics, which is what a fuzzer and a test look for. What leaves a buffer is found by
+//! AddressSanitizer, under which the fuzz targets run.
+
+#![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
+
+mod control;
+pub(crate) mod input;
+
+#[cfg(feature = "journal")]
+pub use crate::bridge::journal::claims::check_journal;
+#[cfg(feature = "tcp")]
+pub use crate::bridge::wire::claims::check_wire;
+pub use crate::ring::claims::check_frames;
+pub use crate::uri::claims::check_uri;
+pub use control::check_control;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Checks every kept input of a target; returns how many there were.
+    fn replay(target: &str, check: fn(&[u8])) -> usize {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+        let files: Vec<_> = std::fs::read_dir(folder.join(target))
+            .unwrap_or_else(|error| panic!("corpus of {target}: {error}"))
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        for file in &files {
+            println!("{}", file.display());
+            check(&std::fs::read(file).unwrap());
+        }
+        println!("{target}: {} kept inputs hold", files.len());
+        files.len()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps files")]
+    fn every_kept_input_of_the_fuzz_targets_holds() {
+        assert!(replay("uri", check_uri) > 20);
+        assert!(replay("control", check_control) > 20);
+        assert!(replay("frames", check_frames) > 20);
+        #[cfg(feature = "tcp")]
+        assert!(replay("wire", check_wire) > 20);
+        #[cfg(feature = "journal")]
+        assert!(replay("journal", check_journal) > 20);
+    }
+}

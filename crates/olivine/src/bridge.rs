@@ -38,7 +38,7 @@ mod relay;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]
-mod wire;
+pub(crate) mod wire;
 
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};
@@ -188,7 +188,7 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config, wire::hello::Side::Source)?)),
         _ => Err(no_bridge(config)),
     }
 }
@@ -203,7 +203,10 @@ pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(
+            config,
+            wire::hello::Side::Destination,
+        )?)),
         _ => Err(no_bridge(config)),
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
+use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{browser, death, deny, evidence, examples, miri, model, readme, tidy};
+use crate::{browser, clients, death, deny, evidence, examples, miri, model, readme, tidy};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ const TESTS_LIMIT: Duration = Duration::from_secs(1500);
 const LINT_LIMIT: Duration = Duration::from_secs(900);
 /// How many kills `deep` asks for.
 const DEEP_KILLS: u64 = 200_000;
+/// How many connections come and go in `deep`, on each back end.
+const DEEP_CONNECTIONS: u32 = 100_000;
 /// How long each attack of `deep` lasts: some hundred million words are overwritten.
 const DEEP_HOSTILE: Duration = Duration::from_secs(60);
 
@@ -22,6 +25,7 @@ pub(crate) fn test(report: &mut Report, mutants: bool) {
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
     report.run("examples", examples::run);
+    report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
 }
 
@@ -62,6 +66,8 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("hostile", || death::hostile(DEEP_HOSTILE, &mut said));
     report.run("death", || death::run(kills, seed, &mut said));
     report.run("browser", browser::run);
+    report.run("clients", || clients::run(Missing::Install, true));
+    report.run("churn", churn);
     let summary = report.text();
     report.run("evidence", || {
         let path = evidence::write(&summary, &said, started.elapsed())?;
@@ -92,6 +98,25 @@ fn workspace_tests() -> Result<Step> {
     command.args(["test", "--workspace", "--no-fail-fast"]);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
     Ok(output.step("tests", outcome.success(), &outcome.words()))
+}
+
+/// Connections that come and go, so many that any leak shows.
+fn churn() -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "olivine-net",
+            "--test",
+            "process",
+        ])
+        .args(["churn", "--", "--nocapture"])
+        .env("OLIVINE_NET_CHURN", DEEP_CONNECTIONS.to_string());
+    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
+    Ok(output.step("churn", outcome.success(), &outcome.words()))
 }
 
 /// The lock file fits the manifests: nobody builds with other versions than these.

@@ -5,8 +5,10 @@
 
 use crate::cargo::{at_most, cargo, root, target};
 use crate::child;
+use crate::clients;
+use crate::packages::Missing;
 use crate::report::Step;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
-const INSTALL_LIMIT: Duration = Duration::from_secs(600);
-/// Names that the browser goes by.
-const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Window widths in pixels: a desk, and the narrowest that the browser opens.
 const WIDTHS: [u32; 2] = [1280, 500];
 /// A printed report takes at least this many bytes; an empty page takes less.
@@ -32,7 +31,7 @@ document.body.dataset.paper=getComputedStyle(document.body).backgroundColor})</s
 
 /// Makes the page, opens it, prints it.
 pub(crate) fn run() -> Result<Step> {
-    let Some(browser) = browser() else {
+    let Some(browser) = clients::browser(Missing::Install) else {
         let why = "no chromium, and apt-get cannot install it; install the package chromium";
         println!("skipped: {why}");
         return Ok(Step::skipped("browser", why));
@@ -125,7 +124,7 @@ fn recorded() -> Result<Vec<PathBuf>> {
 }
 
 /// Opens `page` with `arguments`; what the browser prints.
-fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
+fn open(browser: &Path, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
     let mut command = Command::new(browser);
     command
         .args([
@@ -142,7 +141,7 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
         .arg(format!("file://{}", page.display()));
     let (outcome, text) = child::capture(&mut command, at_most(LIMIT))?;
     if !outcome.success() {
-        bail!("{browser}: {}", outcome.words());
+        bail!("{}: {}", browser.display(), outcome.words());
     }
     Ok(text)
 }
@@ -150,37 +149,6 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
 fn attribute<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = dom.split_once(&format!("{name}=\""))?;
     rest.split('"').next()
-}
-
-/// The browser's name, after trying to install it; `None` where it cannot be had.
-fn browser() -> Option<String> {
-    let find = || {
-        let mut names = BROWSERS.into_iter();
-        names.find(|name| {
-            Command::new(name)
-                .arg("--version")
-                .output()
-                .is_ok_and(|out| out.status.success())
-        })
-    };
-    if let Some(name) = find() {
-        return Some(name.to_owned());
-    }
-    println!("installing chromium");
-    for words in [
-        &["update", "-qq"][..],
-        &["install", "-y", "-qq", "chromium"],
-    ] {
-        let mut install = Command::new("apt-get");
-        install.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-        let outcome = child::capture(&mut install, at_most(INSTALL_LIMIT))
-            .context("apt-get")
-            .ok()?;
-        if !outcome.0.success() {
-            return None;
-        }
-    }
-    find().map(str::to_owned)
 }
 
 #[cfg(test)]

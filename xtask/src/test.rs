@@ -2,9 +2,12 @@
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
+use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::{self, Sanitizer};
-use crate::{browser, death, deny, evidence, examples, fuzz, miri, model, readme, spin, tidy};
+use crate::{
+    browser, clients, death, deny, evidence, examples, fuzz, miri, model, readme, spin, tidy,
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -20,6 +23,8 @@ const DEEP_FUZZ_S: u64 = 600;
 const DEEP_SOAK: Duration = Duration::from_secs(600);
 /// How long each attack on a sealed channel lasts in `deep`.
 const DEEP_SEALED: Duration = Duration::from_secs(60);
+/// How many connections come and go in `deep`, on each back end.
+const DEEP_CONNECTIONS: u32 = 100_000;
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
@@ -29,6 +34,7 @@ pub(crate) fn test(report: &mut Report, mutants: bool) {
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
     report.run("examples", examples::run);
+    report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
 }
 
@@ -77,6 +83,8 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("death", || death::run(kills, Some(seed), &mut said));
     report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
     report.run("browser", browser::run);
+    report.run("clients", || clients::run(Missing::Install, true));
+    report.run("churn", churn);
     let summary = report.text();
     report.run("evidence", || {
         let path = evidence::write(&summary, &said, started.elapsed())?;
@@ -120,6 +128,25 @@ fn workspace_tests() -> Result<Step> {
     command.args(["test", "--workspace", "--no-fail-fast"]);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
     Ok(output.step("tests", outcome.success(), &outcome.words()))
+}
+
+/// Connections that come and go, so many that any leak shows.
+fn churn() -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "olivine-net",
+            "--test",
+            "process",
+        ])
+        .args(["churn", "--", "--nocapture"])
+        .env("OLIVINE_NET_CHURN", DEEP_CONNECTIONS.to_string());
+    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
+    Ok(output.step("churn", outcome.success(), &outcome.words()))
 }
 
 /// The lock file fits the manifests: nobody builds with other versions than these.

@@ -32,7 +32,7 @@ pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
         command
             .args(["miri", "test", "--package", "olivine", "--lib"])
             .arg("--")
-            .args(filter.map_or(PATHS.to_vec(), |filter| vec![filter]))
+            .args(filter.map_or_else(|| PATHS.to_vec(), |filter| vec![filter]))
             .env("MIRIFLAGS", flags)
             .env("CARGO_TARGET_DIR", target().join("miri"));
         let mut output = TestOutput::default();

@@ -188,7 +188,7 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config, wire::hello::Side::Source)?)),
         _ => Err(no_bridge(config)),
     }
 }
@@ -203,7 +203,10 @@ pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(
+            config,
+            wire::hello::Side::Destination,
+        )?)),
         _ => Err(no_bridge(config)),
     }
 }

@@ -79,12 +79,12 @@ pub use channel::status::{LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError};
+pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
-    SyncPolicy, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Role, Rotation, Scheme, Slow,
+    Start, SyncPolicy, UriError, WaitStrategy,
 };

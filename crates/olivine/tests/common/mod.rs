@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+#[cfg(feature = "tls")]
+pub(crate) mod certificates;
 pub(crate) mod numbers;
+pub(crate) mod proxy;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -14,6 +14,7 @@ mod examples;
 mod fresh;
 mod miri;
 mod model;
+mod nats;
 mod readme;
 mod report;
 mod rivals;

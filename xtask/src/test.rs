@@ -3,7 +3,7 @@
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
 use crate::report::{Report, Step};
-use crate::{browser, death, deny, evidence, examples, miri, model, readme, tidy};
+use crate::{browser, death, deny, evidence, examples, miri, model, nats, readme, tidy};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,15 @@ const LINT_LIMIT: Duration = Duration::from_secs(900);
 const DEEP_KILLS: u64 = 200_000;
 /// How long each attack of `deep` lasts: some hundred million words are overwritten.
 const DEEP_HOSTILE: Duration = Duration::from_secs(60);
+/// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
+const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
+    // The tests start it.
+    report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
@@ -60,6 +64,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
     report.run("hostile", || death::hostile(DEEP_HOSTILE, &mut said));
+    report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
     report.run("death", || death::run(kills, seed, &mut said));
     report.run("browser", browser::run);
     let summary = report.text();

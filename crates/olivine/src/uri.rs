@@ -5,6 +5,7 @@
 //! escapes, no repeated keys, nothing ignored.
 
 mod journal;
+pub(crate) mod nats;
 mod parse;
 pub(crate) mod remote;
 mod start;
@@ -12,7 +13,9 @@ mod values;
 
 pub use journal::{Compression, Pace, Rotation, SyncPolicy};
 pub use start::Start;
-pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
+pub use values::{
+    Delivery, Expire, HugePages, Retention, Role, Scheme, Slow, Storage, WaitStrategy,
+};
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

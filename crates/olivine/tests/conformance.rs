@@ -3,6 +3,8 @@
 #![cfg(not(loom))]
 
 mod common;
+#[cfg(feature = "nats")]
+mod nats_server;
 mod transports;
 
 use common::{Random, until};
@@ -108,10 +110,11 @@ fn tags_and_empty_and_longest_messages_survive() {
 #[test]
 fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
     each_pair(|transport| {
-        let (publish, subscribe) = transport.pair("capacity=64KiB&wait=park");
+        let query = format!("capacity=64KiB&wait=park{}", transport.bounded());
+        let (publish, subscribe) = transport.pair(&query);
         let mut publisher = Publisher::open(&publish).unwrap();
         let mut subscriber = Subscriber::open(&subscribe).unwrap();
-        until("a subscriber is there", || publisher.subscribers() == 1);
+        transport.join(&publisher, &subscriber);
         // Two rings and what the kernel holds of a connection: bounded, whatever the transport.
         let mut sent = 0_u64;
         let mut refused = 0;
@@ -145,8 +148,9 @@ fn a_late_subscriber_starts_with_what_is_published_from_then_on() {
         let (publish, subscribe) = transport.pair("");
         let mut publisher = Publisher::open(&publish).unwrap();
         publisher.publish(b"early").unwrap();
+        transport.settle(&publisher, 16);
         let mut subscriber = Subscriber::open(&subscribe).unwrap();
-        until("a subscriber is there", || publisher.subscribers() == 1);
+        transport.join(&publisher, &subscriber);
         publisher.publish(b"late").unwrap();
         assert_eq!(&*subscriber.receive().unwrap(), b"late", "{transport:?}");
         let oldest = format!("{subscribe}{}from=oldest", transport.and(&subscribe));

@@ -6,6 +6,7 @@
 //! | `nats` | `HOST[:PORT]/CHANNEL`; port 4222 unless given | the last part |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
+use super::nats::Nats;
 use super::parse::is_name;
 use super::{Compression, Config, Pace, Role, Rotation, Scheme, Start, SyncPolicy, UriError};
 use std::path::{Path, PathBuf};
@@ -62,6 +63,7 @@ pub(crate) struct Remote {
     pub(crate) compress: Option<Compression>,
     pub(crate) follow: bool,
     pub(crate) pace: Option<Pace>,
+    pub(crate) nats: Nats,
 }
 
 impl Config {
@@ -194,7 +196,7 @@ pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
     }
 }
 
-fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriError> {
+pub(super) fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriError> {
     let refused = |rule| UriError::Address {
         address: text.escape_default().to_string(),
         rule,

@@ -42,7 +42,7 @@ mod secret;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]
-mod wire;
+pub(crate) mod wire;
 
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};
@@ -194,7 +194,7 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
         #[cfg(feature = "nats")]
         Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config, wire::hello::Side::Source)?)),
         _ => Err(no_bridge(config)),
     }
 }
@@ -211,7 +211,10 @@ pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
         #[cfg(feature = "nats")]
         Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config)?)),
+        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(
+            config,
+            wire::hello::Side::Destination,
+        )?)),
         _ => Err(no_bridge(config)),
     }
 }

@@ -144,7 +144,10 @@ impl<T: ?Sized> Subscriber<T> {
 
 /// Whether the channel is a ring of this machine, with no bridge behind it.
 fn is_here(config: &Config) -> bool {
-    matches!(config.scheme(), Scheme::Shm | Scheme::Inproc)
+    matches!(
+        config.scheme(),
+        Scheme::Shm | Scheme::Sealed | Scheme::Inproc
+    )
 }
 
 /// Runs a bridge behind a handle.

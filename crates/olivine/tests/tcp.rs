@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::proxy::Proxy;
 use common::{Place, Random, bridges, free_port, kill, spawn, until};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
@@ -11,8 +12,6 @@ use olivine::{
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn uri(port: u16, query: &str) -> String {
     let mark = if query.is_empty() { "" } else { "?" };
@@ -153,75 +152,6 @@ fn a_listener_that_is_no_olivine_is_named() {
     server.join().unwrap();
 }
 
-/// Forwards connections to `to`, and cuts all of them whenever it is told to.
-struct Proxy {
-    port: u16,
-    cuts: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Proxy {
-    fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (cuts, stop) = (
-            Arc::new(AtomicU64::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let thread = std::thread::spawn({
-            let (cuts, stop) = (Arc::clone(&cuts), Arc::clone(&stop));
-            move || {
-                let mut open: Vec<TcpStream> = Vec::new();
-                let mut seen = 0;
-                while !stop.load(Ordering::Acquire) {
-                    let wanted = cuts.load(Ordering::Acquire);
-                    if wanted != seen {
-                        seen = wanted;
-                        for stream in open.drain(..) {
-                            let _ = stream.shutdown(Shutdown::Both);
-                        }
-                    }
-                    let Ok((near, _)) = listener.accept() else {
-                        std::thread::yield_now();
-                        continue;
-                    };
-                    near.set_nonblocking(false).unwrap();
-                    let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else {
-                        continue;
-                    };
-                    for (from, into) in [(&near, &far), (&far, &near)] {
-                        let mut from = from.try_clone().unwrap();
-                        let mut into = into.try_clone().unwrap();
-                        std::thread::spawn(move || {
-                            let _ = std::io::copy(&mut from, &mut into);
-                            let _ = into.shutdown(Shutdown::Write);
-                        });
-                    }
-                    open.extend([near, far]);
-                }
-            }
-        });
-        Self {
-            port,
-            cuts,
-            stop,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.cuts.fetch_add(1, Ordering::Release);
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
     const COUNT: u64 = 60_000;
@@ -253,7 +183,7 @@ fn connections_that_break_lose_and_repeat_nothing() {
             let received = subscriber.receive().unwrap();
             assert_eq!(*received, number.to_le_bytes(), "{role}");
             if number % 6000 == 3000 {
-                proxy.cuts.fetch_add(1, Ordering::Release);
+                proxy.cut();
             }
         }
         publishing.join().unwrap();

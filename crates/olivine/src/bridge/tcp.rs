@@ -19,6 +19,8 @@ mod pipe;
 mod seats;
 mod socket;
 mod source;
+#[cfg_attr(not(feature = "tls"), path = "tcp/tls_absent.rs")]
+mod tls;
 
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
@@ -29,6 +31,7 @@ use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
 use crate::uri::{Config, Expire, Role, WaitStrategy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tls::Tls;
 
 /// How long a hello may take, from the first byte to the last.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
@@ -41,7 +44,9 @@ const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
 #[derive(Clone, Debug)]
 pub(super) struct Tcp {
     config: Config,
+    role: Role,
     address: Address,
+    tls: Option<Tls>,
     token: String,
     timeout: Duration,
     /// Drawn for this handle or bridge.
@@ -49,44 +54,36 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// Reads what the settings name.
-    pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
+    /// Reads what the settings name, for this side of the channel.
+    pub(super) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
         config.validate()?;
         let remote = &config.remote;
-        let address = remote.address.clone();
-        if remote.tls {
-            // Never in the clear what was asked to be encrypted.
-            return Err(LinkError::Tls {
-                far: address.map_or_else(String::new, |address| address.to_string()),
-                problem:
-                    "this build has no TLS: drop 'tls=' and carry the connection through a tunnel"
-                        .into(),
-            }
-            .into());
-        }
+        let role = remote.role.unwrap_or(match side {
+            Side::Source => Role::Listen,
+            Side::Destination => Role::Connect,
+        });
+        // `validate` has seen that there is one.
+        let address = remote.address.clone().unwrap_or(Address {
+            host: String::new(),
+            port: 0,
+        });
+        let tls = remote
+            .tls
+            .then(|| Tls::new(role, &address, remote))
+            .transpose()?;
         let token = match remote.token.as_deref() {
             Some(token) => secret::read("read the token from", token)?,
             None => String::new(),
         };
         Ok(Self {
             config: config.clone(),
-            // `validate` has seen that there is one.
-            address: address.unwrap_or(Address {
-                host: String::new(),
-                port: 0,
-            }),
+            role,
+            address,
+            tls,
             token,
             timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
             instance: draw(),
         })
-    }
-
-    fn role(&self, side: Side) -> Role {
-        let usual = match side {
-            Side::Source => Role::Listen,
-            Side::Destination => Role::Connect,
-        };
-        self.config.remote.role.unwrap_or(usual)
     }
 
     fn strategy(&self) -> WaitStrategy {
@@ -115,7 +112,7 @@ impl Tcp {
 
 impl Outlet for Tcp {
     fn is_single(&self) -> bool {
-        self.role(Side::Source) == Role::Connect
+        self.role == Role::Connect
     }
 
     fn run(
@@ -124,7 +121,7 @@ impl Outlet for Tcp {
         control: &Arc<Control>,
         until_end: bool,
     ) -> Result<(), LinkError> {
-        match self.role(Side::Source) {
+        match self.role {
             Role::Listen => listen::sources(&self, &source, control, until_end),
             Role::Connect => connect::source(&self, source, control, until_end),
         }
@@ -138,7 +135,7 @@ impl Inlet for Tcp {
         control: &Arc<Control>,
         until_end: bool,
     ) -> Result<(), LinkError> {
-        match self.role(Side::Destination) {
+        match self.role {
             Role::Listen => listen::destinations(&self, &destination, control, until_end),
             Role::Connect => connect::destination(&self, destination, control, until_end),
         }

@@ -6,6 +6,8 @@
 //! out of place ends the connection, and nothing is kept but one unfinished block without frames.
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 pub(super) mod hello;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,9 @@ use hello::Hello;
 pub(crate) const WIRE_VERSION: u32 = 1;
 /// First bytes on a connection.
 pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
+/// First byte of who speaks TLS: an alert, because it understood nothing, or the beginning of a handshake.
+const TLS_ALERT: u8 = 21;
+const TLS_HANDSHAKE: u8 = 22;
 /// Bytes before the hello's fields: magic, version, length of the fields.
 pub(super) const PREAMBLE_BYTES: usize = 16;
 /// Longest hello in bytes, without its preamble.
@@ -138,6 +143,9 @@ pub(crate) enum WireError {
     /// The first bytes are not ours.
     #[error("it does not start with the mark of the protocol")]
     Magic,
+    /// The first byte is one of TLS.
+    #[error("it speaks TLS, this side does not: give 'tls=yes' on both sides, or on none")]
+    Tls,
     /// Another version.
     #[error("version {found}, where this build speaks {WIRE_VERSION}")]
     Version {
@@ -307,6 +315,9 @@ impl Decoder {
 /// Length of the hello that follows, once the whole preamble is there. Refuses at the first wrong byte, so that a
 /// stranger is not waited for.
 fn preamble(bytes: &[u8]) -> Result<Option<usize>, WireError> {
+    if let Some(&(TLS_ALERT | TLS_HANDSHAKE)) = bytes.first() {
+        return Err(WireError::Tls);
+    }
     let mark = bytes.len().min(MAGIC.len());
     if bytes[..mark] != MAGIC[..mark] {
         return Err(WireError::Magic);

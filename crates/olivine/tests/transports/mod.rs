@@ -1,6 +1,9 @@
 //! Places where a channel can be, for suites that run over all of them.
 
-use crate::common::{Place, free_port};
+#[cfg(feature = "tls")]
+use crate::common::certificates::{Authority, Purpose};
+use crate::common::{Place, free_port, until};
+use olivine::{LinkStage, Publisher, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place of its own for one test.
@@ -16,7 +19,52 @@ pub(crate) enum Transport {
     TcpReversed(u16),
     /// A stream of a NATS server.
     #[cfg(feature = "nats")]
-    Nats(crate::nats_server::Server),
+    Nats(Box<crate::nats_server::Server>),
+    /// As `Tcp`, under TLS.
+    #[cfg(feature = "tls")]
+    Tls(u16, Box<TlsFiles>),
+    /// A journal that is followed while it is recorded.
+    #[cfg(feature = "journal")]
+    File(PlaceOf),
+}
+
+/// What not every place of a channel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ability {
+    /// A subscriber that does not read holds the publisher back.
+    BackPressure,
+}
+
+/// Certificates of both sides, as settings.
+#[cfg(feature = "tls")]
+pub(crate) struct TlsFiles {
+    _folder: Authority,
+    publisher: String,
+    subscriber: String,
+}
+
+#[cfg(feature = "tls")]
+impl TlsFiles {
+    fn new() -> Self {
+        let authority = Authority::new("conformance");
+        let ca = authority.ca();
+        let (server, client) = (
+            authority.sign("publisher", Purpose::Server, |_| {}),
+            authority.sign("subscriber", Purpose::Client, |_| {}),
+        );
+        Self {
+            publisher: format!("tls=yes&{server}&tls_ca={}", ca.display()),
+            subscriber: format!("tls=yes&{client}&tls_ca={}", ca.display()),
+            _folder: authority,
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl std::fmt::Debug for TlsFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("mutual TLS")
+    }
 }
 
 pub(crate) struct PlaceOf(Place);
@@ -43,9 +91,14 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
         Transport::Inproc(next),
         Transport::Shm(PlaceOf(Place::new())),
         Transport::Tcp(free_port()),
+        #[cfg(feature = "tls")]
+        Transport::Tls(free_port(), Box::new(TlsFiles::new())),
+        #[cfg(feature = "journal")]
+        Transport::File(PlaceOf(Place::new())),
     ];
     #[cfg(feature = "nats")]
-    transports.extend(crate::nats_server::server("").map(Transport::Nats));
+    transports
+        .extend(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
     // One at a time: a server goes when its test is over.
     for transport in transports {
         eprintln!("over {transport:?}");
@@ -81,6 +134,68 @@ impl Transport {
                 let uri = server.uri("conformance", query);
                 (uri.clone(), uri)
             }
+            #[cfg(feature = "tls")]
+            Self::Tls(port, files) => {
+                let and = if query.is_empty() { "" } else { "&" };
+                let uri = |files| format!("tcp://127.0.0.1:{port}/conformance?{query}{and}{files}");
+                (uri(&files.publisher), uri(&files.subscriber))
+            }
+            #[cfg(feature = "journal")]
+            Self::File(PlaceOf(place)) => {
+                // The only subscriber that a journal's publisher counts is the recorder; nobody needs to be waited
+                // for, because who reads later misses nothing.
+                let kept: Vec<&str> = (query.split('&'))
+                    .filter(|pair| !pair.is_empty() && !pair.starts_with("subscribers="))
+                    .collect();
+                let mark = if kept.is_empty() { "" } else { "?" };
+                let file = place.file("conformance.olv");
+                let publish = format!("file://{}{mark}{}", file.display(), kept.join("&"));
+                let subscribe = format!("{publish}{}follow=yes", self.and(&publish));
+                (publish, subscribe)
+            }
+        }
+    }
+
+    /// Whether this place has it; says so where it has not.
+    pub(crate) fn has(&self, ability: Ability) -> bool {
+        #[cfg(feature = "journal")]
+        if let (Self::File(_), Ability::BackPressure) = (self, ability) {
+            eprintln!("{self:?} has no {ability:?}: a journal takes what the disk takes");
+            return false;
+        }
+        let Ability::BackPressure = ability;
+        true
+    }
+
+    /// Waits until everything published is where a subscriber that comes later starts behind it.
+    pub(crate) fn wait_kept(&self, publisher: &Publisher) {
+        if self.is_store() {
+            until("it is stored", || {
+                let status = publisher.link_status().expect("a bridge");
+                status.acknowledged_bytes > 0
+            });
+        }
+    }
+
+    /// Waits until a subscriber gets whatever is published from then on.
+    pub(crate) fn wait_joined(&self, publisher: &Publisher, subscriber: &Subscriber) {
+        until("a subscriber is there", || publisher.subscribers() == 1);
+        if self.is_store() {
+            until("it has found where to start", || {
+                let status = subscriber.link_status().expect("a bridge");
+                status.stage == LinkStage::Connected
+            });
+        }
+    }
+
+    /// Whether publishers and subscribers meet in a place that takes messages by itself.
+    fn is_store(&self) -> bool {
+        match self {
+            #[cfg(feature = "journal")]
+            Self::File(_) => true,
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => true,
+            _ => false,
         }
     }
 
@@ -96,29 +211,6 @@ impl Transport {
             Self::Nats(_) => "&retention=interest&max_bytes=64KiB",
             _ => "",
         }
-    }
-
-    /// Waits until the place has `bytes` of frames of a publisher, where it takes them by itself: who subscribes
-    /// then comes later than they.
-    pub(crate) fn settle(&self, publisher: &olivine::Publisher, bytes: u64) {
-        #[cfg(feature = "nats")]
-        if let Self::Nats(_) = self {
-            crate::common::until("the stream has what was published", || {
-                let status = publisher.link_status().expect("a link");
-                status.acknowledged_bytes >= bytes
-            });
-        }
-        let _ = (publisher, bytes);
-    }
-
-    /// Waits until the publisher's messages reach the subscriber.
-    pub(crate) fn join(&self, publisher: &olivine::Publisher, subscriber: &olivine::Subscriber) {
-        crate::common::until("the subscriber is there", || {
-            let status = subscriber.link_status();
-            let is_connected =
-                |status: olivine::LinkStatus| status.stage == olivine::LinkStage::Connected;
-            publisher.subscribers() == 1 && status.is_none_or(is_connected)
-        });
     }
 
     /// Whether there is a bridge behind a handle.

@@ -63,6 +63,17 @@ pub(super) struct Sources {
     lanes: Vec<Lane>,
     run: Option<Run>,
     heard: u64,
+    /// Indices of lanes that were given up: closed when everybody was told, because that looks like the end.
+    lost: Vec<u32>,
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        for index in std::mem::take(&mut self.lost) {
+            // What it has stays readable. If it cannot be given back, the next look finds it as it is.
+            let _ = self.ingress.end_lane(index);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +124,7 @@ impl Sources {
             lanes,
             run: None,
             heard: 0,
+            lost: Vec::new(),
         }
     }
 
@@ -248,8 +260,7 @@ impl Sources {
             return self.damaged("a lane came too early that was never heard of");
         };
         let lane = self.lanes.swap_remove(place);
-        // What it has stays readable. If it cannot be given back, the next look finds it as it is.
-        let _ = self.ingress.end_lane(lane.index);
+        self.lost.push(lane.index);
         LinkError::Lost {
             far: self.place.clone(),
             lane: label.lane,

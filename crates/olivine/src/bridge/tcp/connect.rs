@@ -184,7 +184,13 @@ fn attempt(
     session: impl FnOnce(&mut Pipe) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     let host = &tcp.address.host;
-    let found = socket::connect(control, host, tcp.address.port, tcp.timeout)?;
+    let found = socket::connect(
+        control,
+        host,
+        tcp.address.port,
+        tcp.timeout,
+        tcp.tls.as_ref(),
+    )?;
     let Some(socket) = found else {
         return Err(Broken::Stopped);
     };
@@ -194,6 +200,7 @@ fn attempt(
         Err(Broken::Ours { close, reason }) => pipe.say(control, *close, reason),
         Err(Broken::Wire(error)) => pipe.say(control, Close::Protocol, &error.to_string()),
         Err(Broken::Failed(error)) => pipe.say(control, Close::Failed, &error.to_string()),
+        Err(Broken::Tls { .. }) => pipe.leave_alert(control),
         _ => {}
     }
     outcome

@@ -87,6 +87,9 @@ impl Receiving<'_> {
             // What is small is acknowledged before we sleep: nobody waits for it meanwhile.
             self.acknowledge(&mut told, 0);
             let flushed = self.pipe.flush()?;
+            if self.pipe.socket.has_arrived() && !self.pipe.decoder.is_full() {
+                continue;
+            }
             let nap = if blocked { ROOM_NAP } else { self.pipe.nap() };
             // Frames that have no room are left in the socket: its bytes must not keep us awake.
             let socket = (self.pipe.socket.as_fd(), !flushed);

@@ -223,7 +223,7 @@ impl<S: Send> Server<'_, S> {
         welcome: impl Fn(Socket) + Send + Copy + 'scope,
     ) {
         while let Ok((stream, far)) = listener.accept() {
-            let socket = Socket::new(stream, far.to_string());
+            let socket = Socket::new(stream, far.to_string(), self.tcp.tls.as_ref());
             let Ok(socket) = socket else { continue };
             if threads.len() >= CONNECTIONS_MAX {
                 self.control.report(|status| status.refusals += 1);
@@ -336,6 +336,7 @@ fn say(control: &Control, pipe: &mut Pipe, broken: &Broken) {
         Broken::Failed(error) => pipe.say(control, Close::Failed, &error.to_string()),
         Broken::Stopped => pipe.say(control, Close::Leaving, "this side stops"),
         Broken::Silent(_) => pipe.say(control, Close::Leaving, &broken.to_string()),
+        Broken::Tls { .. } => pipe.leave_alert(control),
         Broken::Cut | Broken::Io(_) | Broken::Told { .. } => {}
     }
 }

@@ -1,6 +1,6 @@
 //! A connection with what both directions share: arrived bytes, small blocks on their way out, signs of life.
 
-use super::socket::{Got, NAP, Socket, wait};
+use super::socket::{Got, NAP, Socket, Trouble, wait};
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
 use crate::error::LinkError;
@@ -43,6 +43,14 @@ pub(super) enum Broken {
     /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// TLS failed.
+    #[error("TLS: {problem}")]
+    Tls {
+        /// What is wrong, and what to do.
+        problem: String,
+        /// Trying again with the same settings can only fail again.
+        lasting: bool,
+    },
     /// The other side is not one of ours.
     #[error("{0}")]
     Wire(#[from] WireError),
@@ -68,6 +76,15 @@ pub(super) enum Broken {
     /// Nothing that time heals.
     #[error("{0}")]
     Failed(LinkError),
+}
+
+impl From<Trouble> for Broken {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Io(error) => Self::Io(error),
+            Trouble::Tls { problem, lasting } => Self::Tls { problem, lasting },
+        }
+    }
 }
 
 impl Pipe {
@@ -192,31 +209,34 @@ impl Pipe {
             Hello::default().put(&mut self.out);
         }
         wire::put_close(&mut self.out, close, reason);
-        let until = Instant::now() + self.timeout.min(Duration::from_secs(1));
+        let until = self.last_word();
         while let Ok(false) = self.flush() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || wait(control, &[(self.socket.as_fd(), true)], left).is_err() {
                 return;
             }
         }
+        self.hang_up(control, until);
+    }
+
+    /// Ends a connection whose TLS is broken: the alert that says why is on its way already.
+    pub(super) fn leave_alert(&mut self, control: &Control) {
+        self.hang_up(control, self.last_word());
+    }
+
+    /// Until when the other side is given time to hear our last word.
+    fn last_word(&self) -> Instant {
+        Instant::now() + self.timeout.min(Duration::from_secs(1))
+    }
+
+    /// Closes our direction, and reads away what comes until `until`: it would make our close a reset, which destroys
+    /// what we said last.
+    fn hang_up(&mut self, control: &Control, until: Instant) {
         self.socket.finish();
-        // What the other side is still sending would make our close a reset, which destroys what we said last.
-        while self.read_away() && Instant::now() < until {
+        while self.socket.discard() && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             if wait(control, &[(self.socket.as_fd(), false)], left.min(NAP)).is_err() {
                 return;
-            }
-        }
-    }
-
-    /// Reads and forgets; `false` at the end.
-    fn read_away(&mut self) -> bool {
-        let mut rest = [0; 4096];
-        loop {
-            match self.socket.read(&mut rest) {
-                Ok(Got::Bytes(_)) => {}
-                Ok(Got::Nothing) => return true,
-                Ok(Got::End) | Err(_) => return false,
             }
         }
     }
@@ -283,6 +303,7 @@ impl Broken {
                     | Close::Protocol
             ),
             Self::Wire(_) | Self::Failed(_) => true,
+            Self::Tls { lasting, .. } => *lasting,
             Self::Cut | Self::Silent(_) | Self::Io(_) | Self::Stopped => false,
         }
     }
@@ -296,6 +317,11 @@ impl Broken {
                 far,
                 found,
                 expected: wire::WIRE_VERSION,
+            },
+            Self::Tls { problem, .. } => LinkError::Tls { far, problem },
+            Self::Wire(error @ WireError::Tls) => LinkError::Tls {
+                far,
+                problem: error.to_string(),
             },
             Self::Wire(error) => LinkError::Protocol {
                 far,

@@ -1,5 +1,7 @@
-//! Non-blocking sockets: made, connected, read, written and waited for.
+//! Non-blocking sockets, with or without TLS: made, connected, read, written and waited for.
 
+use super::tls::Tls;
+use super::tls::session::Session;
 use crate::link::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,8 +15,27 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
+    /// Boxed: most connections have none.
+    session: Option<Box<Session>>,
     /// Address of the other end, for messages.
     far: String,
+}
+
+/// Why a connection is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// The system says so.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// TLS is broken, or the other side could not prove who it is.
+    #[error("TLS: {problem}")]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no TLS"))]
+    Tls {
+        /// What is wrong, and what to do.
+        problem: String,
+        /// Trying again with the same settings can only fail again.
+        lasting: bool,
+    },
 }
 
 /// What an attempt to read found.
@@ -30,11 +51,16 @@ pub(super) enum Got {
 
 impl Socket {
     /// Takes a connected stream over: non-blocking, without delay, kept alive.
-    pub(super) fn new(stream: TcpStream, far: String) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, far: String, tls: Option<&Tls>) -> Result<Self, Trouble> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        Ok(Self { stream, far })
+        sockopt::set_socket_keepalive(&stream, true).map_err(io::Error::from)?;
+        let session = tls.map(|tls| tls.session().map(Box::new)).transpose()?;
+        Ok(Self {
+            stream,
+            session,
+            far,
+        })
     }
 
     /// Address of the other end, for messages.
@@ -48,16 +74,28 @@ impl Socket {
     }
 
     /// Reads what is there.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<Got> {
+    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<Got, Trouble> {
+        match &mut self.session {
+            Some(session) => session.read(&mut self.stream, into),
+            None => Ok(receive(&mut self.stream, into)?),
+        }
+    }
+
+    /// Whether bytes that have arrived wait in this process: waiting for the socket would not end for them.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.has_arrived())
+    }
+
+    /// Reads what is there and forgets it; `false` at the end.
+    pub(super) fn discard(&mut self) -> bool {
+        let mut rest = [0; 4096];
         loop {
-            match self.stream.read(into) {
-                Ok(0) => return Ok(Got::End),
-                Ok(count) => return Ok(Got::Bytes(count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Got::Nothing);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match receive(&mut self.stream, &mut rest) {
+                Ok(Got::Bytes(_)) => {}
+                Ok(Got::Nothing) => return true,
+                Ok(Got::End) | Err(_) => return false,
             }
         }
     }
@@ -69,6 +107,9 @@ impl Socket {
             *slice = IoSlice::new(part);
         }
         let slices = &slices[..parts.len().min(3)];
+        if let Some(session) = &mut self.session {
+            return session.write(&mut self.stream, slices);
+        }
         loop {
             match self.stream.write_vectored(slices) {
                 Ok(count) => return Ok(count),
@@ -81,13 +122,31 @@ impl Socket {
 
     /// Ends our direction after what was written.
     pub(super) fn finish(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.finish(&mut self.stream);
+        }
         // Fails only where the connection is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Whether bytes that were written wait in this process for room in the kernel.
     pub(super) fn holds_bytes(&self) -> bool {
-        false
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.holds_bytes())
+    }
+}
+
+/// Reads from a stream what is there.
+pub(super) fn receive(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Got> {
+    loop {
+        match stream.read(into) {
+            Ok(0) => return Ok(Got::End),
+            Ok(count) => return Ok(Got::Bytes(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -141,11 +200,13 @@ pub(super) fn connect(
     host: &str,
     port: u16,
     longest: Duration,
-) -> io::Result<Option<Socket>> {
+    tls: Option<&Tls>,
+) -> Result<Option<Socket>, Trouble> {
     let mut last = None;
     for address in (host, port).to_socket_addrs()? {
         match connect_to(control, address, longest) {
-            Ok(found) => return Ok(found),
+            Ok(Some(stream)) => return Socket::new(stream, address.to_string(), tls).map(Some),
+            Ok(None) => return Ok(None),
             Err(error) => last = Some(error),
         }
         if control.must_stop() {
@@ -153,14 +214,14 @@ pub(super) fn connect(
         }
     }
     let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    Err(last.unwrap_or_else(none))
+    Err(last.unwrap_or_else(none).into())
 }
 
 fn connect_to(
     control: &Control,
     address: SocketAddr,
     longest: Duration,
-) -> io::Result<Option<Socket>> {
+) -> io::Result<Option<TcpStream>> {
     let family = if address.is_ipv4() {
         net::AddressFamily::INET
     } else {
@@ -194,7 +255,7 @@ fn connect_to(
     if stream.local_addr()? == address {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    Socket::new(stream, address.to_string()).map(Some)
+    Ok(Some(stream))
 }
 
 /// Longest wait without a look at whether to end.

@@ -1,0 +1,294 @@
+//! TLS for `tcp://`: what the settings' files hold, and what is said when it fails. Version 1.3 only, by rustls with
+//! its ring provider.
+//!
+//! Sessions are never resumed: connections live long, and every one shows its certificates again.
+
+pub(super) mod session;
+
+use super::socket::Trouble;
+use crate::error::LinkError;
+use crate::uri::Role;
+use crate::uri::remote::{Address, Remote};
+use rustls::client::Resumption;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error,
+    InvalidMessage, RootCertStore, ServerConfig, ServerConnection,
+};
+use session::Session;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What every connection of one handle or bridge is protected with.
+#[derive(Clone, Debug)]
+pub(super) enum Tls {
+    Listen(Arc<ServerConfig>),
+    Connect(Arc<ClientConfig>, ServerName<'static>),
+}
+
+/// Our certificate with its chain, and its private key.
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+impl Tls {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Io`] and [`LinkError::Tls`], with the file.
+    pub(super) fn new(role: Role, address: &Address, remote: &Remote) -> Result<Self, LinkError> {
+        let missing = |problem: &str| LinkError::Tls {
+            far: address.to_string(),
+            problem: problem.to_owned(),
+        };
+        let identity = match (&remote.tls_cert, &remote.tls_key) {
+            (Some(chain), Some(key)) => Some(read_identity(chain, key)?),
+            _ => None,
+        };
+        let authorities = remote.tls_ca.as_deref().map(read_authorities).transpose()?;
+        // Whose certificate does not go with its key.
+        let refused = |error: Error| {
+            let path = |path: &Option<std::path::PathBuf>| {
+                path.as_deref()
+                    .map_or_else(String::new, |path| path.display().to_string())
+            };
+            LinkError::Tls {
+                far: path(&remote.tls_cert),
+                problem: match error {
+                    Error::InconsistentKeys(_) => format!(
+                        "the certificate does not belong to the private key in {}: give the two that were made together",
+                        path(&remote.tls_key)
+                    ),
+                    other => format!("the certificate is of no use: {other}"),
+                },
+            }
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = &[&rustls::version::TLS13];
+        match role {
+            Role::Listen => {
+                let (chain, key) = identity.ok_or_else(|| {
+                    missing("who listens shows a certificate: give 'tls_cert=' and 'tls_key='")
+                })?;
+                let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                    .with_protocol_versions(versions)
+                    .map_err(refused)?;
+                let builder = match authorities {
+                    Some(authorities) => {
+                        builder.with_client_cert_verifier(verifier(authorities, provider, remote)?)
+                    }
+                    None => builder.with_no_client_auth(),
+                };
+                let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
+                config.send_tls13_tickets = 0;
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+                Ok(Self::Listen(Arc::new(config)))
+            }
+            Role::Connect => {
+                let authorities = authorities.ok_or_else(|| {
+                    missing(
+                        "who connects checks the listener's certificate: give 'tls_ca=' with who signed it",
+                    )
+                })?;
+                let name = ServerName::try_from(address.host.clone())
+                    .map_err(|_| missing("no certificate can be for this host name"))?;
+                let builder = ClientConfig::builder_with_provider(provider)
+                    .with_protocol_versions(versions)
+                    .map_err(refused)?
+                    .with_root_certificates(authorities);
+                let mut config = match identity {
+                    Some((chain, key)) => {
+                        builder.with_client_auth_cert(chain, key).map_err(refused)?
+                    }
+                    None => builder.with_no_client_auth(),
+                };
+                config.resumption = Resumption::disabled();
+                Ok(Self::Connect(Arc::new(config), name))
+            }
+        }
+    }
+
+    /// Protects a new connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble::Tls`] if rustls cannot begin with these settings.
+    pub(super) fn session(&self) -> Result<Session, Trouble> {
+        let connection = match self {
+            Self::Listen(config) => {
+                ServerConnection::new(Arc::clone(config)).map(Connection::Server)
+            }
+            Self::Connect(config, name) => {
+                ClientConnection::new(Arc::clone(config), name.clone()).map(Connection::Client)
+            }
+        };
+        connection.map(Session::new).map_err(trouble)
+    }
+}
+
+/// Asks everybody who connects for a certificate of these authorities.
+fn verifier(
+    authorities: RootCertStore,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    remote: &Remote,
+) -> Result<Arc<dyn ClientCertVerifier>, LinkError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider)
+        .build()
+        .map_err(|error| LinkError::Tls {
+            far: (remote.tls_ca.as_deref())
+                .map_or_else(String::new, |path| path.display().to_string()),
+            problem: error.to_string(),
+        })
+}
+
+fn read_identity(chain: &Path, key: &Path) -> Result<Identity, LinkError> {
+    let certificates = read_certificates(chain, "read the certificate from")?;
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| pem_error("read the private key from", key, "private key", error))?;
+    Ok((certificates, key))
+}
+
+fn read_authorities(path: &Path) -> Result<RootCertStore, LinkError> {
+    let mut store = RootCertStore::empty();
+    for certificate in read_certificates(path, "read the authorities from")? {
+        store.add(certificate).map_err(|error| LinkError::Tls {
+            far: path.display().to_string(),
+            problem: format!("a certificate in it cannot be an authority: {error}"),
+        })?;
+    }
+    Ok(store)
+}
+
+/// At least one certificate.
+fn read_certificates(
+    path: &Path,
+    action: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, LinkError> {
+    let failed = |error| pem_error(action, path, "certificate", error);
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(failed)?
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    if found.is_empty() {
+        return Err(failed(PemError::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn pem_error(action: &'static str, path: &Path, what: &str, error: PemError) -> LinkError {
+    let place = path.display().to_string();
+    match error {
+        PemError::Io(source) => LinkError::Io {
+            action,
+            place,
+            source: Arc::new(source),
+        },
+        PemError::NoItemsFound => LinkError::Tls {
+            far: place,
+            problem: format!("there is no {what} in it: a PEM file with '-----BEGIN' is expected"),
+        },
+        other => LinkError::Tls {
+            far: place,
+            problem: format!("it is no whole PEM file: {other}"),
+        },
+    }
+}
+
+/// What went wrong with a session, in words that say what to do, and whether it would again.
+pub(super) fn trouble(error: Error) -> Trouble {
+    let (problem, lasting) = match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
+            "the other side does not speak TLS: give 'tls=yes' on both sides, or on none".into(),
+            true,
+        ),
+        Error::InvalidCertificate(why) => (certificate(why), true),
+        Error::NoCertificatesPresented => (
+            "it shows no certificate, and one is asked for by 'tls_ca=' of this side: give it 'tls_cert=' and 'tls_key='"
+                .into(),
+            true,
+        ),
+        Error::AlertReceived(alert) => told(alert),
+        Error::PeerIncompatible(why) => (
+            format!("it speaks no TLS that this side speaks, which is version 1.3: {why:?}"),
+            true,
+        ),
+        other => (other.to_string(), false),
+    };
+    Trouble::Tls { problem, lasting }
+}
+
+/// Why the other side's certificate is refused.
+fn certificate(why: CertificateError) -> String {
+    use CertificateError as E;
+    match why {
+        E::Expired | E::ExpiredContext { .. } => {
+            let ago = match &why {
+                E::ExpiredContext { time, not_after } => {
+                    let past = time.as_secs().saturating_sub(not_after.as_secs());
+                    format!(" {past} s ago")
+                }
+                _ => String::new(),
+            };
+            format!("its certificate expired{ago}: renew it, if the clock of this machine is right")
+        }
+        E::NotValidYet | E::NotValidYetContext { .. } => {
+            "its certificate is not valid yet: look at the clocks of both machines".into()
+        }
+        E::UnknownIssuer => {
+            "its certificate is signed by none of the authorities that 'tls_ca=' of this side names"
+                .into()
+        }
+        E::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            // rustls shows them as `DnsName("…")`.
+            let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
+            let names: Vec<String> = presented.iter().map(bare).collect();
+            format!(
+                "its certificate is for {}, not for {}: connect to a name that it holds",
+                names.join(" and "),
+                expected.to_str()
+            )
+        }
+        E::NotValidForName => {
+            "its certificate is for another name: connect to one that it holds".into()
+        }
+        other => {
+            let text = other.to_string();
+            if text.contains("CaUsedAsEndEntity") {
+                return "its certificate is that of an authority: sign one for the listener with it, and show that"
+                    .into();
+            }
+            format!("its certificate is refused: {text}")
+        }
+    }
+}
+
+/// What an alert of the other side means, and whether it would come again.
+fn told(alert: AlertDescription) -> (String, bool) {
+    use AlertDescription as A;
+    let text = match alert {
+        A::CertificateRequired => {
+            "the other side asks for a certificate: give 'tls_cert=' and 'tls_key='"
+        }
+        A::UnknownCA => {
+            "the other side does not know the authority of our certificate: name it in its 'tls_ca='"
+        }
+        A::CertificateExpired => "the other side found our certificate expired: renew it",
+        A::BadCertificate
+        | A::CertificateUnknown
+        | A::UnsupportedCertificate
+        | A::CertificateRevoked
+        | A::AccessDenied => {
+            "the other side refuses our certificate: it is for another name, or made for another purpose"
+        }
+        A::ProtocolVersion | A::HandshakeFailure => {
+            "the other side speaks no TLS that this side speaks, which is version 1.3"
+        }
+        other => return (format!("the other side ended TLS: {other:?}"), false),
+    };
+    (text.into(), true)
+}

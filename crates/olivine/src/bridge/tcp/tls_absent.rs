@@ -1,0 +1,68 @@
+//! In a build without TLS: nobody has any, and whoever asks for it is told.
+
+use super::socket::Trouble;
+use crate::error::LinkError;
+use crate::uri::Role;
+use crate::uri::remote::{Address, Remote};
+
+/// There is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tls {}
+
+impl Tls {
+    /// Refuses: what was asked to be encrypted never goes in the clear.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Tls`], always.
+    pub(super) fn new(_: Role, address: &Address, _: &Remote) -> Result<Self, LinkError> {
+        Err(LinkError::Tls {
+            far: address.to_string(),
+            problem: "this build has no TLS: build it with the feature 'tls'".into(),
+        })
+    }
+
+    pub(super) fn session(&self) -> Result<session::Session, Trouble> {
+        match *self {}
+    }
+}
+
+pub(super) mod session {
+    use crate::bridge::tcp::socket::{Got, Trouble};
+    use std::io::{self, IoSlice};
+    use std::net::TcpStream;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(in crate::bridge::tcp) enum Session {}
+
+    impl Session {
+        pub(in crate::bridge::tcp) fn read(
+            &mut self,
+            _: &mut TcpStream,
+            _: &mut [u8],
+        ) -> Result<Got, Trouble> {
+            match *self {}
+        }
+
+        pub(in crate::bridge::tcp) fn has_arrived(&self) -> bool {
+            match *self {}
+        }
+
+        pub(in crate::bridge::tcp) fn write(
+            &mut self,
+            _: &mut TcpStream,
+            _: &[IoSlice<'_>],
+        ) -> io::Result<usize> {
+            match *self {}
+        }
+
+        pub(in crate::bridge::tcp) fn holds_bytes(&self) -> bool {
+            match *self {}
+        }
+
+        pub(in crate::bridge::tcp) fn finish(&mut self, _: &mut TcpStream) {
+            match *self {}
+        }
+    }
+}

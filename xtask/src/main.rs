@@ -18,6 +18,7 @@ mod fuzz;
 mod hello;
 mod miri;
 mod model;
+mod nats;
 mod nightly;
 mod packages;
 mod readme;

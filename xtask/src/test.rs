@@ -6,7 +6,7 @@ use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::{self, Sanitizer};
 use crate::{
-    browser, clients, death, deny, evidence, examples, fuzz, miri, model, readme, spin, tidy,
+    browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme, spin, tidy,
 };
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -25,11 +25,15 @@ const DEEP_SOAK: Duration = Duration::from_secs(600);
 const DEEP_SEALED: Duration = Duration::from_secs(60);
 /// How many connections come and go in `deep`, on each back end.
 const DEEP_CONNECTIONS: u32 = 100_000;
+/// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
+const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
+    // The tests start it.
+    report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
@@ -79,6 +83,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
         sanitize::hostile(DEEP_WRITES, seed, &mut said)
     });
     fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
+    report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
     report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
     report.run("death", || death::run(kills, Some(seed), &mut said));
     report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));

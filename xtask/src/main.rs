@@ -22,6 +22,7 @@ mod nats;
 mod nightly;
 mod packages;
 mod readme;
+mod record;
 mod report;
 mod rivals;
 mod sanitize;
@@ -163,6 +164,14 @@ enum Task {
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
+    Record {
+        /// Folder in `results`, such as `epyc-2cpu-virtual`.
+        name: String,
+        /// Only as long as it takes to see that all of it works: nothing to keep.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -205,6 +214,7 @@ fn main() -> ExitCode {
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
+        Task::Record { name, short } => record::run(&mut report, &name, short),
     }
     if report.finish() {
         ExitCode::SUCCESS

@@ -12,7 +12,7 @@ use common::mapped::{Mapped, nonsense};
 use common::{Patience, Place, Random, setting, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Shared words: the order to stop, and how many words were overwritten.

@@ -4,19 +4,25 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod allocators;
 mod browser;
 mod cargo;
 mod child;
+mod clients;
 mod death;
 mod deny;
 mod evidence;
 mod examples;
 mod fresh;
 mod fuzz;
+mod hello;
 mod miri;
 mod model;
+mod nats;
 mod nightly;
+mod packages;
 mod readme;
+mod record;
 mod report;
 mod rivals;
 mod sanitize;
@@ -27,6 +33,7 @@ mod tidy;
 mod tools;
 
 use clap::{Parser, Subcommand};
+use packages::Missing;
 use report::Report;
 use sanitize::Sanitizer;
 use std::process::ExitCode;
@@ -139,12 +146,32 @@ enum Task {
     Readme,
     /// The report page in a real browser.
     Browser,
+    /// Other people's clients before the example `hello_http`: curl, wrk and a browser, installed when missing.
+    Clients,
+    /// The example `hello_http` under each allocator that can be loaded before the system's, installed when
+    /// missing: a table of the CPU time of a request.
+    Allocators {
+        /// How long each run loads the server at each depth, in seconds.
+        #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+        /// How many runs each allocator gets, in turns.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
+    Record {
+        /// Folder in `results`, such as `epyc-2cpu-virtual`.
+        name: String,
+        /// Only as long as it takes to see that all of it works: nothing to keep.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -180,9 +207,14 @@ fn main() -> ExitCode {
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
         Task::Browser => report.run("browser", browser::run),
+        Task::Clients => report.run("clients", || clients::run(Missing::Install, true)),
+        Task::Allocators { seconds, runs } => report.run("allocators", || {
+            allocators::run(seconds, runs, Missing::Install)
+        }),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
+        Task::Record { name, short } => record::run(&mut report, &name, short),
     }
     if report.finish() {
         ExitCode::SUCCESS

@@ -4,6 +4,7 @@
 
 use crate::cargo::{at_most, plural, root};
 use crate::child;
+use crate::packages::{self, Missing};
 use crate::report::Step;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
@@ -18,7 +19,6 @@ const CHANNELS: [(&str, &[&str]); 3] = [
     ("evicts", &["-DEVICT"]),
     ("two subscribers", &["-DSUBSCRIBERS=2", "-DC=1", "-DN=2"]),
 ];
-const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 const BUILD_LIMIT: Duration = Duration::from_secs(120);
 const WALK_LIMIT: Duration = Duration::from_secs(600);
 /// Longest path, in steps: far more than any has.
@@ -154,18 +154,9 @@ fn mutants_of(text: &str) -> BTreeSet<String> {
 
 /// What is missing, after trying to install it.
 fn missing() -> Option<String> {
-    let runs = || Command::new("spin").arg("-V").output().is_ok();
-    if runs() {
-        return None;
-    }
-    println!("installing spin");
-    let mut install = Command::new("apt-get");
-    install.args(["install", "--yes", "--no-install-recommends", "spin"]);
-    let installed = child::capture(&mut install, at_most(INSTALL_LIMIT));
-    if installed.is_ok() && runs() {
-        return None;
-    }
-    Some("spin is not installed; run `apt-get install spin`".to_owned())
+    packages::program(&["spin"], "spin", Missing::Install)
+        .is_none()
+        .then(|| "spin is not installed; run `apt-get install spin`".to_owned())
 }
 
 #[cfg(test)]

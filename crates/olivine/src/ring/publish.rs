@@ -316,13 +316,18 @@ impl Producer {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake_sleepers(&mut self) {
-        let woken = match &mut self.apart {
-            Some(sleepers) => sleepers.wake(),
-            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
-        };
+    fn wake_sleepers(&mut self) {
+        let woken = self.wake_everybody();
         if woken > 0 {
             bump(&self.lane, lane::WAKES, woken);
+        }
+    }
+
+    /// Wakes every subscriber that sleeps; returns how many.
+    pub(crate) fn wake_everybody(&mut self) -> u64 {
+        match &mut self.apart {
+            Some(sleepers) => sleepers.wake(),
+            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
         }
     }
 

@@ -29,14 +29,14 @@ const DEEP_CONNECTIONS: u32 = 100_000;
 const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
-pub(crate) fn test(report: &mut Report, mutants: bool) {
+pub(crate) fn test(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     // The tests start it.
     report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
     report.run("points", || death::points(&mut Vec::new()));
-    models(report, mutants);
+    models(report, mutants, said);
     report.run("examples", examples::run);
     report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
@@ -65,14 +65,14 @@ pub(crate) fn ci(report: &mut Report) {
         cargo_check("docs", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
     });
     report.run("deny", deny::run);
-    test(report, true);
+    test(report, true, &mut Vec::new());
 }
 
 /// Everything that takes longer.
 pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u32) {
     let started = Instant::now();
     let mut said = Vec::new();
-    test(report, true);
+    test(report, true, &mut said);
     report.run("miri", || miri::run(seeds, None));
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
@@ -115,16 +115,16 @@ pub(crate) fn deep_kills() -> u64 {
 }
 
 /// The models, and their mutants where asked for.
-pub(crate) fn models(report: &mut Report, mutants: bool) {
+pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     println!("\n== model");
-    match model::run(mutants) {
+    match model::run(mutants, said) {
         Ok(steps) => steps.into_iter().for_each(|step| report.add(step)),
         Err(error) => {
             println!("error: {error:#}");
             report.add(Step::single("model", false, error.to_string()));
         }
     }
-    report.run("spin", || spin::run(mutants));
+    report.run("spin", || spin::run(mutants, said));
 }
 
 fn workspace_tests() -> Result<Step> {

@@ -40,7 +40,7 @@ pub(crate) fn run(seconds: u32, runs: u32, missing: Missing) -> Result<Step> {
     for (name, names) in LIBRARIES {
         let mut library = find(name);
         if library.is_none() && missing == Missing::Install {
-            let _ = names.iter().any(|package| packages::install(package));
+            let _ = names.iter().any(|package| packages::install(&[package]));
             library = find(name);
         }
         match library {

@@ -24,7 +24,7 @@ pub(crate) enum Missing {
 pub(crate) fn program(names: &[&str], package: &str, missing: Missing) -> Option<PathBuf> {
     let find = || names.iter().find_map(|name| on_the_path(name));
     find().or_else(|| {
-        if missing == Missing::Install && install(package) {
+        if missing == Missing::Install && install(&[package]) {
             find()
         } else {
             None
@@ -40,25 +40,40 @@ fn on_the_path(name: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Installs a package of the distribution; `false` where that cannot be done here.
-pub(crate) fn install(package: &str) -> bool {
-    println!("installing {package}");
-    [
-        &["update", "-qq"][..],
-        &["install", "-y", "-qq", "--no-install-recommends", package],
-    ]
-    .into_iter()
-    .all(|words| {
-        let mut install = Command::new("apt-get");
-        install.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-        child::capture(&mut install, at_most(INSTALL_LIMIT))
+/// Whether `package` is installed. Where nobody knows, it is taken to be: what needs it will say.
+pub(crate) fn has(package: &str) -> bool {
+    let asked = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${db:Status-Status}", package])
+        .output();
+    asked.map_or(true, |told| told.stdout == b"installed")
+}
+
+/// Installs packages of the distribution; `false` where that cannot be done here.
+pub(crate) fn install(packages: &[&str]) -> bool {
+    println!("installing {}", packages.join(", "));
+    let runs = |words: &[&str], more: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command
+            .args(words)
+            .args(more)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        child::capture(&mut command, at_most(INSTALL_LIMIT))
             .is_ok_and(|(outcome, _)| outcome.success())
-    })
+    };
+    let quietly = ["install", "-y", "-qq", "--no-install-recommends"];
+    runs(&["update", "-qq"], &[]) && runs(&quietly, packages)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_that_nobody_makes_is_not_installed() {
+        if Command::new("dpkg-query").arg("--version").output().is_ok() {
+            assert!(has("dpkg") && !has("no-such-package-of-olivine"));
+        }
+    }
 
     #[test]
     fn a_program_is_found_and_a_missing_one_is_not() {

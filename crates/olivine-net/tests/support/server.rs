@@ -32,7 +32,7 @@ const FAILED: &str = "cannot start: ";
 
 /// How a server process runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub backend: Backend,
     /// Time-out of heads and of bodies.
     pub timeout: Duration,
@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn of(backend: Backend) -> Self {
+    pub(crate) fn of(backend: Backend) -> Self {
         Self {
             backend,
             timeout: Duration::from_secs(10),
@@ -92,7 +92,7 @@ impl Service for Hello {
 }
 
 /// Is the server, if this process was started as one: until its standard input ends.
-pub fn serve() {
+pub(crate) fn serve() {
     let Ok(text) = env::var(ROLE) else { return };
     let settings = Settings::from_text(&text);
     if let Some(max) = settings.descriptors_max {
@@ -144,7 +144,7 @@ fn forbid(call: libc::c_long) {
 
 /// A running server process; dropping it ends it.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub address: SocketAddr,
@@ -154,7 +154,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one; the error is what the process says.
-    pub fn start(settings: Settings) -> Result<Self, String> {
+    pub(crate) fn start(settings: Settings) -> Result<Self, String> {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "server", "--nocapture"])
             .env(ROLE, settings.to_text())
@@ -180,14 +180,14 @@ impl Server {
     }
 
     /// Descriptors that the process has open.
-    pub fn descriptors(&self) -> usize {
+    pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
             .count()
     }
 
     /// Bytes of memory that the process uses.
-    pub fn resident_bytes(&self) -> u64 {
+    pub(crate) fn resident_bytes(&self) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -195,14 +195,14 @@ impl Server {
     }
 
     /// Waits until the process has as many descriptors as it had at first.
-    pub fn settles_at(&self, descriptors: usize) {
+    pub(crate) fn settles_at(&self, descriptors: usize) {
         wait_until("the server's descriptors are closed", || {
             self.descriptors() <= descriptors
         });
     }
 
     /// Ends it; what it counted, by name.
-    pub fn stop(mut self) -> BTreeMap<String, u64> {
+    pub(crate) fn stop(mut self) -> BTreeMap<String, u64> {
         drop(self.child.stdin.take());
         let said = say(&mut self.lines, &[STOPPED]);
         assert!(self.child.wait().unwrap().success());

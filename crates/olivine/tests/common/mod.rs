@@ -5,6 +5,7 @@
 pub(crate) mod bridges;
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;
+pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 

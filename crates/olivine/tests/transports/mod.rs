@@ -13,6 +13,8 @@ pub(crate) enum Transport {
     Inproc(u64),
     /// Shared memory.
     Shm(PlaceOf),
+    /// Sealed memory, handed over a socket.
+    Sealed(PlaceOf),
     /// A connection on loopback; the publisher listens.
     Tcp(u16),
     /// The same, and the subscriber listens.
@@ -90,6 +92,7 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
     let mut transports = vec![
         Transport::Inproc(next),
         Transport::Shm(PlaceOf(Place::new())),
+        Transport::Sealed(PlaceOf(Place::new())),
         Transport::Tcp(free_port()),
         #[cfg(feature = "tls")]
         Transport::Tls(free_port(), Box::new(TlsFiles::new())),
@@ -117,6 +120,11 @@ impl Transport {
             }
             Self::Shm(PlaceOf(place)) => {
                 let uri = place.uri("conformance", query);
+                (uri.clone(), uri)
+            }
+            Self::Sealed(PlaceOf(place)) => {
+                let socket = place.file("conformance.sock");
+                let uri = format!("shm+fd://{}{mark}{query}", socket.display());
                 (uri.clone(), uri)
             }
             Self::Tcp(port) => {
@@ -213,8 +221,13 @@ impl Transport {
         }
     }
 
-    /// Whether there is a bridge behind a handle.
-    pub(crate) fn is_far(&self) -> bool {
+    /// Whether there is a thread behind a handle: a bridge, or whatever watches the other end.
+    pub(crate) fn has_link(&self) -> bool {
         !matches!(self, Self::Inproc(_) | Self::Shm(_))
+    }
+
+    /// Whether a subscriber belongs to the publisher it was opened beside, and is opened again for the next one.
+    pub(crate) fn is_opened_again(&self) -> bool {
+        matches!(self, Self::Sealed(_))
     }
 }

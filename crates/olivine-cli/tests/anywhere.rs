@@ -1,22 +1,25 @@
 //! The demonstration of the README that carries a pipe everywhere.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_olivine");
+
+/// The server that `cargo xtask test` installs beside the profiles: the tool is target/PROFILE/olivine.
+fn server() -> Option<PathBuf> {
+    let target = Path::new(PROGRAM).ancestors().nth(2)?;
+    let server = target.join("tools/bin/nats-server");
+    server.is_file().then_some(server)
+}
 
 fn run(prepare: impl FnOnce(&mut Command)) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/anywhere.sh");
     let mut command = Command::new(script);
-    let program = env!("CARGO_BIN_EXE_olivine");
-    // target/PROFILE/olivine; `cargo xtask test` installs the server beside the profiles.
-    let installed = Path::new(program)
-        .ancestors()
-        .nth(2)
-        .map(|target| target.join("tools/bin/nats-server"));
-    if let Some(server) = installed.filter(|server| server.is_file()) {
+    if let Some(server) = server() {
         command.env("NATS_SERVER", server);
     }
-    command.env("OLIVINE", program);
+    command.env("OLIVINE", PROGRAM);
     prepare(&mut command);
     let output = command.output().expect("bash");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -37,8 +40,8 @@ fn a_pipe_goes_everywhere_with_equal_checksums() {
     let text = run(|_| ());
     let [sent, came] = checksums(&text);
     assert_eq!(sent, came);
-    // Of `seq 200000`.
     assert_eq!(sent.len(), 64);
+    assert!(server().is_none() || text.contains("through "), "{text}");
 }
 
 #[test]

@@ -247,6 +247,32 @@ fn a_durable_subscriber_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_durable_name_is_for_one_subscriber_at_a_time() {
+    let Some(server) = server("") else {
+        return;
+    };
+    // As on two machines.
+    let places = [common::Place::new(), common::Place::new()];
+    let [first, second] = places.each_ref().map(|place| {
+        let query = format!("name=au_d.it&dir={}", place.dir().display());
+        server.uri("single", &query)
+    });
+    let first = joined(&first);
+    let mut publisher = Publisher::open(&server.uri("single", "")).unwrap();
+    let mut second = Subscriber::open(&second).unwrap();
+    until("it says that the name is in use", || {
+        let status = status(&second);
+        status.stage == LinkStage::Waiting && status.note.contains("use another 'name='")
+    });
+    drop(first);
+    until("it is connected", || {
+        status(&second).stage == LinkStage::Connected
+    });
+    publisher.publish(b"for the second").unwrap();
+    assert_eq!(&*second.receive().unwrap(), b"for the second");
+}
+
+#[test]
 fn messages_that_the_stream_removed_are_missed_aloud() {
     let Some(server) = server("") else {
         return;

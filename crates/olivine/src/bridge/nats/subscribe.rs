@@ -152,7 +152,8 @@ impl Incoming<'_> {
     /// Name of the server's consumer that stands for us.
     fn name(&self) -> String {
         match &self.settings.config.name {
-            Some(name) => name.replace('.', "_"),
+            // The server takes no '.'; no two names become the same.
+            Some(name) => name.replace('_', "__").replace('.', "_-"),
             None => format!("olivine-{:016x}", self.settings.instance),
         }
     }
@@ -257,6 +258,12 @@ impl Incoming<'_> {
             .await
             .map_err(|error| self.away(connection, &error))?
             .clone();
+        if info.num_waiting > 0 {
+            // Two would share the messages between them.
+            return Err(Broken::Away(format!(
+                "another subscriber uses consumer {name}: close it, or use another 'name='"
+            )));
+        }
         Ok((consumer, info))
     }
 

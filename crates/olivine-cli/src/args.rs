@@ -1,10 +1,12 @@
 //! The command line: one block a flag, from which help, man page and completions are made.
 
+pub(crate) mod carry;
 pub(crate) mod channel;
 pub(crate) mod load;
 pub(crate) mod values;
 
 use crate::log::Level;
+use carry::{BridgeArgs, RecordArgs, ReplayArgs};
 use channel::ChannelArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -13,7 +15,8 @@ use std::time::Duration;
 use values::Rate;
 
 /// Examples stand between the usage and the options, where they are seen.
-const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n";
+pub(crate) const TEMPLATE: &str =
+    "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +75,8 @@ pub(crate) enum Command {
     Rm(RmArgs),
     Gc(GcArgs),
     Bridge(BridgeArgs),
+    Record(RecordArgs),
+    Replay(ReplayArgs),
     Demo(DemoArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
@@ -134,6 +139,7 @@ pub(crate) struct PubArgs {
 Examples:
   olivine sub shm://ticks                     every message a line
   olivine sub shm://log --out raw > copy      payload bytes as they are
+  olivine sub 'shm://x?topic=a.*' --out topics   some topics, with their names
   olivine sub shm://x --verify                count lost, repeated, reordered
                                               and corrupt generated messages
   olivine sub shm://x --stats latency,interval --csv x.csv
@@ -210,6 +216,8 @@ pub(crate) enum InputForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputForm {
     Lines,
+    // Lines with the topic and a tab before the message
+    Topics,
     Frames,
     Raw,
     None,
@@ -272,35 +280,6 @@ pub(crate) struct GcArgs {
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
-}
-
-/// Carry messages between channels: memory, machines, journals
-#[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
-Examples:
-  olivine bridge shm://ticks tcp://0.0.0.0:9000/ticks     serve a channel
-  olivine bridge tcp://host:9000/ticks shm://ticks        bring it here
-  olivine bridge shm://ticks file:///data/ticks.olv       record it
-  olivine bridge --config bridges.toml                    several at once:
-                                      [[bridge]]
-                                      source = \"shm://ticks\"
-                                      destination = \"tcp://0.0.0.0:9000/ticks\"
-
-One side is shm://. Killed and started again, it goes on where it was: nothing
-is lost or repeated. Ends when every publisher has closed, without --keep.")]
-pub(crate) struct BridgeArgs {
-    /// Where messages come from, such as shm://ticks
-    #[arg(requires = "destination")]
-    pub(crate) source: Option<String>,
-    /// Where they go
-    pub(crate) destination: Option<String>,
-    /// Go on when every publisher has closed
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// TOML file with any number of bridges, each with source, destination and
-    /// keep
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "keep"])]
-    pub(crate) config: Option<PathBuf>,
 }
 
 /// Two processes, full speed and a paced rate, every byte verified

@@ -1,5 +1,7 @@
 //! Places where a channel can be, for suites that run over all of them.
 
+#![allow(dead_code, reason = "no suite needs all of it")]
+
 #[cfg(feature = "tls")]
 use crate::common::certificates::{Authority, Purpose};
 use crate::common::{Place, free_port, until};
@@ -19,7 +21,7 @@ pub(crate) enum Transport {
     TcpReversed(u16),
     /// As `Tcp`, under TLS.
     #[cfg(feature = "tls")]
-    Tls(u16, TlsFiles),
+    Tls(u16, Box<TlsFiles>),
     /// A journal that is followed while it is recorded.
     #[cfg(feature = "journal")]
     File(PlaceOf),
@@ -89,7 +91,7 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
         Transport::Shm(PlaceOf(Place::new())),
         Transport::Tcp(free_port()),
         #[cfg(feature = "tls")]
-        Transport::Tls(free_port(), TlsFiles::new()),
+        Transport::Tls(free_port(), Box::new(TlsFiles::new())),
         #[cfg(feature = "journal")]
         Transport::File(PlaceOf(Place::new())),
     ] {

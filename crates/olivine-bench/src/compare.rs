@@ -4,12 +4,15 @@
 //! the other as well, and cancels in their ratio. Runs of different measurements are neighbours of nobody; their
 //! ratios are taken over all pairs of medians, and the sentence says that they did not take turns. The margin is half of the
 //! interval in which the true ratio lies with 95 in 100, by Student's t on the logarithms of the ratios.
-//! A difference is called noise where that interval holds 1.
+//! A difference is called noise where that interval holds 1, or where it is below [`RESOLUTION`].
 
 use crate::result::{Measured, Row};
 use crate::text::three_figures;
 use std::fmt;
 
+/// A difference of less than this share is noise, however steady: two measurements of the same thing differ so, by
+/// the memory they happen to get.
+pub const RESOLUTION: f64 = 0.01;
 /// Fewest runs from which a comparison may be made: one pair says nothing about its spread.
 pub const RUNS_MIN: usize = 3;
 
@@ -27,7 +30,7 @@ const STUDENT: [f64; 30] = [
 const STUDENT_MANY: f64 = 2.0;
 
 /// What a comparison looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Figure {
@@ -38,7 +41,7 @@ pub enum Figure {
 }
 
 /// How much faster one is than the other.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
     /// What was compared.
     pub figure: Figure,
@@ -151,10 +154,11 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval of the true ratio holds 1.
+    /// Whether the interval of the true ratio holds 1, or the difference is below [`RESOLUTION`].
     #[must_use]
     pub fn is_noise(&self) -> bool {
-        self.ratio_low <= 1.0 && self.ratio_high >= 1.0
+        let holds = self.ratio_low <= 1.0 && self.ratio_high >= 1.0;
+        holds || self.ratio.max(1.0 / self.ratio) < 1.0 + RESOLUTION
     }
 
     /// The comparison seen from the other side.
@@ -296,6 +300,14 @@ mod tests {
             assert!(found.is_noise(), "{found:?}");
             assert!(found.sentence("A", "B").contains("which is noise"));
         }
+    }
+
+    #[test]
+    fn a_steady_difference_below_the_resolution_is_noise() {
+        let slower = |share: f64| runs(&[100.0 * share, 100.1 * share, 99.9 * share]);
+        let found = |share| Comparison::of_runs(Figure::P50Ns, &slower(1.0), &slower(share), true);
+        assert!(found(1.008).unwrap().is_noise() && found(0.992).unwrap().is_noise());
+        assert!(!found(1.02).unwrap().is_noise() && !found(0.98).unwrap().is_noise());
     }
 
     #[test]

@@ -15,6 +15,16 @@ pub enum BenchError {
         /// Its answer.
         source: io::Error,
     },
+    /// The operating system does not permit what was asked for.
+    #[error("this process may not {what}: {how}")]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// What to do.
+        how: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
     /// Two CPUs are needed.
     #[error(
         "two CPUs are needed, but only {allowed} may be used: widen the CPU set of this process"
@@ -113,6 +123,14 @@ pub enum BenchError {
     NoRivals {
         /// Where they were looked for.
         folder: std::path::PathBuf,
+    },
+    /// A rival's program did not end.
+    #[error("rival {name} did not end within {seconds} s and was stopped")]
+    RivalHangs {
+        /// Which one.
+        name: String,
+        /// How long was waited.
+        seconds: u64,
     },
     /// A rival failed.
     #[error("rival {name} failed: {message}")]

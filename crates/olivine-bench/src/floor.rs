@@ -1,7 +1,7 @@
 //! What the machine does without a channel: the floor under every figure.
 //!
 //! Measures: a bare cache line going to and fro between the two processes that measure everything else, a copy
-//! of as many bytes as a message has, an empty system call. Does not measure: anything of a ring.
+//! of as many bytes as a message has, an empty system call, waking a futex. Does not measure: anything of a ring.
 
 use crate::error::Result;
 use crate::latency::Latency;
@@ -10,6 +10,7 @@ use olivine::clock::TickClock;
 use olivine::probe;
 use std::fmt;
 use std::hint::black_box;
+use std::sync::atomic::AtomicU32;
 
 /// Below this round trip in nanoseconds the CPUs are hyper-threads of one core.
 const SAME_CORE_BELOW_NS: f64 = 95.0;
@@ -89,6 +90,19 @@ pub fn system_call_ns(clock: &TickClock) -> f64 {
     let start = TickClock::ticks();
     for _ in 0..CALLS {
         probe::empty_syscall();
+    }
+    nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
+}
+
+/// Nanoseconds of waking a futex that nobody sleeps on: what a sender pays that does not know whether somebody does.
+#[must_use]
+pub fn futex_wake_ns(clock: &TickClock) -> f64 {
+    let word = AtomicU32::new(0);
+    let start = TickClock::ticks();
+    for _ in 0..CALLS {
+        // Not private: between processes it cannot be.
+        let woken = rustix::thread::futex::wake(&word, rustix::thread::futex::Flags::empty(), 1);
+        black_box(woken.is_ok());
     }
     nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
 }

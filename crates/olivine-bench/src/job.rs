@@ -406,7 +406,7 @@ impl Point {
             Scenario::Fanout => scenario::mesh::fanout(setup, variants, watch),
             Scenario::Mesh => scenario::mesh::mesh(setup, variants, watch),
         };
-        let mut rows = rows.unwrap_or_else(|error| {
+        let mut rows = rows.map(|found| found.concat()).unwrap_or_else(|error| {
             vec![Row::failed(
                 self.scenario.name(),
                 self.scenario.load(),

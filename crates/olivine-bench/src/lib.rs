@@ -18,6 +18,7 @@ pub mod method;
 pub mod pace;
 pub mod payload;
 pub mod peer;
+pub mod privileges;
 pub mod report;
 pub mod result;
 pub mod rival;
@@ -27,5 +28,6 @@ pub mod spread;
 mod sys;
 pub mod tally;
 pub mod text;
+pub mod twice;
 
 pub use error::BenchError;

@@ -78,6 +78,13 @@ pub trait Method: Sync {
         false
     }
 
+    /// What it does without that a channel of this library has, in a few words; empty if that is not why it is fast.
+    ///
+    /// Said wherever it is ahead, so that nobody takes a figure for the whole.
+    fn lacks(&self) -> &'static str {
+        ""
+    }
+
     /// Opens one end for messages of `size` bytes. Both sides call it at the same time; `door` connects them.
     ///
     /// `settings` are those of the variant, for methods that have any.
@@ -94,6 +101,10 @@ pub trait Method: Sync {
     ) -> Result<Box<dyn Player>>;
 }
 
+/// What [`Method::lacks`] says of methods that have a slot where others have a queue.
+const ONE_SLOT: &str =
+    "no queue: one message under way, for one reader; a dead side is not noticed";
+
 /// How a [`Described`] method opens its ends.
 pub type Open = fn(Side, &mut Door, usize, &str) -> Result<Box<dyn Player>>;
 
@@ -108,6 +119,8 @@ pub struct Described {
     pub wait: &'static str,
     /// See [`Method::streams`].
     pub streams: bool,
+    /// See [`Method::lacks`].
+    pub lacks: &'static str,
     /// See [`Method::open`].
     pub open: Open,
 }
@@ -129,6 +142,10 @@ impl Method for Described {
         self.streams
     }
 
+    fn lacks(&self) -> &'static str {
+        self.lacks
+    }
+
     fn open(
         &self,
         side: Side,
@@ -148,6 +165,9 @@ impl std::fmt::Debug for dyn Method + '_ {
 
 /// This library with both sides spinning: what others are compared with.
 pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
+
+/// Two sides that sleep and wake each other: part of the floor.
+pub(crate) const FUTEX: &dyn Method = &bell::FUTEX;
 
 /// The methods that need nothing but the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[

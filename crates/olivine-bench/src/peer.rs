@@ -25,6 +25,7 @@ pub(crate) use serve::{is_back_pressure, receive};
 
 use crate::error::{BenchError, Result, io};
 use crate::latency::Snapshot;
+use crate::privileges::Privileges;
 use olivine::probe::{self, SharedWords};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -49,6 +50,8 @@ const REASON_WAIT: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(crate) enum Order {
+    /// Run with these from now on.
+    Privileges(Privileges),
     /// Answer `rounds` balls on the shared words, the first being `first`.
     Floor { first: u64, rounds: u64 },
     /// Open a subscriber.

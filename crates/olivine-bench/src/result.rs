@@ -83,6 +83,9 @@ pub struct Row {
     pub load: Load,
     /// What carried the messages: `olivine-shm`, `pipe`, `unix-stream`.
     pub method: String,
+    /// What the method does without that a channel of this library has; empty if nothing that makes it faster.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub lacks: String,
     /// What varies.
     #[serde(flatten)]
     pub parameters: Parameters,
@@ -108,6 +111,7 @@ impl Row {
             scenario: scenario.to_owned(),
             load,
             method: method.to_owned(),
+            lacks: String::new(),
             parameters,
             outcome: Outcome::Failed {
                 reason: reason.into(),

@@ -7,13 +7,16 @@
 
 use crate::error::{BenchError, Result, chain, io};
 use crate::method::Method;
+use crate::privileges::Privileges;
 use crate::result::Row;
 use crate::scenario::{Setup, Variant, pingpong, throughput};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 /// How the names of rivals' programs start.
 const PREFIX: &str = "rival-";
@@ -21,6 +24,12 @@ const PREFIX: &str = "rival-";
 const LIST: &str = "list";
 const MEASURE: &str = "measure";
 const PEER: &str = "__peer";
+/// How long a rival's program may take to start and to say what it knows.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a method may take to fail, longer than the patience of either end.
+const FAILING_MAX: Duration = Duration::from_secs(6);
+/// How long is waited for the last words of a program that has ended.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// A method that a rival's program knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +42,8 @@ pub struct Known {
     pub wait: String,
     /// Whether it can be streamed without loss.
     pub streams: bool,
+    /// What it does without that a channel of this library has; empty if nothing that makes it faster.
+    pub lacks: String,
 }
 
 /// What a rival's program is asked to measure.
@@ -48,6 +59,19 @@ pub struct Job {
     pub runs: u32,
     /// Seconds for each variant over all runs.
     pub seconds: f64,
+    /// What both processes run with.
+    pub privileges: Privileges,
+}
+
+impl Job {
+    /// How long its program may take: what was asked for twice over, with room in each run for a method that
+    /// fails by its own patience.
+    fn limit(&self) -> Duration {
+        let variants = u32::try_from(self.variants.len()).unwrap_or(u32::MAX);
+        let runs = FAILING_MAX.saturating_mul(self.runs);
+        let asked = Duration::try_from_secs_f64(self.seconds * 2.0).unwrap_or(Duration::MAX);
+        START_MAX.saturating_add(asked.saturating_add(runs).saturating_mul(variants))
+    }
 }
 
 /// The main function of a rival's program.
@@ -95,6 +119,7 @@ fn list(methods: &[&'static dyn Method]) -> Vec<Known> {
         about: method.about().to_owned(),
         wait: method.wait().to_owned(),
         streams: method.streams(),
+        lacks: method.lacks().to_owned(),
     });
     known.collect()
 }
@@ -109,14 +134,16 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
         allowed: olivine::probe::allowed_cpus(),
         runs: job.runs,
         seconds: job.seconds,
+        privileges: job.privileges,
         methods,
     };
     let mut go_on = |_| ControlFlow::Continue(());
-    match job.scenario.as_str() {
+    let found = match job.scenario.as_str() {
         "pingpong" => pingpong::run(&setup, &job.variants, &mut go_on),
         "throughput" => throughput::run(&setup, &job.variants, &mut go_on),
         other => Err(unfit(other)),
-    }
+    };
+    Ok(found?.concat())
 }
 
 /// Runs `make` with the calling thread free to run on any CPU it may use, and pins it again.
@@ -177,22 +204,28 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] if the program does not run or says something else.
+    /// [`BenchError::Rival`] if the program does not run or says something else, [`BenchError::RivalHangs`] if it
+    /// says nothing for half a minute.
     pub fn methods(&self) -> Result<Vec<Known>> {
-        self.run(LIST, "")
+        self.run(LIST, "", START_MAX)
     }
 
     /// Has it measure a job.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] with what it said.
+    /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer than was asked for.
     pub fn measure(&self, job: &Job) -> Result<Vec<Row>> {
         let text = serde_json::to_string(job).map_err(|error| io("write a job")(error.into()))?;
-        self.run(MEASURE, &text)
+        self.run(MEASURE, &text, job.limit())
     }
 
-    fn run<T: for<'a> Deserialize<'a>>(&self, word: &str, input: &str) -> Result<T> {
+    fn run<T: for<'a> Deserialize<'a>>(
+        &self,
+        word: &str,
+        input: &str,
+        limit: Duration,
+    ) -> Result<T> {
         // Started from a pinned thread it would have that CPU only.
         let started = unpinned(|| {
             Command::new(&self.path)
@@ -203,27 +236,53 @@ impl Program {
                 .spawn()
         });
         let mut child = started.map_err(io("start a rival's program"))?;
+        let said = child.stderr.take().map(text_of);
+        let told = child.stdout.take().map(text_of);
         if let Some(mut stdin) = child.stdin.take() {
-            stdin
-                .write_all(input.as_bytes())
-                .map_err(io("tell a rival what to measure"))?;
+            // One that died before it read all says why below.
+            let _ = stdin.write_all(input.as_bytes());
         }
-        let output = child
-            .wait_with_output()
-            .map_err(io("wait for a rival's program"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().last().unwrap_or("it said nothing");
-        let text = String::from_utf8_lossy(&output.stdout);
+        // Its output ends with it: its second process writes to a pipe of their own.
+        let told = told.map(|text| text.recv_timeout(limit));
+        let hangs = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
+        if hangs {
+            // The second process ends when its orders do.
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(io("wait for a rival's program"))?;
+        if hangs {
+            return Err(BenchError::RivalHangs {
+                name: self.name(),
+                seconds: limit.as_secs(),
+            });
+        }
         // What a library logs to standard output comes before the result.
-        let result = text
+        let told = told.and_then(std::result::Result::ok).unwrap_or_default();
+        let result = told
             .lines()
             .last()
             .and_then(|line| serde_json::from_str(line).ok());
-        result
-            .filter(|_| output.status.success())
-            .ok_or_else(|| BenchError::Rival {
+        result.filter(|_| status.success()).ok_or_else(|| {
+            let said = said.and_then(|text| text.recv_timeout(LAST_WORDS_MAX).ok());
+            let said = said.unwrap_or_default();
+            let last = said.lines().last().map(str::to_owned);
+            BenchError::Rival {
                 name: self.name(),
-                message: last.to_owned(),
-            })
+                message: last.unwrap_or_else(|| format!("it said nothing ({status})")),
+            }
+        })
     }
+}
+
+/// Everything that comes out of a pipe, once it has ended.
+fn text_of(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, text) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is what there is.
+        let _ = pipe.read_to_end(&mut bytes);
+        // Whoever asked may have lost patience.
+        let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    text
 }

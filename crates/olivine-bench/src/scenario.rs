@@ -16,8 +16,9 @@ use crate::floor::{Placement, distribution, middle_ns, nanos, round_trips};
 use crate::kernel::{Counts, Observed};
 use crate::latency::Latency;
 use crate::method::Method;
-use crate::peer::Peer;
-use crate::result::Parameters;
+use crate::peer::{Order, Peer};
+use crate::privileges::Privileges;
+use crate::result::{Parameters, Row};
 use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -76,6 +77,8 @@ pub struct Setup {
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
     pub seconds: f64,
+    /// What both processes run with.
+    pub privileges: Privileges,
     /// The methods that both processes know.
     pub methods: &'static [&'static dyn Method],
 }
@@ -89,6 +92,9 @@ pub struct Variant {
     pub parameters: Parameters,
 }
 
+/// The rows of each variant, in the order in which they were asked for.
+pub type Found = Vec<Vec<Row>>;
+
 impl Variant {
     /// Bytes of a message.
     fn size(&self) -> usize {
@@ -100,7 +106,11 @@ impl Setup {
     /// Starts a process that answers on `cpu`.
     pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        Peer::start(&self.program, &arguments, cpu)
+        let mut peer = Peer::start(&self.program, &arguments, cpu)?;
+        if !self.privileges.is_none() {
+            peer.run(&Order::Privileges(self.privileges))?;
+        }
+        Ok(peer)
     }
 
     /// Nanoseconds for one run of one variant.
@@ -181,6 +191,7 @@ impl<'a> Session<'a> {
                 });
             }
         }
+        setup.privileges.take()?;
         let peer = setup.peer(setup.cpus.1)?;
         olivine::probe::pin_to_cpu(setup.cpus.0).map_err(|source| BenchError::Io {
             action: "pin this process",

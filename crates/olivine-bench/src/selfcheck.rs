@@ -4,13 +4,13 @@
 //! it delayed, not as one (coordinated omission). A method that sends one wrong bit back must give a failure and no figure. And
 //! the same thing measured twice in turns tells how far apart two figures may lie without meaning anything.
 
-use crate::compare::Comparison;
+use crate::compare::RUNS_MIN;
 use crate::error::Result;
-use crate::floor::Placement;
-use crate::result::{Distribution, Measured, Outcome, Parameters, Row};
+use crate::result::{Distribution, Outcome, Parameters, Row};
 use crate::scenario::latency::{self, STALL_NS};
 use crate::scenario::{Setup, Variant, Watch, pingpong};
 use crate::text;
+use crate::twice::{self, MeasuringError};
 
 /// Messages a second of the stalled run: a tenth of a slice is delayed by the stall.
 const RATE_PER_S: f64 = 100_000.0;
@@ -48,9 +48,12 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
     };
     let stalled = latency::run_stalled(setup, &[variant(METHOD, "wait=adaptive")], watch)?;
     let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
-    let twice = [variant(METHOD, ""), variant(METHOD, "")];
-    let twice = pingpong::run(setup, &twice, watch)?;
-    Ok(vec![stall(&stalled), wrong_echo(&wrong), same(&twice)])
+    let (rows, error) = twice::run(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
+    Ok(vec![
+        stall(&stalled.concat()),
+        wrong_echo(&wrong.concat()),
+        same(error.as_ref(), &rows),
+    ])
 }
 
 /// All messages that a stall delayed are late, by as much as it delayed them.
@@ -118,35 +121,18 @@ fn wrong_echo(rows: &[Row]) -> Finding {
 }
 
 /// The same method twice, its runs in turns: the difference is what measuring adds.
-fn same(rows: &[Row]) -> Finding {
-    let compared = rows.iter().enumerate().filter_map(|(index, first)| {
-        let place = first.measured()?.placement;
-        let same_place = |row: &&Row| {
-            row.measured()
-                .is_some_and(|m: &Measured| m.placement == place)
-        };
-        let second = rows[index + 1..].iter().find(same_place)?;
-        let found = Comparison::of(first, second, true).ok()?;
-        (place != Placement::Changed).then_some((place, found))
-    });
-    let most = compared.max_by_key(|(_, found)| found.runs);
-    let what = match &most {
-        Some((place, found)) => format!(
-            "the same method measured twice in turns differs by {} % at p50, ± {} % ({} runs, CPUs {place})",
-            text::three_figures((found.ratio.max(1.0 / found.ratio) - 1.0) * 100.0),
-            text::three_figures(
-                (found.ratio_high / found.ratio_low)
-                    .sqrt()
-                    .mul_add(100.0, -100.0)
-            ),
-            found.runs
+fn same(error: Option<&MeasuringError>, rows: &[Row]) -> Finding {
+    let what = match error {
+        Some(error) => error.sentence(),
+        None => format!(
+            "no {RUNS_MIN} runs of both times were in one place: measure with --runs 5; {}",
+            reasons(rows)
         ),
-        None => format!("no two of the runs are in one place: {}", reasons(rows)),
     };
     Finding {
         check: "measuring error",
-        ok: most.is_some(),
-        what,
+        ok: error.is_some(),
+        what: what.trim_end_matches("; ").to_owned(),
     }
 }
 
@@ -217,6 +203,6 @@ mod tests {
         assert!(wrong_echo(&[failed("message 7 did not arrive as it was sent: …")]).ok);
         assert!(!wrong_echo(&[failed("the second process did not answer")]).ok);
         assert!(!wrong_echo(&[]).ok);
-        assert!(!same(&[]).ok && !stall(&[]).ok);
+        assert!(!same(None, &[]).ok && !stall(&[]).ok);
     }
 }

@@ -1,19 +1,21 @@
 //! The door to the kernel's ways of passing messages, and the only place of this crate with foreign functions.
 //!
-//! | file      | what                                                                        |
-//! |-----------|-----------------------------------------------------------------------------|
-//! | `alarm`   | ends a sleep in the kernel now and then, so that no wait is without a bound |
-//! | `mapping` | shared memory: of a file, mapped twice, System V                            |
-//! | `monitor` | mutex and condition variables between processes                             |
-//! | `queue`   | System V and POSIX message queues                                           |
-//! | `signal`  | signals to one thread, with or without a word of payload                    |
-//! | `uring`   | send and receive through io_uring                                           |
-//! | `vm`      | memory of another process; pages given to a pipe                            |
+//! | file        | what                                                                        |
+//! |-------------|-----------------------------------------------------------------------------|
+//! | `alarm`     | ends a sleep in the kernel now and then, so that no wait is without a bound |
+//! | `mapping`   | shared memory: of a file, mapped twice, System V                            |
+//! | `monitor`   | mutex and condition variables between processes                             |
+//! | `queue`     | System V and POSIX message queues                                           |
+//! | `scheduler` | a real-time class, locked memory                                            |
+//! | `signal`    | signals to one thread, with or without a word of payload                    |
+//! | `uring`     | send and receive through io_uring                                           |
+//! | `vm`        | memory of another process; pages given to a pipe                            |
 
 pub(crate) mod alarm;
 pub(crate) mod mapping;
 pub(crate) mod monitor;
 pub(crate) mod queue;
+pub(crate) mod scheduler;
 pub(crate) mod signal;
 pub(crate) mod uring;
 pub(crate) mod vm;

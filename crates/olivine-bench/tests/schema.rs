@@ -5,10 +5,12 @@ use olivine_bench::floor::Placement;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::Machine;
+use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
 use olivine_bench::result::{
     Collector, Figures, Load, Outcome, Pair, Parameters, Published, ResultFile, Row, Slice,
 };
+use olivine_bench::twice::MeasuringError;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -79,6 +81,7 @@ fn file() -> ResultFile {
             messages_per_s: 1e6,
         });
     }
+    results[0].lacks = "no queue".to_owned();
     results[0].published.push(Published {
         figure: "p50_ns".to_owned(),
         value: 157.0,
@@ -101,6 +104,11 @@ fn file() -> ResultFile {
         runs: 5,
         seconds_per_variant: 2.0,
         interrupted: false,
+        privileges: Privileges {
+            real_time: true,
+            locked_memory: false,
+        },
+        measuring_error: MeasuringError::of(&results[..1], &results[..1]),
         floor: None,
         results,
     }

@@ -194,6 +194,11 @@ fn directory(dir: Option<&Path>) -> PathBuf {
 
 fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = shm_only(Config::parse(uri)?)?;
+    if config.scheme() == olivine::Scheme::Sealed {
+        return Err(Failure::usage(format!(
+            "{uri} is sealed: it has no name in a folder and shows itself to its subscribers only; look at what its publisher and its subscribers say"
+        )));
+    }
     if config.scheme() != olivine::Scheme::Shm {
         return Err(Failure::usage(format!(
             "{uri} has no files to look at: name a channel of this machine, shm://{}",

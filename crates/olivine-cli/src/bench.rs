@@ -3,32 +3,29 @@
 mod compare;
 mod files;
 mod load;
+mod measure;
 mod print;
 mod report;
 mod rivals;
 mod selfcheck;
 mod sweep;
+mod variants;
 
-use crate::args::values;
-use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, RingArgs, Scenario};
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
-use crate::progress::Progress;
-use crate::stop::Stop;
+use measure::{Bench, Found};
 use olivine::{Config, probe};
-use olivine_bench::machine::Machine;
 use olivine_bench::method;
-use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::result::file::{RUNS_QUOTABLE, SCHEMA, unix_time_s};
-use olivine_bench::result::{Parameters, ResultFile, Row};
+use olivine_bench::privileges::Privileges;
+use olivine_bench::result::file::RUNS_QUOTABLE;
 use olivine_bench::rival::Program;
-use olivine_bench::scenario::floor::FloorResult;
 use olivine_bench::scenario::throughput::OWN;
 use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
-use olivine_bench::{BenchError, peer, text};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use olivine_bench::{BenchError, peer};
+use std::path::Path;
 use std::time::Duration;
+use variants::{aligns, method_variants, settings, throughput_variants, variant};
 
 /// How the names of this library's methods start.
 const OLIVINE_PREFIX: &str = "olivine-";
@@ -38,8 +35,6 @@ const DEFAULT_SIZE: u64 = 32;
 pub(crate) const PEER_COMMAND: &str = "__peer";
 /// Seconds for each method where all are measured.
 const ALL_SECONDS: f64 = 1.0;
-/// Setting that gives each message a cache line of its own.
-const ALIGNED: &str = "align=64";
 /// The word for every built-in method.
 const ALL: &str = "all";
 
@@ -50,6 +45,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             cpus: None,
             runs: RUNS_QUOTABLE,
             seconds: Duration::from_secs_f64(ALL_SECONDS),
+            fifo: false,
+            mlock: false,
             save: args.save.clone(),
         };
         let names = [ALL.to_owned()];
@@ -67,7 +64,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let bench = Bench::new("floor", &args.method)?;
             let result = bench.measure(scenario::floor::run)?;
             let text = print::floor(&result);
-            bench.report(common, Vec::new(), Some(result), text)
+            let found = Found {
+                floor: Some(result),
+                ..Found::default()
+            };
+            bench.report(common, found, text)
         }
         Scenario::Pingpong(args) => {
             let mut variants = Vec::new();
@@ -84,19 +85,14 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 let settings = settings(&args.ring, "")?;
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
-            let rivals = match &args.rivals {
-                Some(folder) => Program::find(folder)?,
-                None => Vec::new(),
-            };
+            let rivals = programs(args.rivals.as_deref())?;
             pingpong_table(common, &args.method_args, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
-            let variants =
-                throughput_variants(&args.size, &args.batch, &settings(&args.ring, "")?)?;
-            let bench = Bench::new("throughput", &args.method)?;
-            let rows = bench.measure(|setup, watch| throughput::run(setup, &variants, watch))?;
-            let text = print::throughput(&rows);
-            bench.report(common, rows, None, text)
+            let rivals = programs(args.rivals.as_deref())?;
+            let settings = settings(&args.ring, "")?;
+            let variants = throughput_variants(&args.method, &args.size, &args.batch, &settings)?;
+            throughput_table(common, &args.method_args, &variants, &rivals)
         }
         Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
         Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
@@ -110,11 +106,19 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             };
             let variants: Vec<_> = args.rate.iter().map(variant).collect::<Outcome<_>>()?;
             let bench = Bench::new("latency", &args.method)?;
-            let rows = bench.measure(|setup, watch| latency::run(setup, &variants, watch))?;
-            let text = print::latency(&rows);
-            bench.report(common, rows, None, text)
+            let found = bench.measure_twice(latency::run, &variants)?;
+            let text = print::latency(&found.rows);
+            bench.report(common, found, text)
         }
     }
+}
+
+/// The programs of rivals in `folder`, where they are asked for.
+fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
+    Ok(match folder {
+        Some(folder) => Program::find(folder)?,
+        None => Vec::new(),
+    })
 }
 
 /// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
@@ -125,21 +129,39 @@ fn pingpong_table(
     rivals: &[Program],
 ) -> Outcome {
     let bench = Bench::new("pingpong", method)?;
-    let mut rows = bench.measure(|setup, watch| pingpong::run(setup, variants, watch))?;
-    for rival in rivals {
-        if bench.stop.now() {
-            break;
-        }
-        rows.extend(rivals::pingpong(rival, &bench.setup, variants));
-    }
-    let first = &variants[0].method;
-    let several = rows.iter().any(|row| row.method != *first);
-    let text = if several {
-        print::methods(&rows)
+    let mut found = bench.measure_twice(pingpong::run, variants)?;
+    found.rows.extend(rivals::measure(&bench, rivals, variants));
+    let text = if is_of_several_methods(&found) {
+        print::methods(&found.rows)
     } else {
-        print::pingpong(&rows)
+        print::pingpong(&found.rows)
     };
-    bench.report(common, rows, None, text)
+    bench.report(common, found, text)
+}
+
+/// Rates at full speed: one method with what it is compared with, or several in one table, and those of `rivals`.
+fn throughput_table(
+    common: Common,
+    method: &MethodArgs,
+    variants: &[Variant],
+    rivals: &[Program],
+) -> Outcome {
+    let bench = Bench::new("throughput", method)?;
+    let mut found = bench.measure_twice(throughput::run, variants)?;
+    found.rows.extend(rivals::measure(&bench, rivals, variants));
+    let text = if is_of_several_methods(&found) {
+        print::methods_at_full_speed(&found.rows)
+    } else {
+        print::throughput(&found.rows)
+    };
+    bench.report(common, found, text)
+}
+
+fn is_of_several_methods(found: &Found) -> bool {
+    found
+        .rows
+        .windows(2)
+        .any(|pair| pair[0].method != pair[1].method)
 }
 
 /// One channel with several participants on it.
@@ -178,65 +200,22 @@ fn many(
             }
         }
     }
+    let shares = |variant: &Variant| variant.parameters.oversubscribed;
+    if args.method.fifo && variants.iter().any(shares) {
+        return Err(Failure::usage(
+            "--fifo needs a CPU for each process: two that share one would keep each other from running",
+        ));
+    }
     let rows = bench.measure(|setup, watch| {
-        if name == "fanout" {
-            mesh::fanout(setup, &variants, watch)
+        let found = if name == "fanout" {
+            mesh::fanout(setup, &variants, watch)?
         } else {
-            mesh::mesh(setup, &variants, watch)
-        }
+            mesh::mesh(setup, &variants, watch)?
+        };
+        Ok::<_, BenchError>(found.concat())
     })?;
     let text = print::many(&rows);
-    bench.report(common, rows, None, text)
-}
-
-/// A variant of a method with messages of `size` bytes.
-fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
-    message_size(size)?;
-    let mut parameters = Parameters::pair(size);
-    settings.clone_into(&mut parameters.settings);
-    for (key, value) in settings.split('&').filter_map(|pair| pair.split_once('=')) {
-        match key {
-            "wait" => parameters.wait = Some(value.to_owned()),
-            "capacity" => parameters.ring_bytes = values::size(value).ok(),
-            _ => {}
-        }
-    }
-    Ok(Variant {
-        method: method.to_owned(),
-        parameters,
-    })
-}
-
-/// Every method named, with every size. `settings` are those of the channels of Olivine.
-fn method_variants(names: &[String], sizes: &[u64], settings: &str) -> Outcome<Vec<Variant>> {
-    let mut chosen = Vec::new();
-    for name in names {
-        if name == ALL {
-            chosen.extend(method::BUILT_IN);
-        } else {
-            let found = method::find(method::BUILT_IN, name);
-            chosen.push(found.map_err(|error| Failure::usage(error.to_string()))?);
-        }
-    }
-    let mut variants = Vec::new();
-    for &size in sizes {
-        for method in &chosen {
-            let name = method.name();
-            let is_ours = name.starts_with(OLIVINE_PREFIX);
-            // The strategy follows from the name.
-            let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
-            let mut variant = variant(name, size, if is_ours { settings } else { "" })?;
-            variant.parameters.wait = Some(method.wait().to_owned());
-            if name == method::OLIVINE.name() && settings.is_empty() {
-                // Packed and with a cache line for each message, as nobody knows which suits better.
-                let mut aligned = variant.clone();
-                ALIGNED.clone_into(&mut aligned.parameters.settings);
-                variants.push(aligned);
-            }
-            variants.push(variant);
-        }
-    }
-    Ok(variants)
+    bench.report(common, rows.into(), text)
 }
 
 pub(crate) use load::serve as serve_load;
@@ -273,7 +252,7 @@ pub(crate) fn cpus(asked: Option<(u32, u32)>) -> Outcome<(u32, u32)> {
     }
 }
 
-/// A set-up for `runs` runs of this program with itself.
+/// A set-up for runs of this program with itself.
 pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::Failed(
@@ -287,6 +266,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         allowed: probe::allowed_cpus(),
         runs,
         seconds,
+        privileges: Privileges::default(),
         methods: method::BUILT_IN,
     })
 }
@@ -313,210 +293,4 @@ fn list(common: Common) -> Outcome {
     out.push('\n');
     out.push_str(&table(&["METHOD", "WHAT"], &[], rows.collect()));
     print(&out)
-}
-
-/// One scenario being measured.
-struct Bench {
-    name: &'static str,
-    setup: Setup,
-    machine: Machine,
-    stop: Stop,
-    started_unix_s: u64,
-    /// Where the result is written besides standard output.
-    save: Vec<PathBuf>,
-}
-
-impl Bench {
-    fn new(name: &'static str, method: &MethodArgs) -> Outcome<Self> {
-        let setup = setup(
-            cpus(method.cpus)?,
-            method.runs,
-            method.seconds.as_secs_f64(),
-        )?;
-        files::check(&method.save)?;
-        Ok(Self {
-            name,
-            setup,
-            machine: Machine::look(),
-            stop: Stop::install()?,
-            started_unix_s: unix_time_s(),
-            save: method.save.clone(),
-        })
-    }
-
-    fn measure<T, E>(
-        &self,
-        scenario: impl FnOnce(&Setup, scenario::Watch<'_>) -> Result<T, E>,
-    ) -> Outcome<T>
-    where
-        Failure: From<E>,
-    {
-        let mut bar: Option<Progress> = None;
-        let result = scenario(&self.setup, &mut |progress| {
-            let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
-            bar.phase(self.name);
-            bar.show(progress.done, live(&progress));
-            if self.stop.now() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
-        if let Some(bar) = bar {
-            bar.clear();
-        }
-        Ok(result?)
-    }
-
-    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
-    fn report(
-        self,
-        common: Common,
-        results: Vec<Row>,
-        floor: Option<FloorResult>,
-        mut out: String,
-    ) -> Outcome {
-        let file = self.file(results, floor);
-        files::save(&file, &self.save)?;
-        if common.json {
-            print_json(&file)?;
-        } else {
-            out.push_str(&print::failed(&file));
-            out.push_str(&print::conditions(&file));
-            print(&out)?;
-        }
-        if file.failures().next().is_some() {
-            return Err(Failure::BadResult);
-        }
-        Ok(())
-    }
-
-    /// What was found, with what it was found on.
-    fn file(&self, results: Vec<Row>, floor: Option<FloorResult>) -> ResultFile {
-        ResultFile {
-            schema: SCHEMA.to_owned(),
-            scenario: self.name.to_owned(),
-            started_unix_s: self.started_unix_s,
-            machine: self.machine.clone(),
-            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
-            runs: self.setup.runs,
-            seconds_per_variant: self.setup.seconds,
-            interrupted: self.stop.interrupted(),
-            floor,
-            results,
-        }
-    }
-}
-
-/// The last slice in a few words.
-fn live(progress: &scenario::Progress) -> String {
-    let p50 = progress.p50_ns.map(|ns| format!("p50 {}", text::nanos(ns)));
-    let rate = progress.messages_per_s.map(text::rate);
-    p50.or(rate).unwrap_or_default()
-}
-
-/// Refuses a size that cannot be checked.
-fn message_size(bytes: u64) -> Outcome {
-    if bytes < SIZE_MIN as u64 {
-        return Err(Failure::usage(format!(
-            "--size {bytes} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp"
-        )));
-    }
-    Ok(())
-}
-
-/// The query of the measured channel's URI, checked by the library's own parser.
-fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
-    let mut settings = format!("wait={}", ring.wait);
-    for (key, value) in [("align", &ring.align), ("capacity", &ring.capacity)] {
-        if let Some(value) = value {
-            settings.push_str(&format!("&{key}={value}"));
-        }
-    }
-    settings.push_str(more);
-    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
-    Ok(settings)
-}
-
-/// Where no alignment is asked for, frames are measured packed and each on a cache line of its own.
-fn aligns(ring: &RingArgs) -> &'static [&'static str] {
-    if ring.align.is_some() {
-        &[""]
-    } else {
-        &["", "&align=64"]
-    }
-}
-
-/// Every size with every batch; without either, the three that say most.
-fn throughput_variants(sizes: &[u64], batches: &[u16], settings: &str) -> Outcome<Vec<Variant>> {
-    let variant = |size: u64, batch: u16| -> Outcome<Variant> {
-        let mut variant = variant(OWN, size, settings)?;
-        variant.parameters.batch_count = u64::from(batch);
-        Ok(variant)
-    };
-    if sizes.is_empty() && batches.is_empty() {
-        return [(32, 1), (32, 16), (8192, 1)]
-            .into_iter()
-            .map(|(size, batch)| variant(size, batch))
-            .collect();
-    }
-    let sizes = if sizes.is_empty() { &[32] } else { sizes };
-    let batches = if batches.is_empty() { &[1] } else { batches };
-    sizes
-        .iter()
-        .flat_map(|&size| batches.iter().map(move |&batch| (size, batch)))
-        .map(|(s, b)| variant(s, b))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_batches_are_crossed_and_have_defaults() {
-        let shape = |sizes: &[u64], batches: &[u16]| -> Vec<(u64, u64)> {
-            let variants = throughput_variants(sizes, batches, "wait=spin").unwrap();
-            variants
-                .iter()
-                .map(|variant| {
-                    let parameters = &variant.parameters;
-                    (parameters.size_bytes, parameters.batch_count)
-                })
-                .collect()
-        };
-        assert_eq!(shape(&[], &[]), [(32, 1), (32, 16), (8192, 1)]);
-        assert_eq!(shape(&[64], &[]), [(64, 1)]);
-        assert_eq!(shape(&[], &[4]), [(32, 4)]);
-        assert_eq!(
-            shape(&[16, 32], &[1, 2]),
-            [(16, 1), (16, 2), (32, 1), (32, 2)]
-        );
-        assert!(throughput_variants(&[8], &[], "").is_err());
-    }
-
-    #[test]
-    fn settings_of_the_measured_channel_are_checked_before_anything_starts() {
-        let ring = |wait: &str, align: Option<&str>| RingArgs {
-            wait: wait.to_owned(),
-            align: align.map(str::to_owned),
-            capacity: None,
-        };
-        assert_eq!(
-            settings(&ring("spin", Some("64")), "").unwrap(),
-            "wait=spin&align=64"
-        );
-        assert!(matches!(
-            settings(&ring("nap", None), ""),
-            Err(Failure::Usage(_))
-        ));
-        assert!(matches!(
-            settings(&ring("spin", Some("3")), ""),
-            Err(Failure::Usage(_))
-        ));
-        assert!(matches!(
-            settings(&ring("spin", None), "&subscribers_max=9999"),
-            Err(Failure::Usage(_))
-        ));
-    }
 }

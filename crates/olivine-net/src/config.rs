@@ -133,6 +133,10 @@ impl EngineConfig {
 
     /// Connections the kernel may hold for us before we accept them, 1 to 65,535 per listener.
     /// Default 4,096; the kernel cuts it to `net.core.somaxconn`.
+    ///
+    /// When it is full, which takes a flood while a shard gets no CPU, Linux ignores newcomers: they ask
+    /// again after 1 s, 3 s and 7 s, so that a first answer may take seconds though the shard is idle
+    /// again at once.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
         self

@@ -31,6 +31,10 @@ pub(crate) type Slot = u32;
 /// put there, in front of what has just arrived, so that the new bytes need not be copied.
 pub(crate) const HEADROOM: usize = 4096;
 
+/// Connections taken in after one wait, before those that are open get their turn again: a flood of
+/// new ones must not hold up the old ones.
+pub(crate) const ARRIVALS_PER_WAIT: usize = 64;
+
 /// Bytes on their way out, owned by the driver while it sends them.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -96,6 +100,10 @@ pub(crate) trait Driver {
 
     /// Stops accepting: takes what the queue still holds (`Accepted` events follow), then closes.
     fn stop_listening(&mut self);
+
+    /// Whether connections wait here that were accepted, or will have been once a stop has gone through;
+    /// `Accepted` events for them follow.
+    fn has_arrivals(&self) -> bool;
 
     /// Tries to accept again after descriptors ran out. Called about every 50 ms while
     /// [`Driver::is_starved`].

@@ -170,7 +170,8 @@ impl<H: Handler> Engine<H> {
     fn halt(&mut self, deadline: Duration) -> StopReport {
         let at = Instant::now() + deadline;
         for mailbox in &self.common.mailboxes {
-            mailbox.command(Letter::Stop(at));
+            // A shard that has ended needs no stopping.
+            let _ = mailbox.command(Letter::Stop(at));
         }
         let mut report = StopReport::default();
         for (index, thread) in self.threads.drain(..).enumerate() {

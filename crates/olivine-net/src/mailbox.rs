@@ -77,13 +77,14 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Adds a letter of the engine's own, which the limit does not bind; drops it if the shard is
-    /// gone.
-    pub(crate) fn command(&self, letter: Letter<M>) {
+    /// Adds a letter of the engine's own, which the limit does not bind; `false` if the shard is gone,
+    /// and then the letter is dropped.
+    pub(crate) fn command(&self, letter: Letter<M>) -> bool {
         let mut inner = self.lock();
         if !inner.closed {
             self.push(&mut inner, letter);
         }
+        !inner.closed
     }
 
     fn push(&self, inner: &mut Inner<M>, letter: Letter<M>) {
@@ -144,7 +145,9 @@ mod tests {
         mailbox.take(&mut letters);
         assert_eq!(letters.len(), 2);
         assert!(mailbox.fall_asleep());
+        assert!(mailbox.command(Letter::Message('c')));
         mailbox.close();
+        assert!(!mailbox.command(Letter::Message('d')));
         assert!(matches!(mailbox.post('d'), Err(NotPosted::Closed('d'))));
     }
 }

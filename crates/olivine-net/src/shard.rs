@@ -22,9 +22,13 @@ use crate::{
     wheel::{Key, Wheel},
 };
 
+mod admit;
 pub(crate) mod connection;
+mod deliver;
+mod expire;
 mod inner;
 pub(crate) mod run;
+mod settle;
 
 use connection::{Attempt, Connection, End, NEVER, Phase};
 

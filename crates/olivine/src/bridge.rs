@@ -38,7 +38,7 @@ mod relay;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]
-mod wire;
+pub(crate) mod wire;
 
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};

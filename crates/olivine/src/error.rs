@@ -4,8 +4,10 @@
 //! path answers is a small `Copy` enum: [`NotSent`].
 
 mod journal;
+mod sealed;
 
 pub use journal::JournalError;
+pub use sealed::SealedError;
 
 use std::io;
 use std::path::PathBuf;
@@ -131,6 +133,9 @@ pub enum LinkError {
     /// A journal cannot be recorded into, or replayed.
     #[error(transparent)]
     Journal(Arc<JournalError>),
+    /// A sealed channel cannot be opened, or was lost.
+    #[error(transparent)]
+    Sealed(Arc<SealedError>),
     /// The ring of this side could not be opened.
     #[error("the ring of this side could not be opened")]
     Ring {
@@ -146,6 +151,18 @@ pub enum LinkError {
     /// The thread of the bridge panicked: a bug of ours.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,
+}
+
+impl From<SealedError> for LinkError {
+    fn from(error: SealedError) -> Self {
+        Self::Sealed(Arc::new(error))
+    }
+}
+
+impl From<SealedError> for OpenError {
+    fn from(error: SealedError) -> Self {
+        Self::Link(error.into())
+    }
 }
 
 /// Why nothing was received.

@@ -33,6 +33,8 @@ pub mod admin;
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+mod claims;
 pub mod clock;
 mod error;
 #[cfg(not(loom))]
@@ -56,6 +58,13 @@ mod sync;
 mod uri;
 mod wait;
 
+/// What the fuzz targets call; not part of the library.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::claims::{check_control, check_frames, check_journal, check_uri, check_wire};
+}
+
 #[cfg(not(loom))]
 pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
@@ -70,12 +79,12 @@ pub use channel::status::{LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError};
+pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Role, Rotation, Scheme, Slow, Start,
-    SyncPolicy, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Role, Rotation, Scheme, Slow,
+    Start, SyncPolicy, UriError, WaitStrategy,
 };

@@ -3,7 +3,8 @@
 //! Each participant opens the control file for itself and holds an open-file-description lock on one byte of
 //! its own for as long as it lives. The kernel releases it at any death: of a killed process, of a zombie
 //! that nobody has reaped, in any PID namespace. A stopped process keeps it: a stopped process is not dead.
-//! No time-out and no PID decides. Channels inside one process keep a table instead.
+//! No time-out and no PID decides. Channels inside one process keep a table instead. Ends of a sealed channel, who share no
+//! file, hold a socket and a pidfd of each other: [`Peer`].
 
 use crate::fork;
 use std::collections::HashMap;
@@ -174,6 +175,56 @@ fn control(
         Err(io::Error::last_os_error())
     } else {
         Ok(lock.l_type.into())
+    }
+}
+
+/// The process at the other end of a connected UNIX socket, as the kernel noted it when that end was connected or began
+/// to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// 0 for a process of another PID namespace, which has no number here.
+    pub(crate) pid: i32,
+    pub(crate) user: u32,
+}
+
+impl Peer {
+    /// Who is at the other end of `socket`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        // The C library, not rustix, whose process number cannot be the 0 that the kernel may give.
+        let mut found = libc::ucred {
+            pid: 0,
+            uid: u32::MAX,
+            gid: u32::MAX,
+        };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+        // SAFETY: `found` is as long as `length` says, and both live across the call.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut length,
+            )
+        };
+        if done == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            pid: found.pid,
+            user: found.uid,
+        })
+    }
+
+    /// A descriptor that becomes readable when the process dies. `None` where there is none to be had: its socket,
+    /// which the kernel closes, then tells alone.
+    pub(crate) fn death(self) -> Option<OwnedFd> {
+        let pid = rustix::process::Pid::from_raw(self.pid)?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
     }
 }
 

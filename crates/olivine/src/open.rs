@@ -157,7 +157,10 @@ fn in_channel(typed: TypeTag, config: &Config) -> TypeTag {
 
 /// Whether the channel is a ring of this machine, with no bridge behind it.
 fn is_here(config: &Config) -> bool {
-    matches!(config.scheme(), Scheme::Shm | Scheme::Inproc)
+    matches!(
+        config.scheme(),
+        Scheme::Shm | Scheme::Sealed | Scheme::Inproc
+    )
 }
 
 /// Runs a bridge behind a handle.

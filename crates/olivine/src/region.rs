@@ -42,7 +42,7 @@ mod mapped {
     #[derive(Debug)]
     enum Kind {
         Mapped,
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         Heap(std::alloc::Layout),
     }
 
@@ -68,7 +68,7 @@ mod mapped {
         }
 
         /// Zeroed heap memory in place of a mapping, for tests under Miri.
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         pub(crate) fn heap(length: usize) -> Arc<Self> {
             let layout = std::alloc::Layout::from_size_align(length, 4096).expect("a test size");
             // SAFETY: the layout has a length above zero in every test.
@@ -104,7 +104,7 @@ mod mapped {
                     let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
                     debug_assert_eq!(unmapped, 0, "munmap of a range we own cannot fail");
                 }
-                #[cfg(test)]
+                #[cfg(any(test, fuzzing))]
                 // SAFETY: allocated in `heap` with this very layout.
                 Kind::Heap(layout) => unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) },
             }

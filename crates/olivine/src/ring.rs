@@ -1,15 +1,20 @@
 //! The ring: how one publisher's frames reach any number of subscribers.
 //!
 //! Read [`layout`] first (what lies where, who writes it, which edges order it), then [`publish`],
-//! [`consume`] and [`gate`].
+//! [`consume`] and [`gate`]; [`pages`] is how the same goes between those who do not trust each other.
 
 pub(crate) mod consume;
 pub(crate) mod gate;
 pub(crate) mod layout;
+pub(crate) mod pages;
 pub(crate) mod publish;
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod claims;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+mod heap;
 #[cfg(all(test, not(loom)))]
 mod heap_tests;
 #[cfg(all(test, loom))]

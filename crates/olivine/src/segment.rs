@@ -8,7 +8,7 @@
 mod folder;
 mod map;
 
-pub(crate) use folder::{ChannelFolder, Folder, default_folder};
+pub(crate) use folder::{ChannelFolder, Folder, Sharing, default_folder};
 pub(crate) use map::{map_control, map_lane};
 
 use crate::error::OpenError;

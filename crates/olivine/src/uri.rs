@@ -4,15 +4,19 @@
 //! bindings' options are the same words with the same units, ranges and defaults. The grammar is strict: no
 //! escapes, no repeated keys, nothing ignored.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 mod journal;
 mod parse;
 pub(crate) mod remote;
+mod sealed;
 mod start;
 pub(crate) mod topic;
 mod values;
 
 pub use journal::{Compression, Pace, Rotation, SyncPolicy};
 pub(crate) use parse::TOPIC_OF_PUBLISHER_RULE;
+pub use sealed::Peers;
 pub use start::Start;
 pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
 
@@ -38,7 +42,7 @@ pub(crate) const NAME_LENGTH_MAX: usize = 48;
 pub enum UriError {
     /// There is no `scheme://` at the start.
     #[error(
-        "'{uri}' is no channel URI: expected shm://NAME, inproc://NAME, tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
+        "'{uri}' is no channel URI: expected shm://NAME, shm+fd:///SOCKET, inproc://NAME, tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
     )]
     NoScheme {
         /// The text given.
@@ -46,7 +50,7 @@ pub enum UriError {
     },
     /// The scheme is not one of ours.
     #[error(
-        "unknown scheme '{scheme}': expected shm:// (processes of this machine), inproc:// (threads of this process), tcp:// (other machines), nats:// (a cluster) or file:// (a journal)"
+        "unknown scheme '{scheme}': expected shm:// (processes of this machine), shm+fd:// (those that do not trust each other), inproc:// (threads of this process), tcp:// (other machines), nats:// (a cluster) or file:// (a journal)"
     )]
     UnknownScheme {
         /// The scheme given.
@@ -75,6 +79,14 @@ pub enum UriError {
         "path '{path}' is not usable: expected file:// and an absolute path of a file, without control characters, '&' or '?'"
     )]
     Path {
+        /// The path given, control bytes escaped.
+        path: String,
+    },
+    /// The path of a `shm+fd://` channel breaks the grammar.
+    #[error(
+        "socket '{path}' is not usable: expected shm+fd:// and an absolute path of 1 to 90 bytes, without control characters, '&' or '?'"
+    )]
+    Socket {
         /// The path given, control bytes escaped.
         path: String,
     },
@@ -157,7 +169,7 @@ pub struct Config {
 
 impl Config {
     /// Default settings for a channel of this scheme and name. `tcp://` and `nats://` also need
-    /// [`Config::address`], `file://` needs [`Config::path`].
+    /// [`Config::address`], `file://` and `shm+fd://` need [`Config::path`].
     pub fn new(scheme: Scheme, channel: &str) -> Self {
         Self {
             scheme,
@@ -281,7 +293,8 @@ impl Config {
         self
     }
 
-    /// Permission bits of the channel's files (*channel*), such as `0o660`. Default `0o600`.
+    /// Permission bits of the channel's files (*channel*), such as `0o660`. Default `0o600`. Of `shm+fd://` those of
+    /// the socket.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = Some(bits);
         self

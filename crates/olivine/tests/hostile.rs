@@ -1,13 +1,14 @@
 //! A hostile participant scribbles over everything that it may write, while its victims go on: they stay inside their
 //! memory, every call returns, nobody panics, and what goes wrong has a name.
 //!
-//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_SEED` repeats its choices.
+//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_HOSTILE_WRITES` how many words each overwrites at least,
+//! `OLIVINE_SEED` repeats its choices. `cargo xtask hostile` runs it with the victims under AddressSanitizer.
 
 #![cfg(not(loom))]
 
 mod common;
 
-use common::{Place, Random, WATCHDOG, setting, until};
+use common::{Patience, Place, Random, setting, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
@@ -95,11 +96,12 @@ fn role() {
         let index = usize::try_from(random.below(bound as u64)).unwrap();
         let word = file.word(index);
         // One word is flipped many times while somebody else reads it.
-        for _ in 0..random.below(64) {
+        let times = random.below(64);
+        for _ in 0..times {
             let value = nonsense(&mut random, word.load(Ordering::Relaxed));
             word.store(value, Ordering::Relaxed);
-            written += 1;
         }
+        written += times;
         words.store(WRITTEN, written);
     }
 }
@@ -123,31 +125,38 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     );
     until("the attack begins", || words.load(WRITTEN) > 0);
     let length = Duration::from_millis(setting("OLIVINE_HOSTILE_MS", 1000));
+    let goal = setting("OLIVINE_HOSTILE_WRITES", 0);
+    let rounds = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let mut victim = victim;
+        let (rounds, words) = (&rounds, &words);
         let suffering = scope.spawn(move || {
             let started = Instant::now();
-            let mut rounds = 0_u64;
-            while started.elapsed() < length || rounds == 0 {
+            while started.elapsed() < length
+                || words.load(WRITTEN) < goal
+                || rounds.load(Ordering::Relaxed) == 0
+            {
                 victim();
-                rounds += 1;
+                rounds.fetch_add(1, Ordering::Relaxed);
             }
-            rounds
         });
-        let started = Instant::now();
+        let (mut patience, mut seen) = (Patience::new(), 0);
         // A hang cannot be joined: it ends the whole test.
         while !suffering.is_finished() {
-            if started.elapsed() > length + WATCHDOG {
+            let now = rounds.load(Ordering::Relaxed);
+            if now != seen {
+                (patience, seen) = (Patience::new(), now);
+            }
+            if !patience.lasts() {
                 eprintln!("a call never returned");
                 std::process::abort();
             }
-            std::thread::park_timeout(Duration::from_millis(5));
         }
-        let rounds = suffering.join().expect("no panic");
+        suffering.join().expect("no panic");
         words.store(STOP, 1);
         common::finished(scribbler);
-        println!("{rounds} rounds of the victim");
     });
+    println!("{} rounds of the victim", rounds.load(Ordering::Relaxed));
     words.load(WRITTEN)
 }
 

@@ -18,6 +18,7 @@ static IPC: Described = Described {
     about: "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("nng").display());
         open(side, door, size, endpoint)
@@ -29,6 +30,7 @@ static TCP: Described = Described {
     about: "nng PAIR sockets over TCP, blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _| {
         // This version cannot say which port it was given, so a free one is looked for first.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))

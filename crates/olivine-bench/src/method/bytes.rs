@@ -21,6 +21,7 @@ pub(super) const PIPE: Described = Described {
     about: "two pipes, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| Ok(open(pipes(side, door)?, size)),
 };
 pub(super) const FIFO: Described = Described {
@@ -28,6 +29,7 @@ pub(super) const FIFO: Described = Described {
     about: "two named pipes, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| Ok(open(fifos(side, door)?, size)),
 };
 pub(super) const VMSPLICE: Described = Described {
@@ -36,6 +38,7 @@ pub(super) const VMSPLICE: Described = Described {
     wait: "block",
     // A page given to a pipe must be left alone until it is read, which only an answer tells.
     streams: false,
+    lacks: "",
     open: open_splice,
 };
 pub(super) const UNIX_STREAM: Described = Described {
@@ -43,6 +46,7 @@ pub(super) const UNIX_STREAM: Described = Described {
     about: "UNIX stream socket with a name, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| open_socket(unix_stream(side, door)?, size),
 };
 pub(super) const SOCKET_PAIR: Described = Described {
@@ -50,6 +54,7 @@ pub(super) const SOCKET_PAIR: Described = Described {
     about: "socketpair of stream sockets, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| open_socket(pair_of(SocketType::STREAM, side, door)?, size),
 };
 pub(super) const TCP: Described = Described {
@@ -57,6 +62,7 @@ pub(super) const TCP: Described = Described {
     about: "TCP over loopback, NODELAY on, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| open_tcp(true, side, door, size),
 };
 pub(super) const TCP_DELAYED: Described = Described {
@@ -64,6 +70,7 @@ pub(super) const TCP_DELAYED: Described = Described {
     about: "TCP over loopback, NODELAY off, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| open_tcp(false, side, door, size),
 };
 

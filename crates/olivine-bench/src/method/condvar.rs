@@ -22,6 +22,7 @@ pub(super) const CONDVAR: Described = Described {
     about: "ring of 64 slots under a process-shared mutex with condition variables, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open,
 };
 

@@ -17,6 +17,7 @@ pub(super) const UNIX_DATAGRAM: Described = Described {
     about: "socketpair of UNIX datagram sockets, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::DGRAM, side, door)?, size)),
 };
 pub(super) const UNIX_SEQPACKET: Described = Described {
@@ -24,6 +25,7 @@ pub(super) const UNIX_SEQPACKET: Described = Described {
     about: "socketpair of UNIX seqpacket sockets, blocking",
     wait: "block",
     streams: true,
+    lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::SEQPACKET, side, door)?, size)),
 };
 pub(super) const UDP: Described = Described {
@@ -32,6 +34,7 @@ pub(super) const UDP: Described = Described {
     wait: "block",
     // It throws away what the receiver's buffer cannot hold.
     streams: false,
+    lacks: "",
     open: open_udp,
 };
 

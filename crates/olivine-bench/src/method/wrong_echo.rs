@@ -15,6 +15,7 @@ pub(super) const WRONG_ECHO: Described = Described {
     about: "a method that must fail: one bit of an answer is wrong",
     wait: ADAPTIVE.wait,
     streams: false,
+    lacks: "",
     open,
 };
 

@@ -114,6 +114,7 @@ impl Server {
         }
         self.words.store(READY, self.serial);
         match *order {
+            Order::Privileges(privileges) => privileges.take()?,
             Order::Floor { first, rounds } => self.floor(first, rounds)?,
             Order::Join {
                 ref method,

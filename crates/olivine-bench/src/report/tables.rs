@@ -299,15 +299,20 @@ pub(super) fn floors(sources: &[Source]) -> String {
             spread(&floor.system_call_ns, text::nanos),
         );
         let clock = ("clock reading", spread(&floor.clock_cost_ns, text::nanos));
-        for (what, value) in [copy, call, clock] {
-            table.row(
-                "",
-                &[
-                    what.to_owned(),
-                    value,
-                    floor.system_call_ns.runs.to_string(),
-                ],
-            );
+        let woken = |what, found: &Option<Spread>| {
+            found
+                .as_ref()
+                .map(|found| (what, spread(found, text::nanos)))
+        };
+        let wake = woken("futex wake, nobody asleep", &floor.futex_wake_ns);
+        let trip = woken(
+            "round trip of two that sleep on a futex",
+            &floor.futex_round_trip_ns,
+        );
+        let rows = [copy, call].into_iter().chain(wake).chain(trip);
+        for (what, value) in rows.chain([clock]) {
+            let runs = floor.system_call_ns.runs.to_string();
+            table.row("", &[what.to_owned(), value, runs]);
         }
         out.push_str(&format!("<h3>{}</h3>\n{}", escape(name), table.finish()));
     }

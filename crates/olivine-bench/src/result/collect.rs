@@ -154,6 +154,7 @@ impl Collector {
             scenario: scenario.to_owned(),
             load,
             method: method.to_owned(),
+            lacks: String::new(),
             parameters: parameters.clone(),
             outcome: Outcome::Measured(Box::new(group.measured(
                 &self.clock,

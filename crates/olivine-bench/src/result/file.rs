@@ -2,7 +2,9 @@
 
 use super::{Outcome, Row};
 use crate::machine::Machine;
+use crate::privileges::Privileges;
 use crate::scenario::floor::FloorResult;
+use crate::twice::MeasuringError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -31,6 +33,12 @@ pub struct ResultFile {
     pub seconds_per_variant: f64,
     /// Somebody stopped it: fewer slices than planned, all of them whole.
     pub interrupted: bool,
+    /// What both processes ran with beyond what any process has.
+    #[serde(default, skip_serializing_if = "Privileges::is_none")]
+    pub privileges: Privileges,
+    /// How far the same thing measured twice lay apart, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring_error: Option<MeasuringError>,
     /// The machine without a channel, where it was measured on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<FloorResult>,

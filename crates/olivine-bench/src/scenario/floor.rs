@@ -1,10 +1,14 @@
 //! The floor on its own: what the other scenarios compare with.
 
-use super::{Progress, Session, Setup, Watch};
+use super::pingpong::Game;
+use super::turns::{Subject, Taken};
+use super::{Progress, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, copy_bytes_per_s, middle_ns, system_call_ns};
+use crate::floor::{Placement, copy_bytes_per_s, futex_wake_ns, middle_ns, system_call_ns};
 use crate::latency::{Latency, Percentiles};
 use crate::machine;
+use crate::method;
+use crate::result::Parameters;
 use crate::spread::Spread;
 use std::collections::BTreeMap;
 
@@ -12,6 +16,8 @@ use std::collections::BTreeMap;
 pub const COPY_BYTES: usize = 8192;
 /// Memory that the copies walk through: the default capacity of a ring, in bytes.
 pub const COPY_RING_BYTES: usize = 1 << 20;
+/// Bytes of a message whose arrival a futex tells.
+const WOKEN_BYTES: u64 = 32;
 /// Time of one slice with its share of everything, in nanoseconds.
 const SLICE_NS: f64 = 8e6;
 
@@ -37,6 +43,13 @@ pub struct FloorResult {
     pub copy_bytes_per_s: Spread,
     /// An empty system call.
     pub system_call_ns: Spread,
+    /// Waking a futex that nobody sleeps on.
+    #[serde(default)]
+    pub futex_wake_ns: Option<Spread>,
+    /// Two processes that sleep on a futex and wake each other in turn: round trip, p50 of a run. `None` where the
+    /// second process knows no such method.
+    #[serde(default)]
+    pub futex_round_trip_ns: Option<Spread>,
     /// One clock reading.
     pub clock_cost_ns: Spread,
 }
@@ -61,6 +74,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
     let mut session = Session::start(setup, total, watch)?;
     let mut groups: BTreeMap<Placement, Lines> = BTreeMap::new();
     let (mut copies, mut calls, mut readings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut wakes, mut wake_trips) = (Vec::new(), Vec::new());
     'runs: for run in 0..setup.runs {
         copies.push(copy_bytes_per_s(
             &session.clock,
@@ -69,6 +83,8 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
         ));
         calls.push(system_call_ns(&session.clock));
         readings.push(machine::clock_cost_ns(&session.clock));
+        wakes.push(futex_wake_ns(&session.clock));
+        wake_trips.extend(futex_round_trip_ns(&mut session)?);
         for _ in 0..slices {
             let floor = session.floor()?;
             let p50_ns = middle_ns(&session.clock, &floor);
@@ -99,6 +115,28 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
         cache_line: cache_line.collect(),
         copy_bytes_per_s: spread(&copies)?,
         system_call_ns: spread(&calls)?,
+        futex_wake_ns: Some(spread(&wakes)?),
+        futex_round_trip_ns: Spread::of(&wake_trips),
         clock_cost_ns: spread(&readings)?,
+    })
+}
+
+/// p50 of a slice of round trips in which both sides sleep; `None` where the second process knows no such method.
+fn futex_round_trip_ns(session: &mut Session<'_>) -> Result<Option<f64>> {
+    let name = method::FUTEX.name();
+    if method::find(session.setup.methods, name).is_err() {
+        return Ok(None);
+    }
+    let variant = Variant {
+        method: name.to_owned(),
+        parameters: Parameters::pair(WOKEN_BYTES),
+    };
+    let clock = session.clock;
+    let mut game = Game::open(session, &variant)?;
+    let taken = game.slice(&mut session.peer, &clock)?;
+    game.close(&mut session.peer)?;
+    Ok(match taken {
+        Taken::RoundTrips(found) => Some(middle_ns(&clock, &found)),
+        Taken::OneWay { .. } | Taken::Rate { .. } => None,
     })
 }

@@ -4,7 +4,7 @@
 //! late is late. Does not measure: saturation; choose rates well below the throughput.
 
 use super::turns::{Subject, Taken, measure};
-use super::{Session, Setup, Variant, Watch};
+use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::distribution;
@@ -12,7 +12,7 @@ use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer};
-use crate::result::{Load, Row};
+use crate::result::Load;
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
 
@@ -27,7 +27,7 @@ const WARM_UP_SHARE: u64 = 4;
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Line>(setup, variants, watch)
 }
 
@@ -39,11 +39,7 @@ pub(crate) const STALL_NS: u64 = 20_000_000;
 /// # Errors
 ///
 /// As [`run`].
-pub(crate) fn run_stalled(
-    setup: &Setup,
-    variants: &[Variant],
-    watch: Watch<'_>,
-) -> Result<Vec<Row>> {
+pub(crate) fn run_stalled(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Stalled>(setup, variants, watch)
 }
 

@@ -5,12 +5,12 @@
 //! their own; such rows say that they are oversubscribed.
 
 use super::turns::{Subject, Taken, measure};
-use super::{Session, Setup, Variant, Watch};
+use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::nanos;
 use crate::peer::{Order, Peer};
-use crate::result::{Load, Pair, Parameters, Row};
+use crate::result::{Load, Pair, Parameters};
 use olivine::OpenError;
 use olivine::clock::TickClock;
 
@@ -28,7 +28,7 @@ const COUNT_MAX: u64 = 1 << 26;
 /// # Errors
 ///
 /// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
-pub fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+pub fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<true>>(setup, variants, watch)
 }
 
@@ -37,7 +37,7 @@ pub fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<V
 /// # Errors
 ///
 /// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
-pub fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+pub fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<false>>(setup, variants, watch)
 }
 

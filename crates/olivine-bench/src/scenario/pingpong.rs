@@ -5,12 +5,12 @@
 //! loop) or a fixed rate; that is `latency`.
 
 use super::turns::{Subject, Taken, measure};
-use super::{Session, Setup, Variant, Watch};
+use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns};
 use crate::method::{self, PATIENCE, Pair};
 use crate::peer::{Order, Peer};
-use crate::result::{Load, Row};
+use crate::result::Load;
 use olivine::clock::TickClock;
 
 /// Time of one slice of round trips, in nanoseconds.
@@ -29,12 +29,12 @@ const ROUNDS_MAX: u64 = 1 << 20;
 /// [`BenchError`] if there is no row at all; a method that fails has a row that says why.
 ///
 /// [`BenchError`]: crate::BenchError
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Game>(setup, variants, watch)
 }
 
 /// Both ends of a method.
-struct Game {
+pub(super) struct Game {
     pair: Pair,
     /// Round trips of a slice.
     rounds: u64,

@@ -4,14 +4,14 @@
 //! full most of the time, so a message's age is the ring's length) or what a program does with a message.
 
 use super::turns::{Subject, Taken, measure};
-use super::{Session, Setup, Variant, Watch};
+use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::{copy_bytes_per_s, nanos};
 use crate::method::{self, Batches, PATIENCE, Pair};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Patience, Peer};
-use crate::result::{Load, Row};
+use crate::result::Load;
 use olivine::clock::TickClock;
 use olivine::{Batch, NotSent, OpenError, Publisher};
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub const COPY_COMPARED_FROM: usize = 1024;
 /// # Errors
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Vec<Row>> {
+pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Stream>(setup, variants, watch)
 }
 

@@ -1,9 +1,10 @@
 //! Variants that take turns, run by run, in slices: the loop that all scenarios share.
 
-use super::{Session, Setup, Variant, Watch};
+use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result, chain};
 use crate::floor::middle_ns;
 use crate::latency::Latency;
+use crate::method;
 use crate::peer::Peer;
 use crate::result::{Collector, Figures, Load, Outcome, Pair, Row, Slice};
 use crate::spread::Spread;
@@ -110,7 +111,8 @@ impl Turn {
     }
 }
 
-/// Measures every variant in turn, run by run; a row for each variant and placement, or for its failure.
+/// Measures every variant in turn, run by run. For each variant, a row for each placement, or one for its failure;
+/// none if it never had its turn.
 ///
 /// The failure of one variant ends that variant only; the second process is started afresh. A variant that
 /// fails once has no figures, whatever earlier runs gave.
@@ -122,7 +124,7 @@ pub(super) fn measure<S: Subject>(
     setup: &Setup,
     variants: &[Variant],
     watch: Watch<'_>,
-) -> Result<Vec<Row>> {
+) -> Result<Found> {
     let slices = |variant: &Variant| super::slices_per_run(setup, S::slice_ns(variant));
     let all: u64 = variants.iter().map(|v| u64::from(slices(v))).sum();
     let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
@@ -149,30 +151,27 @@ pub(super) fn measure<S: Subject>(
             }
         }
     }
-    let mut rows = Vec::new();
+    let mut rows = Vec::with_capacity(variants.len());
     for (Variant { method, parameters }, turn) in variants.iter().zip(&turns) {
         if let Some(reason) = &turn.reason {
             let parameters = parameters.clone();
-            rows.push(Row::failed(
-                S::SCENARIO,
-                S::LOAD,
-                method,
-                parameters,
-                reason,
-            ));
+            let failed = Row::failed(S::SCENARIO, S::LOAD, method, parameters, reason);
+            rows.push(vec![failed]);
             continue;
         }
         let mut found = turn
             .collector
             .rows(S::SCENARIO, S::LOAD, method, parameters);
+        let lacks = method::find(setup.methods, method).map_or("", |method| method.lacks());
         for row in &mut found {
+            lacks.clone_into(&mut row.lacks);
             if let Outcome::Measured(measured) = &mut row.outcome {
                 measured.pairs = turn.pairs();
             }
         }
-        rows.extend(found);
+        rows.push(found);
     }
-    if rows.is_empty() {
+    if rows.iter().all(Vec::is_empty) {
         return Err(BenchError::Stopped);
     }
     Ok(rows)

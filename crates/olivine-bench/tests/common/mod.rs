@@ -7,6 +7,7 @@ use olivine_bench::floor::Placement;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::Machine;
+use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::SCHEMA;
 use olivine_bench::result::{
     Collector, Figures, Load, Pair, Parameters, Published, ResultFile, Row, Slice,
@@ -100,6 +101,8 @@ pub(crate) fn file(scenario: &str, results: Vec<Row>) -> ResultFile {
         runs: 5,
         seconds_per_variant: 2.0,
         interrupted: false,
+        privileges: Privileges::default(),
+        measuring_error: None,
         floor: None,
         results,
     }

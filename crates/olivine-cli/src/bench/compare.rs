@@ -50,13 +50,13 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             let names = [first.clone(), second.clone()];
             let variants = method_variants(&names, &args.size, "")?;
             let bench = Bench::new("pingpong", &args.method)?;
-            let mut rows = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
-            let whole = bench.file(rows.clone(), None);
-            files::save(&whole, &args.method.save)?;
-            // Rows come in the order of their variants, so that a method can be compared with itself.
-            let of_first = first_half(&rows, &first, &second);
-            let second_file = bench.file(rows.split_off(of_first), None);
-            let first_file = bench.file(rows, None);
+            let mut found = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
+            files::save(&bench.file(found.concat().into()), &args.method.save)?;
+            // By variants, so that a method can be compared with itself.
+            let of_first = variants.len() / 2;
+            let of_second = found.split_off(of_first.min(found.len()));
+            let second_file = bench.file(of_second.concat().into());
+            let first_file = bench.file(found.concat().into());
             let (first, second) = (
                 Chosen::new(&first_file, Some(first.clone()), &first),
                 Chosen::new(&second_file, Some(second.clone()), &second),
@@ -67,20 +67,6 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             "cannot compare a result file with a method: give two files, or two methods of 'olivine bench list'",
         )),
     }
-}
-
-/// How many of `rows` belong to the first of two methods.
-fn first_half(rows: &[Row], first: &str, second: &str) -> usize {
-    if first != second {
-        return rows.iter().take_while(|row| row.method == first).count();
-    }
-    // The second variant begins where a size and placement come again.
-    let key = |row: &Row| {
-        let place = row.measured().map(|measured| measured.placement);
-        (row.parameters.size_bytes, place)
-    };
-    let again = (1..rows.len()).find(|&at| rows[..at].iter().any(|row| key(row) == key(&rows[at])));
-    again.unwrap_or(rows.len())
 }
 
 /// Rows that are compared, with the name they are told by.

@@ -2,7 +2,7 @@
 
 mod print;
 
-use super::Bench;
+use super::{Bench, Found};
 use crate::args::Common;
 use crate::args::load::{
     BackendName, HttpArgs, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
@@ -309,15 +309,7 @@ fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcom
 fn report(bench: &Bench, common: Common, rows: &impl Serialize, mut text: String) -> Outcome {
     let file = ResultFile {
         schema: SCHEMA.to_owned(),
-        scenario: bench.name.to_owned(),
-        started_unix_s: bench.started_unix_s,
-        machine: bench.machine.clone(),
-        cpus: vec![bench.setup.cpus.0, bench.setup.cpus.1],
-        runs: bench.setup.runs,
-        seconds_per_variant: bench.setup.seconds,
-        interrupted: bench.stop.interrupted(),
-        floor: None,
-        results: Vec::new(),
+        ..bench.file(Found::default())
     };
     if common.json {
         let failed = |error: serde_json::Error| Failure::Failed(error.into());

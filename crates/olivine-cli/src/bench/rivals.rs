@@ -1,52 +1,107 @@
 //! Rivals in the table: their programs measure themselves in turns with Olivine.
 
-use olivine_bench::error::chain;
+use super::{Bench, OLIVINE_PREFIX};
+use olivine_bench::error::{Result, chain};
 use olivine_bench::result::{Load, Parameters, Row};
-use olivine_bench::rival::{Job, Program};
-use olivine_bench::scenario::{Setup, Variant};
+use olivine_bench::rival::{Job, Known, Program};
+use olivine_bench::scenario::Variant;
 use std::collections::BTreeSet;
 
-/// Round trips of a rival's methods at the sizes of `variants`. What fails is a row that says why.
-pub(super) fn pingpong(rival: &Program, setup: &Setup, variants: &[Variant]) -> Vec<Row> {
-    let sizes: BTreeSet<u64> = variants.iter().map(|v| v.parameters.size_bytes).collect();
-    let measured = rival.methods().and_then(|known| {
-        let mut wanted = Vec::new();
-        for &size in &sizes {
-            for method in &known {
-                let mut parameters = Parameters::pair(size);
-                parameters.wait = Some(method.wait.clone());
-                wanted.push(Variant {
-                    method: method.name.clone(),
-                    parameters,
-                });
-            }
-        }
-        rival.measure(&Job {
-            scenario: "pingpong".to_owned(),
-            variants: wanted,
-            cpus: setup.cpus,
-            runs: setup.runs,
-            seconds: setup.seconds,
+/// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row that says why.
+pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -> Vec<Row> {
+    let cases: BTreeSet<(u64, u64)> = variants
+        .iter()
+        .map(|variant| {
+            let of = &variant.parameters;
+            (of.size_bytes, of.batch_count)
         })
-    });
-    match measured {
+        .collect();
+    let mut rows = Vec::new();
+    for rival in rivals {
+        if bench.stop.now() {
+            break;
+        }
+        rows.extend(one(bench, rival, &cases));
+    }
+    rows
+}
+
+fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row> {
+    let name = rival.name();
+    // Until it has said what it knows, it is one method of its own name.
+    let known = match rival.methods() {
+        Ok(known) => known,
+        Err(error) => return failed(bench, &[&name], cases, &chain(&error)),
+    };
+    let streamed = bench.name == "throughput";
+    let known: Vec<Known> = known
+        .into_iter()
+        .filter(|method| method.streams || !streamed)
+        .collect();
+    match ask(bench, rival, &known, cases) {
         // Olivine took its turns so that both had the same conditions; its own row is measured already.
         Ok(rows) => rows
             .into_iter()
-            .filter(|row| !row.method.starts_with(super::OLIVINE_PREFIX))
+            .filter(|row| is_theirs(&row.method))
             .collect(),
         Err(error) => {
-            let failed = |&size: &u64| {
-                let parameters = Parameters::pair(size);
-                Row::failed(
-                    "pingpong",
-                    Load::Closed,
-                    &rival.name(),
-                    parameters,
-                    chain(&error),
-                )
-            };
-            sizes.iter().map(failed).collect()
+            let names = known.iter().map(|method| method.name.as_str());
+            let theirs: Vec<&str> = names.filter(|name| is_theirs(name)).collect();
+            failed(bench, &theirs, cases, &chain(&error))
         }
     }
+}
+
+fn is_theirs(method: &str) -> bool {
+    !method.starts_with(OLIVINE_PREFIX)
+}
+
+/// Has a rival's program measure every method it knows in every case.
+fn ask(
+    bench: &Bench,
+    rival: &Program,
+    known: &[Known],
+    cases: &BTreeSet<(u64, u64)>,
+) -> Result<Vec<Row>> {
+    let mut variants = Vec::new();
+    for &(size_bytes, batch_count) in cases {
+        for method in known {
+            variants.push(Variant {
+                method: method.name.clone(),
+                parameters: Parameters {
+                    batch_count,
+                    wait: Some(method.wait.clone()),
+                    ..Parameters::pair(size_bytes)
+                },
+            });
+        }
+    }
+    rival.measure(&Job {
+        scenario: bench.name.to_owned(),
+        variants,
+        cpus: bench.setup.cpus,
+        runs: bench.setup.runs,
+        seconds: bench.setup.seconds,
+        privileges: bench.setup.privileges,
+    })
+}
+
+/// A row without figures for every method in every case.
+fn failed(bench: &Bench, methods: &[&str], cases: &BTreeSet<(u64, u64)>, reason: &str) -> Vec<Row> {
+    let load = if bench.name == "throughput" {
+        Load::Saturated
+    } else {
+        Load::Closed
+    };
+    let mut rows = Vec::new();
+    for &(size_bytes, batch_count) in cases {
+        for method in methods {
+            let parameters = Parameters {
+                batch_count,
+                ..Parameters::pair(size_bytes)
+            };
+            rows.push(Row::failed(bench.name, load, method, parameters, reason));
+        }
+    }
+    rows
 }

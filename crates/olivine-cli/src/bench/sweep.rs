@@ -32,7 +32,7 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     let bench = Bench::new("sweep", &args.method)?;
     if let Some(path) = &args.out {
         // Before hours of measuring: can it be written at all?
-        keep(path, &bench.file(rows.clone(), None))?;
+        keep(path, &bench.file(rows.clone().into()))?;
     }
     let bar = Progress::new(job.points.len() as u64);
     bar.phase("sweep");
@@ -61,11 +61,11 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         }
         rows.extend(found);
         if let Some(path) = &args.out {
-            keep(path, &bench.file(rows.clone(), None))?;
+            keep(path, &bench.file(rows.clone().into()))?;
         }
     }
     bar.clear();
-    let file = bench.file(rows, None);
+    let file = bench.file(rows.into());
     files::save(&file, &bench.save)?;
     if common.json {
         print_json(&file)?;

@@ -14,7 +14,9 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 
-use super::{Acceptor, Driver, Event, HEADROOM, Outgoing, SendState, Slot, Waker};
+use super::{
+    ARRIVALS_PER_WAIT, Acceptor, Driver, Event, HEADROOM, Outgoing, SendState, Slot, Waker,
+};
 use crate::sys::socket;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -35,6 +37,8 @@ pub(crate) struct Readiness {
     acceptor: Option<Acceptor>,
     /// Whether the listener's queue may hold connections.
     acceptable: bool,
+    /// Connections that may still be accepted before the next wait.
+    arrivals_left: usize,
     links: Vec<Option<Link>>,
     /// Slots to be looked at by `next`, each once.
     ready: VecDeque<Slot>,
@@ -79,6 +83,7 @@ impl Readiness {
             events: Events::with_capacity(EVENTS_MAX),
             acceptor: None,
             acceptable: false,
+            arrivals_left: ARRIVALS_PER_WAIT,
             links: Vec::new(),
             ready: VecDeque::with_capacity(EVENTS_MAX),
             done: VecDeque::with_capacity(64),
@@ -243,6 +248,11 @@ impl Driver for Readiness {
         self.acceptable = false;
     }
 
+    fn has_arrivals(&self) -> bool {
+        let accepted = |event: &Event| matches!(event, Event::Accepted(_));
+        self.acceptor.is_none() && self.done.iter().any(accepted)
+    }
+
     fn retry_accept(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.starved = false;
@@ -348,6 +358,7 @@ impl Driver for Readiness {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.arrivals_left = ARRIVALS_PER_WAIT;
         let busy = !self.ready.is_empty() || !self.done.is_empty() || self.acceptable;
         if !busy && timeout == Some(Duration::ZERO) && self.try_hot() {
             return Ok(());
@@ -392,9 +403,12 @@ impl Driver for Readiness {
         if let Some(event) = self.done.pop_front() {
             return Some(event);
         }
-        if self.acceptable {
+        if self.acceptable && self.arrivals_left > 0 {
             match self.acceptor.as_mut().and_then(Acceptor::accept) {
-                Some(event) => return Some(event),
+                Some(event) => {
+                    self.arrivals_left -= 1;
+                    return Some(event);
+                }
                 None => self.acceptable = false,
             }
         }

@@ -1,26 +1,33 @@
 //! The io_uring back end: multishot accept and receive, provided buffers, registered descriptors.
 //!
 //! The kernel holds raw pointers into buffers while an operation runs, so each buffer is owned by
-//! this file until the operation's completion has been seen: bytes being sent in `Link::sending`,
+//! this module until the operation's completion has been seen: bytes being sent in `Link::sending`,
 //! receive buffers in [`Buffers`]. A link is kept until its last completion. What the kernel might
 //! still hold when the driver is dropped is leaked rather than freed.
+//!
+//! Here is what the shard asks for; `queue` hands it to the kernel, `complete` reads what came of it.
 
 use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     time::Duration,
 };
 
 use io_uring::{
-    EnterFlags, IoUring, cqueue, opcode, squeue,
-    types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec},
+    EnterFlags, IoUring,
+    types::{CancelBuilder, SubmitArgs, Timespec},
 };
 use rustix::io::Errno;
 
 use super::{buffers::Buffers, socket};
-use crate::driver::{Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+use crate::driver::{ARRIVALS_PER_WAIT, Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+
+mod complete;
+mod queue;
+
+use queue::{ACCEPT, CONNECT, RECEIVE, SEND, WATCH, tag};
 
 /// Submissions that fit before the kernel must be entered.
 const SUBMISSIONS: u32 = 1024;
@@ -31,15 +38,6 @@ const GROUP: u16 = 0;
 /// Connections with a registered descriptor; the others use plain ones.
 const REGISTERED_MAX: u32 = 16_384;
 
-// What a completion belongs to: the low byte of its user data, the slot above it.
-const ACCEPT: u64 = 1;
-const RECEIVE: u64 = 2;
-const SEND: u64 = 3;
-const CONNECT: u64 = 4;
-const WAKE: u64 = 5;
-const CANCEL: u64 = 6;
-const WATCH: u64 = 7;
-
 /// The io_uring back end of one shard.
 pub(crate) struct Uring {
     ring: IoUring,
@@ -49,8 +47,13 @@ pub(crate) struct Uring {
     registered: u32,
     acceptor: Option<Acceptor>,
     accepting: bool,
+    /// Events of the listener, and how many of them may still be told before the next wait.
+    arrivals: VecDeque<Event>,
+    arrivals_left: usize,
     links: Vec<Option<Link>>,
     completions: VecDeque<(u64, i32, u32)>,
+    /// What the listener's completions said, while they are being taken.
+    listener_said: Vec<(i32, u32)>,
     done: VecDeque<Event>,
     /// Slots whose receive ran out of buffers.
     hungry: Vec<Slot>,
@@ -119,8 +122,11 @@ impl Uring {
             registered,
             acceptor: None,
             accepting: false,
+            arrivals: VecDeque::with_capacity(64),
+            arrivals_left: ARRIVALS_PER_WAIT,
             links: Vec::new(),
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
+            listener_said: Vec::new(),
             done: VecDeque::with_capacity(64),
             hungry: Vec::new(),
             closing_listener: None,
@@ -129,334 +135,9 @@ impl Uring {
         Ok((driver, waker))
     }
 
-    /// Queues an operation; enters the kernel first if the queue is full.
-    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        loop {
-            // SAFETY: every entry built in this file points to nothing, or into bytes that
-            // `Link::sending` owns and keeps in place until the entry's completion is seen.
-            let pushed = unsafe { self.ring.submission().push(entry) };
-            if pushed.is_ok() {
-                return Ok(());
-            }
-            self.ring.submit()?;
-        }
-    }
-
-    fn arm_wake(&mut self) -> io::Result<()> {
-        let entry = opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(&entry.user_data(WAKE))
-    }
-
-    fn arm_accept(&mut self) -> io::Result<()> {
-        let Some(acceptor) = &self.acceptor else {
-            return Ok(());
-        };
-        if self.accepting {
-            return Ok(());
-        }
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let fd = Fd(acceptor.listener.as_raw_fd());
-        let entry = opcode::AcceptMulti::new(fd).flags(flags).build();
-        self.push(&entry.user_data(ACCEPT))?;
-        self.accepting = true;
-        Ok(())
-    }
-
     fn link(&mut self, slot: Slot) -> Option<&mut Link> {
         self.links.get_mut(slot as usize)?.as_mut()
     }
-
-    fn arm_receive(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(link) = self.link(slot) else {
-            return Ok(());
-        };
-        let idle = !link.receiving && !link.ended && !link.detached && !link.connecting;
-        if !idle || !link.reading {
-            return Ok(());
-        }
-        link.receiving = true;
-        let entry = if link.registered {
-            opcode::RecvMulti::new(Fixed(slot), GROUP).build()
-        } else {
-            opcode::RecvMulti::new(Fd(link.socket.as_raw_fd()), GROUP).build()
-        };
-        let pushed = self.push(&entry.user_data(tag(RECEIVE, slot)));
-        if pushed.is_err()
-            && let Some(link) = self.link(slot)
-        {
-            link.receiving = false;
-        }
-        pushed
-    }
-
-    /// Has the kernel tell when the connection is lost.
-    fn arm_watch(&mut self, slot: Slot) {
-        let Some(link) = self.link(slot) else { return };
-        link.watching = true;
-        // Loss and reset are reported unasked.
-        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLERR as u32).build();
-        if self.push(&entry.user_data(tag(WATCH, slot))).is_err()
-            && let Some(link) = self.link(slot)
-        {
-            link.watching = false;
-        }
-    }
-
-    /// Queues the send of what is left of `Link::sending`.
-    fn submit_send(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(Link {
-            sending: Some((buffer, start)),
-            socket,
-            registered,
-            ..
-        }) = self.links.get(slot as usize).and_then(Option::as_ref)
-        else {
-            return Ok(());
-        };
-        let rest = &buffer.bytes()[*start..];
-        // More than 1 GiB goes in several sends.
-        let length = u32::try_from(rest.len().min(1 << 30)).unwrap_or(1 << 30);
-        let (from, flags) = (rest.as_ptr(), libc::MSG_NOSIGNAL);
-        let entry = if *registered {
-            opcode::Send::new(Fixed(slot), from, length)
-                .flags(flags)
-                .build()
-        } else {
-            opcode::Send::new(Fd(socket.as_raw_fd()), from, length)
-                .flags(flags)
-                .build()
-        };
-        self.push(&entry.user_data(tag(SEND, slot)))
-    }
-
-    /// Gives a slot up whose operations have all completed.
-    fn release_if_quiet(&mut self, slot: Slot) -> Option<Event> {
-        let place = self.links.get_mut(slot as usize)?;
-        let link = place.as_ref()?;
-        if !link.detached || link.in_flight() {
-            return None;
-        }
-        let link = place.take()?;
-        if link.reset {
-            socket::reset_on_close(link.socket.as_fd());
-        }
-        if link.registered {
-            // The table holds the socket open as a descriptor would. Fails for no slot in range.
-            let _ = self.ring.submitter().register_files_update(slot, &[-1]);
-        }
-        Some(Event::Released { slot })
-    }
-
-    fn complete(&mut self, user_data: u64, result: i32, flags: u32) -> Option<Event> {
-        let slot = Slot::try_from(user_data >> 8).unwrap_or(Slot::MAX);
-        match user_data & 0xff {
-            ACCEPT => self.accepted(result, flags),
-            RECEIVE => self.received(slot, result, flags),
-            SEND => self.sent(slot, result),
-            CONNECT => {
-                let link = self.link(slot)?;
-                link.connecting = false;
-                if link.detached {
-                    return self.release_if_quiet(slot);
-                }
-                let result = match result {
-                    0.. => socket::outcome(link.socket.as_fd()),
-                    code => Err(io::Error::from_raw_os_error(-code)),
-                };
-                let result = result.and_then(|()| self.arm_receive(slot));
-                Some(Event::Connected { slot, result })
-            }
-            WATCH => {
-                let link = self.link(slot)?;
-                link.watching = false;
-                if link.detached {
-                    return self.release_if_quiet(slot);
-                }
-                // Whoever reads learns of it by reading.
-                // The peer's mere end is told too; that is for the reader to see, when reading resumes.
-                let lost = result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
-                if link.reading || link.ended || result < 0 || !lost {
-                    return None;
-                }
-                link.ended = true;
-                let error = socket::outcome(link.socket.as_fd()).err();
-                let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
-                Some(Event::Broken { slot, error })
-            }
-            WAKE => {
-                let mut count = [0; 8];
-                // Would block if two wakes were read as one; either way the loop is awake.
-                let _ = rustix::io::read(&self.wake, &mut count);
-                // Without it this shard would still wake up for events and timers.
-                let _ = self.arm_wake();
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn accepted(&mut self, result: i32, flags: u32) -> Option<Event> {
-        if !cqueue::more(flags) {
-            self.accepting = false;
-            self.closing_listener = None;
-        }
-        if result >= 0 {
-            // SAFETY: a successful accept returns a fresh descriptor that nobody else owns.
-            let socket = unsafe { OwnedFd::from_raw_fd(result) };
-            if !self.accepting {
-                self.accept_again();
-            }
-            return Some(Event::Accepted(socket));
-        }
-        if self.accepting || self.acceptor.is_none() {
-            return None;
-        }
-        if socket::is_exhaustion(&io::Error::from_raw_os_error(-result)) {
-            self.drain_acceptor();
-        }
-        self.accept_again();
-        self.done.pop_front()
-    }
-
-    /// Empties the listener's queue by plain calls, turning away what descriptors do not suffice for.
-    fn drain_acceptor(&mut self) {
-        if let Some(acceptor) = &mut self.acceptor {
-            while let Some(event) = acceptor.accept() {
-                self.done.push_back(event);
-            }
-        }
-    }
-
-    fn accept_again(&mut self) {
-        if !self.is_starved()
-            && self.arm_accept().is_err()
-            && let Some(acceptor) = &mut self.acceptor
-        {
-            acceptor.starved = true;
-        }
-    }
-
-    fn received(&mut self, slot: Slot, result: i32, flags: u32) -> Option<Event> {
-        let buffer = cqueue::buffer_select(flags)
-            .and_then(|id| self.buffers.as_mut().and_then(|buffers| buffers.take(id)));
-        let Some(link) = self.link(slot) else {
-            return self.keep(buffer);
-        };
-        if !cqueue::more(flags) {
-            link.receiving = false;
-        }
-        if link.detached {
-            self.keep(buffer);
-            return self.release_if_quiet(slot);
-        }
-        let event = match result {
-            1.. => {
-                let length = usize::try_from(result).unwrap_or(0);
-                buffer.map(|buffer| Event::Received {
-                    slot,
-                    buffer,
-                    length,
-                })
-            }
-            0 => {
-                link.ended = true;
-                self.keep(buffer);
-                Some(Event::Received {
-                    slot,
-                    buffer: Box::default(),
-                    length: 0,
-                })
-            }
-            code => {
-                let error = Errno::from_raw_os_error(-code);
-                match error {
-                    Errno::NOBUFS => self.hungry.push(slot),
-                    Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
-                    _ => {
-                        link.ended = true;
-                        return Some(Event::Broken {
-                            slot,
-                            error: error.into(),
-                        });
-                    }
-                }
-                None
-            }
-        };
-        let hungry = self.hungry.last() == Some(&slot);
-        if !hungry && self.arm_receive(slot).is_err() {
-            // The connection can no longer be read; better broken than silent.
-            self.done.push_back(Event::Broken {
-                slot,
-                error: io::ErrorKind::OutOfMemory.into(),
-            });
-        }
-        event
-    }
-
-    /// Returns a buffer that no event will carry to the kernel.
-    fn keep(&mut self, buffer: Option<Box<[u8]>>) -> Option<Event> {
-        if let Some(buffer) = buffer {
-            self.recycle(buffer);
-        }
-        None
-    }
-
-    fn sent(&mut self, slot: Slot, result: i32) -> Option<Event> {
-        let link = self.link(slot)?;
-        let (buffer, start) = link.sending.take()?;
-        if link.detached {
-            return self.release_if_quiet(slot);
-        }
-        let result = match result {
-            0.. => {
-                link.progressed = true;
-                let start = start + usize::try_from(result).unwrap_or(0);
-                if start < buffer.bytes().len() {
-                    link.sending = Some((buffer, start));
-                    return match self.submit_send(slot) {
-                        Ok(()) => None,
-                        Err(error) => self.fail_send(slot, error),
-                    };
-                }
-                Ok(())
-            }
-            code if matches!(Errno::from_raw_os_error(-code), Errno::INTR | Errno::AGAIN) => {
-                link.sending = Some((buffer, start));
-                return match self.submit_send(slot) {
-                    Ok(()) => None,
-                    Err(error) => self.fail_send(slot, error),
-                };
-            }
-            code => Err(io::Error::from_raw_os_error(-code)),
-        };
-        Some(Event::Sent {
-            slot,
-            buffer,
-            result,
-        })
-    }
-
-    /// A send that could not even be queued.
-    fn fail_send(&mut self, slot: Slot, error: io::Error) -> Option<Event> {
-        let (buffer, _) = self.link(slot)?.sending.take()?;
-        Some(Event::Sent {
-            slot,
-            buffer,
-            result: Err(error),
-        })
-    }
-
-    fn cancel(&mut self, target: u64) {
-        let entry = opcode::AsyncCancel::new(target).build().user_data(CANCEL);
-        // If even this cannot be queued, the operation ends with its connection instead.
-        let _ = self.push(&entry);
-    }
-}
-
-/// The user data of an operation on a connection.
-fn tag(kind: u64, slot: Slot) -> u64 {
-    u64::from(slot) << 8 | kind
 }
 
 impl Driver for Uring {
@@ -478,6 +159,10 @@ impl Driver for Uring {
                 self.cancel(ACCEPT);
             }
         }
+    }
+
+    fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty() || (self.accepting && self.acceptor.is_none())
     }
 
     fn retry_accept(&mut self) {
@@ -519,8 +204,7 @@ impl Driver for Uring {
             reset: false,
         });
         let armed = if connecting {
-            let entry = opcode::PollAdd::new(Fd(descriptor), libc::POLLOUT as u32).build();
-            self.push(&entry.user_data(tag(CONNECT, slot)))
+            self.arm_connect(slot)
         } else {
             self.arm_receive(slot)
         };
@@ -611,10 +295,15 @@ impl Driver for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        while let Some(slot) = self.hungry.pop() {
+        self.arrivals_left = ARRIVALS_PER_WAIT;
+        // In the order in which they went hungry: the buffers may suffice for the first of them only.
+        let mut hungry = std::mem::take(&mut self.hungry);
+        for slot in hungry.drain(..) {
             self.arm_receive(slot)?;
         }
-        let busy = !self.done.is_empty() || !self.completions.is_empty();
+        self.hungry = hungry;
+        let busy =
+            !self.done.is_empty() || !self.completions.is_empty() || !self.arrivals.is_empty();
         let timeout = if busy { Some(Duration::ZERO) } else { timeout };
         let entered = match timeout {
             Some(Duration::ZERO) => {
@@ -644,15 +333,19 @@ impl Driver for Uring {
                 _ => return Err(error),
             },
         }
-        let completions = self.ring.completion();
-        self.completions
-            .extend(completions.map(|c| (c.user_data(), c.result(), c.flags())));
+        self.take_completions();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.done.pop_front() {
+                return Some(event);
+            }
+            if self.arrivals_left > 0
+                && let Some(event) = self.arrivals.pop_front()
+            {
+                self.arrivals_left -= 1;
                 return Some(event);
             }
             let (user_data, result, flags) = self.completions.pop_front()?;
@@ -665,7 +358,7 @@ impl Driver for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if let Some(acceptor) = &self.acceptor {
+        if let Some(acceptor) = self.acceptor.take() {
             socket::stop_listening(acceptor.listener.as_fd());
         }
         // Ends whatever runs, and says so only once it has ended.
@@ -674,6 +367,9 @@ impl Drop for Uring {
             Ok(()) => true,
             Err(error) => Errno::from_io_error(&error) == Some(Errno::NOENT),
         };
+        // Connections that nobody has been told of must not stay open: they are closed with `arrivals`.
+        self.take_completions();
+        let submitter = self.ring.submitter();
         let unregistered = submitter.unregister_buf_ring(GROUP).is_ok();
         if let Some(buffers) = self.buffers.take()
             && quiet

@@ -7,6 +7,8 @@
     reason = "each test file uses a part of it"
 )]
 
+pub mod probe;
+
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},

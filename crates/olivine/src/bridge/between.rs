@@ -136,7 +136,10 @@ impl Bridge {
 }
 
 fn is_near(config: &Config) -> bool {
-    matches!(config.scheme(), Scheme::Shm | Scheme::Inproc)
+    matches!(
+        config.scheme(),
+        Scheme::Shm | Scheme::Sealed | Scheme::Inproc
+    )
 }
 
 /// `config` with a durable name, where it can have one and has none.

@@ -11,6 +11,8 @@
 //!
 //! The files are described in `docs/journal.md`.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 mod format;
 mod index;
 pub(super) mod inlet;

@@ -6,6 +6,8 @@
 //! out of place ends the connection, and nothing is kept but one unfinished block without frames.
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 pub(super) mod hello;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Every step can be interrupted by a death and done again by the next comer: locks are dropped by the
 //! kernel, a half-removed channel says so, a half-cleared slot is cleared again by whoever claims it.
 
-use super::place::{Inside, Place, to_bytes};
+use super::place::{Inside, Place, memory_file, to_bytes};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
@@ -15,8 +15,10 @@ use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
 use crate::sync::Ordering;
 use crate::uri::{CAPACITY_DEFAULT, Config, Scheme, Slow};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
@@ -54,11 +56,14 @@ impl Drop for Membership<'_> {
 }
 
 /// What a new channel would look like under these settings.
-fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
+pub(super) fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
     Geometry {
         capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
         align: config.align.unwrap_or(8),
-        publishers_max: u64::from(config.publishers_max.unwrap_or(16)),
+        publishers_max: match config.scheme() {
+            Scheme::Sealed => 1,
+            _ => u64::from(config.publishers_max.unwrap_or(16)),
+        },
         subscribers_max: u64::from(
             config
                 .subscribers_max
@@ -100,6 +105,7 @@ pub(crate) fn open<T>(
     while started.elapsed() <= BUSY_MAX {
         let found = match config.scheme() {
             Scheme::Inproc => Some(find_inside(config, &wanted)?),
+            Scheme::Sealed => Some(make_unnamed(config, &wanted)?),
             // Those that this build can reach never come here: see `open.rs`.
             elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
                 return Err(OpenError::NoBridge {
@@ -149,7 +155,7 @@ fn is_usable(
         remove_files(attached)?;
         return Ok(false);
     }
-    let Err(mismatch) = agree(config, attached, wanted, any_type) else {
+    let Err(mismatch) = agree(config, &attached.geometry, wanted, any_type) else {
         return Ok(true);
     };
     if !is_abandoned(attached) || holds_unseen(attached) {
@@ -166,10 +172,23 @@ fn find_inside(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError
         wanted.control_bytes(),
         &control_bytes(wanted),
     )?;
-    let (geometry, control) =
-        read_control(inside.control.as_fd(), Path::new(config.channel()), true)?;
+    attach_inside(config.channel(), inside)
+}
+
+/// The memory of a sealed channel's publisher, which nobody else ever finds.
+fn make_unnamed(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
+    let path = config.socket().unwrap_or_else(|| Path::new(""));
+    let (bytes, fill) = (wanted.control_bytes(), control_bytes(wanted));
+    let control = memory_file(path, bytes, None, &fill)?;
+    let inside = Inside::unnamed(path.to_owned(), control, HashMap::new())?;
+    attach_inside(config.channel(), inside)
+}
+
+/// Maps a channel in memory without a name.
+pub(super) fn attach_inside(channel: &str, inside: Arc<Inside>) -> Result<Attached, OpenError> {
+    let (geometry, control) = read_control(inside.control.as_fd(), Path::new(channel), true)?;
     Ok(Attached {
-        channel: config.channel().to_owned(),
+        channel: channel.to_owned(),
         control,
         geometry,
         locks: inside.locks(),
@@ -342,13 +361,13 @@ pub(crate) fn is_current(attached: &Attached) -> bool {
 }
 
 /// Compares the settings that were asked for with what the channel has.
-fn agree(
+pub(super) fn agree(
     config: &Config,
-    attached: &Attached,
+    found: &Geometry,
     wanted: &Geometry,
     any_type: bool,
 ) -> Result<(), OpenError> {
-    let found = &attached.geometry;
+    let channel = config.channel();
     let slow = |ns: u64| {
         if ns == 0 {
             Slow::Wait
@@ -392,7 +411,7 @@ fn agree(
     for (key, given, asked, found) in pairs {
         if given && asked != found {
             return Err(OpenError::Mismatch {
-                channel: attached.channel.clone(),
+                channel: channel.to_owned(),
                 key,
                 asked,
                 found,
@@ -408,7 +427,7 @@ fn agree(
             }
         };
         return Err(OpenError::Type {
-            channel: attached.channel.clone(),
+            channel: channel.to_owned(),
             asked: show(&wanted.type_name),
             found: show(&found.type_name),
         });
@@ -476,6 +495,20 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
 }
 
 impl Attached {
+    /// The same channel for another participant of this process, where it is memory of this process.
+    pub(super) fn beside(&self) -> Option<Self> {
+        let Place::Process(inside) = &self.place else {
+            return None;
+        };
+        Some(Self {
+            channel: self.channel.clone(),
+            place: Place::Process(Arc::clone(inside)),
+            control: self.control.clone(),
+            geometry: self.geometry.clone(),
+            locks: inside.locks(),
+        })
+    }
+
     /// Takes the membership lock for leaving or removing.
     pub(crate) fn membership(&self) -> Result<Membership<'_>, OpenError> {
         lock_membership(self, Instant::now())?;

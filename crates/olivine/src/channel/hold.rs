@@ -3,10 +3,11 @@
 use super::attach::Attached;
 use super::slots::{self, Verdict};
 use crate::clock::monotonic_ns;
+use crate::ring::gate::Slowest;
 use crate::ring::layout::lane;
 use crate::ring::publish::{Producer, bump};
 use crate::uri::Config;
-use crate::wait::{Idle, NAP_MAX, Step};
+use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
 use std::time::{Duration, Instant};
 
 /// How long a publisher is held back before it looks whether the slowest subscriber still lives.
@@ -128,6 +129,37 @@ impl Hold {
                 *noted = (ticket, now);
             }
         }
+    }
+}
+
+/// Sleeps on one subscriber's page, in a row and without its position moving, after which it is no place to sleep.
+const TOYS_MAX: u32 = 64;
+
+/// Where a publisher sleeps until there is room.
+///
+/// On a sealed channel that is a word of the slowest subscriber's page, which wakes it as it makes room. One that
+/// wakes us again and again for nothing is slept on no more: our own word serves too, only that nobody but time, a
+/// newcomer or somebody's end wakes us there.
+#[derive(Debug, Default)]
+pub(super) struct Beds {
+    last: Option<Slowest>,
+    times: u32,
+}
+
+impl Beds {
+    /// Where to sleep this time; `own` is our own place.
+    pub(super) fn choose(&mut self, own: &Sleeper, producer: &Producer) -> Sleeper {
+        let Some((slowest, park)) = producer.room_of_slowest() else {
+            return own.clone();
+        };
+        if self.last != Some(slowest) {
+            (self.last, self.times) = (Some(slowest), 0);
+        }
+        self.times = self.times.saturating_add(1);
+        if self.times > TOYS_MAX {
+            return own.clone();
+        }
+        Sleeper { park, hint: None }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::uri::{Config, Delivery, Start};
 
 /// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
 pub(super) fn join(
-    attached: &mut Attached,
+    attached: &Attached,
     config: &Config,
 ) -> Result<(usize, Vec<Consumer>), OpenError> {
     let Attached {
@@ -20,7 +20,7 @@ pub(super) fn join(
         control,
         geometry,
         locks,
-    } = &*attached;
+    } = attached;
     let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
     crate::points::pass("join.claimed");
     let joined = join_lanes(attached, config, claimed);

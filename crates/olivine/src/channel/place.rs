@@ -1,4 +1,4 @@
-//! Where a channel's memory is: files of a folder, or memory of this process.
+//! Where a channel's memory is: files of a folder, or memory without a name that this process holds.
 
 use crate::error::OpenError;
 use crate::fork::ForkPage;
@@ -8,7 +8,7 @@ use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
 use crate::segment::{self, ChannelFolder, lane_name, refused};
 use crate::uri::HugePages;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) enum Place {
     /// `shm://`: files.
     Files(ChannelFolder),
-    /// `inproc://`: memory that goes when the last participant does.
+    /// `inproc://`: memory that goes when the last participant does. Also each end of `shm+fd://`.
     Process(Arc<Inside>),
 }
 
@@ -64,6 +64,36 @@ impl Inside {
         Ok(inside)
     }
 
+    /// A channel that no name leads to. `path` is for messages.
+    pub(super) fn unnamed(
+        path: PathBuf,
+        control: OwnedFd,
+        lanes: HashMap<usize, OwnedFd>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let page = ForkPage::new().map_err(|source| OpenError::Io {
+            action: "map a private page for",
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Arc::new(Self {
+            path,
+            control,
+            lanes: Mutex::new(lanes),
+            locks: Arc::default(),
+            page,
+        }))
+    }
+
+    /// Hands the memory of lane `index` to `take`, if it exists.
+    pub(super) fn with_lane<T>(
+        &self,
+        index: usize,
+        take: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> Option<T> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.get(&index).map(|file| take(file.as_fd()))
+    }
+
     /// Frees the name: who opens it from here on gets another channel.
     pub(super) fn forget(self: &Arc<Self>) {
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,13 +108,14 @@ impl Inside {
     }
 }
 
-fn memory_file(
+/// Memory without a name, `bytes` long and allocated, that begins with `fill`.
+pub(super) fn memory_file(
     path: &Path,
     bytes: u64,
     numa: Option<u32>,
     fill: &[u8],
 ) -> Result<OwnedFd, OpenError> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
     let file =
         rustix::fs::memfd_create("olivine", flags).map_err(refused("make memory for", path))?;
     segment::allocate(file.as_fd(), path, bytes, numa)?;

@@ -1,9 +1,10 @@
 //! The sending end: one lane of a channel.
 
 use super::attach::{self, Attached, TypeTag};
-use super::hold::{Hold, Waiting};
+use super::hold::{Beds, Hold, Waiting};
 use super::raw::Brought;
 use super::reserve::{Batch, Claim};
+use super::sealed::Door;
 use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
@@ -194,7 +195,7 @@ impl Publisher {
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// Opens a channel whose ring is here: `shm://` or `inproc://`. `brought` says for whom a bridge publishes.
+    /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`. `brought` says for whom a bridge publishes.
     pub(crate) fn open_as(
         config: &Config,
         typed: TypeTag,
@@ -205,7 +206,8 @@ impl<T: ?Sized> Publisher<T> {
             "map a private page for",
             std::path::Path::new(config.channel()),
         ))?;
-        let (attached, (index, producer)) = attach::open(config, typed, |attached| {
+        let door = Door::of(config)?;
+        let (attached, (index, mut producer)) = attach::open(config, typed, |attached| {
             take_lane(attached, config, &page, brought)
         })?;
         let entry = attached.geometry.lane_entry(index);
@@ -214,7 +216,9 @@ impl<T: ?Sized> Publisher<T> {
             hint: None,
         };
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        let link = door.map(|door| door.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {
+            link: link.transpose()?,
             hold: Hold::new(&attached),
             attached,
             config: config.clone(),
@@ -224,7 +228,6 @@ impl<T: ?Sized> Publisher<T> {
             connecting: config.subscribers > 0,
             closed: false,
             topic: None,
-            link: None,
         });
         let mut publisher = Self {
             producer,
@@ -399,6 +402,7 @@ impl<T: ?Sized> Publisher<T> {
     ) -> Result<(), NotSent> {
         let at = self.producer.position();
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
+        let mut beds = Beds::default();
         loop {
             let found = self.room_with_topic(at, length);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
@@ -412,7 +416,8 @@ impl<T: ?Sized> Publisher<T> {
             if let Step::Park = step {
                 let need = self.producer.need(at, self.with_topic(length));
                 let wanted = self.endpoint.config.subscribers as usize;
-                let (sleeper, producer) = (&self.endpoint.sleeper, &mut self.producer);
+                let sleeper = beds.choose(&self.endpoint.sleeper, &self.producer);
+                let producer = &mut self.producer;
                 sleeper.sleep(waiting.nap(), || match found {
                     NotSent::NotConnected => producer.gate().count() >= wanted,
                     _ => producer.make_room(need),
@@ -442,9 +447,7 @@ impl<T: ?Sized> Publisher<T> {
     ///
     /// [`NotSent::Closed`] or [`NotSent::Forked`].
     pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| {
-            producer.gate().drained(producer.position())
-        })
+        self.wait_until(timeout, Producer::is_drained)
     }
 
     fn wait_until(
@@ -453,6 +456,7 @@ impl<T: ?Sized> Publisher<T> {
         reached: impl Fn(&Producer) -> bool,
     ) -> Result<bool, NotSent> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
+        let mut beds = Beds::default();
         loop {
             if !self.endpoint.page.is_ours() {
                 return Err(NotSent::Forked);
@@ -473,9 +477,8 @@ impl<T: ?Sized> Publisher<T> {
             };
             if let Step::Park = step {
                 let producer = &self.producer;
-                self.endpoint
-                    .sleeper
-                    .sleep(waiting.nap(), || reached(producer));
+                let sleeper = beds.choose(&self.endpoint.sleeper, producer);
+                sleeper.sleep(waiting.nap(), || reached(producer));
             }
         }
     }
@@ -563,7 +566,7 @@ impl<T: ?Sized> Publisher<T> {
             return Err(NotSent::Forked);
         }
         // A bridge lingers by itself, once it knows that nothing follows.
-        let near = self.endpoint.link.is_none();
+        let near = self.endpoint.link.is_none() || self.producer.pages().is_some();
         let drained = !near || linger.is_zero() || self.wait_drained(Some(linger))?;
         self.endpoint.closed = true;
         self.producer.shut();
@@ -573,7 +576,7 @@ impl<T: ?Sized> Publisher<T> {
         // Release: whoever sees the lane closed sees every frame before that. Relaxed load: only we write it.
         state.store(state.load(Ordering::Relaxed) & !1, Ordering::Release);
         attached.leave(|| attached.locks.unlock(lock_byte::LANE + index as u64));
-        crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        self.producer.wake_sleepers();
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);
             let failed = link.control().has_failed();
@@ -581,7 +584,7 @@ impl<T: ?Sized> Publisher<T> {
             if failed {
                 return Err(NotSent::LinkFailed);
             }
-            return Ok(delivered);
+            return Ok(if near { drained } else { delivered });
         }
         Ok(drained)
     }

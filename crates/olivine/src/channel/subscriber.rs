@@ -3,6 +3,7 @@
 use super::attach::{self, Attached, TypeTag, wake_publishers};
 use super::core::{Core, is_ready};
 use super::join::join;
+use super::sealed;
 use super::slots;
 use super::status::{LaneState, LaneStatus};
 use super::watch::Watch;
@@ -14,7 +15,7 @@ use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
 use crate::uri::topic::Filter;
-use crate::uri::{Config, Delivery};
+use crate::uri::{Config, Delivery, Scheme};
 use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
@@ -148,16 +149,24 @@ impl Subscriber {
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    /// Opens a channel whose ring is here: `shm://` or `inproc://`.
+    /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`.
     pub(crate) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
             std::path::Path::new(config.channel()),
         ))?;
-        let (attached, (index, lanes)) =
-            attach::open(config, typed, |attached| join(attached, config))?;
-        wake_publishers(&attached.control, &attached.geometry);
+        let sealed = config.scheme() == Scheme::Sealed;
+        let (attached, index, lanes, link) = if sealed {
+            config.validate()?;
+            let entered = sealed::enter(config, &typed)?;
+            (entered.attached, 0, vec![entered.lane], Some(entered.link))
+        } else {
+            let (attached, (index, lanes)) =
+                attach::open(config, typed, |attached| join(attached, config))?;
+            wake_publishers(&attached.control, &attached.geometry);
+            (attached, index, lanes, None)
+        };
         let park = attached
             .control
             .resolve(attached.geometry.slot(index) + slot::PARK);
@@ -175,12 +184,14 @@ impl<T: ?Sized> Subscriber<T> {
             config: config.clone(),
             lost_bytes: 0,
             watch: None,
-            link: None,
+            link,
             closed: false,
             attached,
         });
-        let checked =
-            config.delivery == Delivery::Latest || core.attached.geometry.evict_after_ns != 0;
+        // Where the publisher is not trusted, a message that was handed out must not change any more.
+        let checked = sealed
+            || config.delivery == Delivery::Latest
+            || core.attached.geometry.evict_after_ns != 0;
         // `validate` has seen that it can be read.
         let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {

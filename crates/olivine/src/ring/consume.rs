@@ -64,26 +64,60 @@ impl Drop for Walk<'_> {
     }
 }
 
-/// The frame at `position` that a header `word` tells of. `None` if no publisher writes such a word: a length
-/// below that of a header or beyond what the ring holds.
-#[inline(always)]
-fn read_frame(word: u64, position: u64, payload_max: u64, align_mask: u64) -> Option<Frame> {
-    let bytes = frame_bytes(word);
-    let payload = bytes.wrapping_sub(HEADER_BYTES);
-    if payload > payload_max {
-        return None;
+/// What a header says of its frame's length.
+///
+/// A walk goes on as far as the frame before it was long and only then compares, so that the processor need not wait
+/// for a header to know where the next one is: in a stream of messages of one length it has many lines on their way at
+/// once. A tag is no part of it.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Bytes of header and payload, as the header has them.
+    bytes: u64,
+    /// Bytes of the payload.
+    length: usize,
+    /// Bytes from this frame's start to the next one's.
+    padded: u64,
+}
+
+impl Shape {
+    /// That of no frame.
+    const NONE: Self = Self {
+        bytes: u64::MAX,
+        length: 0,
+        padded: 0,
+    };
+
+    /// What `word` says. `None` if no publisher writes such a word: a length below that of a header or beyond what
+    /// the ring holds.
+    #[inline(always)]
+    fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        let bytes = frame_bytes(word);
+        let payload = bytes.wrapping_sub(HEADER_BYTES);
+        if payload > payload_max {
+            return None;
+        }
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "checked against the ring's size"
+        )]
+        let length = payload as usize;
+        Some(Self {
+            bytes,
+            length,
+            padded: (bytes + align_mask) & !align_mask,
+        })
     }
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "checked against the ring's size"
-    )]
-    let length = payload as usize;
-    Some(Frame {
-        position,
-        tag: frame_tag(word),
-        length,
-        end: position + ((bytes + align_mask) & !align_mask),
-    })
+
+    /// The frame of this shape at `position` whose header is `word`.
+    #[inline(always)]
+    fn frame(&self, position: u64, word: u64) -> Frame {
+        Frame {
+            position,
+            tag: frame_tag(word),
+            length: self.length,
+            end: position + self.padded,
+        }
+    }
 }
 
 /// The words through which a subscriber gives room back.
@@ -117,11 +151,10 @@ pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, w
         while at < wanted {
             // COMMIT (acquire).
             let word = ring.header(at).load(Ordering::Acquire);
-            let Some(frame) = read_frame(word, at, geometry.message_max(), geometry.align - 1)
-            else {
+            let Some(shape) = Shape::of(word, geometry.message_max(), geometry.align - 1) else {
                 break;
             };
-            at = frame.end;
+            at += shape.padded;
         }
         if from >= wanted || at == wanted {
             return wanted;
@@ -214,8 +247,13 @@ impl Consumer {
 
     #[inline(always)]
     fn frame(&self, word: u64) -> Result<Frame, ReceiveError> {
-        read_frame(word, self.position, self.payload_max, self.align_mask)
-            .ok_or_else(|| self.corrupt(word))
+        Ok(self.shape(word)?.frame(self.position, word))
+    }
+
+    /// What a header `word` that is not zero says.
+    #[inline(always)]
+    fn shape(&self, word: u64) -> Result<Shape, ReceiveError> {
+        Shape::of(word, self.payload_max, self.align_mask).ok_or_else(|| self.corrupt(word))
     }
 
     /// Hands up to `limit` messages to `handler`; how many, and whether the tail was found empty.
@@ -231,14 +269,15 @@ impl Consumer {
         limit: usize,
         mut handler: impl FnMut(&Frame, View<'_>),
     ) -> Result<usize, ReceiveError> {
-        let (payload_max, align_mask, step) =
-            (self.payload_max, self.align_mask, self.release_step);
+        let step = self.release_step;
         let mut count = 0;
         let mut at = Walk {
             position: self.position,
             run: self.run,
             home: self,
         };
+        // No frame is as long as this: the first one sets it.
+        let mut like = Shape::NONE;
         while count < limit {
             if at.position >= at.home.known && at.run >= STREAM_RUN {
                 at.settle();
@@ -250,17 +289,18 @@ impl Consumer {
             let word = spot
                 .header()
                 .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
-            if word == 0 {
-                at.settle();
-                at.home.at_tail();
-                at.run = 0;
-                break;
+            if frame_bytes(word) != like.bytes {
+                if word == 0 {
+                    at.settle();
+                    at.home.at_tail();
+                    at.run = 0;
+                    break;
+                }
+                // What was walked so far is written home when `at` goes out of scope.
+                like = at.home.shape(word)?;
             }
-            let Some(frame) = read_frame(word, at.position, payload_max, align_mask) else {
-                at.settle();
-                return Err(at.home.corrupt(word));
-            };
-            // SAFETY: `read_frame` checked the length. The frame is committed; our own position in the gate,
+            let frame = like.frame(at.position, word);
+            // SAFETY: `shape` checked the length. The frame is committed; our own position in the gate,
             // which is at or before it, holds the publisher back until the release below.
             let view = unsafe { spot.view(frame.length) };
             // A handler that panics gets the same message again: the position moves after it.
@@ -426,13 +466,11 @@ impl Consumer {
         while at < committed {
             // Relaxed: committed before the cursor that the caller has acquired (CURSOR).
             let word = self.ring.header(at).load(Ordering::Relaxed);
-            let Some(frame) = read_frame(word, at, self.payload_max, self.align_mask) else {
-                return Err(self.corrupt(word));
-            };
-            if frame.end > most {
+            let end = at + self.shape(word)?.padded;
+            if end > most {
                 break;
             }
-            at = frame.end;
+            at = end;
         }
         Ok(at)
     }

@@ -5,7 +5,8 @@
 //! stores to one word keep their order). Every such set is put on a copy of the memory, a successor takes the lane
 //! over, and a subscriber reads on.
 
-use super::heap_tests::{Channel, channel, message, receive, send};
+use super::heap::{Channel, channel, send};
+use super::heap_tests::{message, receive};
 use super::layout::lane;
 use super::publish::Producer;
 use crate::sync::Ordering;

@@ -10,12 +10,14 @@
 //! A publisher killed before the store of 2 has published nothing: the header still reads 0. One killed after
 //! it has published everything: the next header reads 0, so readers stop there, and the cursor is only behind.
 
-use super::gate::Gate;
+use super::gate::{Gate, Slowest};
 use super::layout::{Geometry, POSITION_MAX, control, frame_bytes, header_word, lane};
+use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
+use std::sync::Arc;
 
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct Producer {
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
+    /// Subscribers with pages of their own, on a sealed channel.
+    apart: Option<Box<Sleepers>>,
 }
 
 impl Producer {
@@ -81,6 +85,7 @@ impl Producer {
             ring,
             limit,
             lane,
+            apart: None,
         };
         // Relaxed: a private word.
         producer.limit.store(0, Ordering::Relaxed);
@@ -99,6 +104,18 @@ impl Producer {
         points::pass("takeover.begun");
         producer.recover();
         producer
+    }
+
+    /// From here on the subscribers are those with these pages, and nobody trusts them. Their hints are looked at after
+    /// each commit, whatever the channel's own says.
+    pub(crate) fn keep_apart(&mut self, pages: &Arc<Pages>) {
+        self.hint = self.gate.control().resolve(control::ALWAYS);
+        self.apart = Some(Box::new(Sleepers::new(pages)));
+    }
+
+    /// The pages of subscribers that nobody trusts, if they are such.
+    pub(crate) fn pages(&self) -> Option<&Arc<Pages>> {
+        self.apart.as_ref().map(|sleepers| sleepers.pages())
     }
 
     /// Walks frames that were committed after the cursor was last stored. What follows the last of them is a
@@ -336,8 +353,11 @@ impl Producer {
 
     #[cold]
     #[inline(never)]
-    fn wake_sleepers(&self) {
-        let woken = crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry());
+    pub(crate) fn wake_sleepers(&mut self) {
+        let woken = match &mut self.apart {
+            Some(sleepers) => sleepers.wake(),
+            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
+        };
         if woken > 0 {
             bump(&self.lane, lane::WAKES, woken);
         }
@@ -348,9 +368,9 @@ impl Producer {
     #[inline(never)]
     pub(crate) fn make_room(&mut self, need: u64) -> bool {
         let capacity = self.ring.capacity();
+        self.collect();
         let wanted = match self.gate.slowest() {
-            // A position past our own is a lie or an accident; it must not carry us past our own frames.
-            Some(slowest) => slowest.position.min(self.position) + capacity,
+            Some(slowest) => self.whole_frames(slowest) + capacity,
             None => self.step_history(need),
         };
         if wanted > self.published_limit {
@@ -404,6 +424,57 @@ impl Producer {
         }
     }
 
+    /// Takes over the positions of subscribers with pages of their own.
+    fn collect(&self) {
+        if let Some(pages) = self.pages() {
+            pages.collect(self.position);
+        }
+    }
+
+    /// The end of the last frame at or before the position of the slowest subscriber.
+    fn whole_frames(&self, slowest: Slowest) -> u64 {
+        // A position past our own is a lie or an accident; it must not carry us past our own frames.
+        let position = slowest.position.min(self.position);
+        let Some(pages) = self.pages() else {
+            return position;
+        };
+        // One between two frames would become a false start for others. One that lies before the walk's start is that
+        // of a subscriber that is just joining.
+        let mut at = self.published_limit - self.ring.capacity();
+        if position <= at {
+            return position;
+        }
+        while let Some(next) = self.next_frame(at).filter(|next| *next <= position) {
+            at = next;
+        }
+        if at != position {
+            pages.accuse(slowest.slot, slowest.position);
+        }
+        at
+    }
+
+    /// Start of the frame after the one of ours at `at`. `None` at our position, or where the lane is damaged.
+    fn next_frame(&self, at: u64) -> Option<u64> {
+        // Relaxed: our own frames, or those taken over with CURSOR.
+        let frame = frame_bytes(self.ring.header(at).load(Ordering::Relaxed));
+        let next = at + self.padded(frame);
+        (frame >= HEADER_BYTES && next <= self.position).then_some(next)
+    }
+
+    /// Whether every gating subscriber has read everything.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.collect();
+        self.gate.drained(self.position)
+    }
+
+    /// What to sleep on until there is room, where that is a word of the slowest subscriber's own.
+    #[cfg(not(loom))]
+    pub(crate) fn room_of_slowest(&self) -> Option<(Slowest, Word)> {
+        let pages = self.pages()?;
+        let slowest = self.gate.slowest()?;
+        Some((slowest, pages.room_of(slowest.slot)?))
+    }
+
     /// Where frames must end to have room now, as far as the positions say: another publisher's view of the gate,
     /// which promises nothing.
     #[cfg(not(loom))]
@@ -424,14 +495,11 @@ impl Producer {
             - capacity;
         let mut oldest = self.published_limit - capacity;
         while oldest < target {
-            // Relaxed: our own frames, or those taken over with CURSOR.
-            let word = self.ring.header(oldest).load(Ordering::Relaxed);
-            let next = oldest + self.padded(frame_bytes(word));
             // Our own frames never fail this; a damaged lane forgets everything rather than walking on.
-            if word == 0 || frame_bytes(word) < HEADER_BYTES || next > self.position {
+            let Some(next) = self.next_frame(oldest) else {
                 oldest = self.position;
                 break;
-            }
+            };
             oldest = next;
         }
         oldest + capacity

@@ -60,6 +60,11 @@ impl Sharing {
         self.mode
     }
 
+    /// The group that was asked for.
+    pub(crate) fn group(&self) -> Option<u32> {
+        self.group
+    }
+
     /// Permission bits of the channel's folder: whoever may write files may enter and make some.
     fn folder_mode(&self) -> u32 {
         let enter = |who: u32| {

@@ -34,6 +34,7 @@ pub(super) const KEYS: &[&str] = &[
     "role",
     "token",
     "timeout",
+    "peers",
     "tls",
     "tls_cert",
     "tls_key",
@@ -69,6 +70,7 @@ const CHANNEL_RULE: &str = "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -";
 const ROLE_RULE: &str = "one of listen, connect";
 const TOKEN_RULE: &str = "1 to 256 visible ASCII characters, or @ and the path of a file with them";
 const TIMEOUT_RULE: &str = "a duration from 100ms to 1h";
+const PEERS_RULE: &str = "own, any, or up to 32 user ids such as 1000,1001";
 const TLS_RULE: &str = "one of yes, no";
 const SYNC_RULE: &str = "block, never, or interval:DURATION such as interval:1s";
 const ROTATE_RULE: &str =
@@ -214,6 +216,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
             config.remote.timeout =
                 Some(read("timeout", value, TIMEOUT_RULE, parse_duration(value))?);
         }
+        "peers" => config.remote.peers = read("peers", value, PEERS_RULE, value.parse().ok())?,
         "tls" => config.remote.tls = read("tls", value, TLS_RULE, yes_or_no(value))?,
         "tls_cert" => config.remote.tls_cert = Some(value.into()),
         "tls_key" => config.remote.tls_key = Some(value.into()),
@@ -272,6 +275,7 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "role" => config.remote.role.map(|role| role.to_string()),
         "token" => show_token(config),
         "timeout" => config.remote.timeout.map(show_duration),
+        "peers" => unless_default(&config.remote.peers),
         "tls" => config.remote.tls.then(|| "yes".to_owned()),
         "tls_cert" => show_path(config.remote.tls_cert.as_deref()),
         "tls_key" => show_path(config.remote.tls_key.as_deref()),
@@ -464,6 +468,8 @@ mod tests {
         let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
                     &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
         assert_eq!(round(file).as_deref(), Ok(file));
+        let sealed = "shm+fd:///run/ticks.sock?timeout=2s&peers=0,1000";
+        assert_eq!(round(sealed).as_deref(), Ok(sealed));
         let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
                    &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
                    &hugepages=try&numa=0&linger=2s&cpu=1";
@@ -472,7 +478,7 @@ mod tests {
         for key in KEYS {
             assert!(
                 *key == "delivery"
-                    || [uri, far, file]
+                    || [uri, far, file, sealed]
                         .iter()
                         .any(|uri| uri.contains(&format!("{key}="))),
                 "the test misses {key}"

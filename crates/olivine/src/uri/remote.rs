@@ -4,10 +4,13 @@
 //! |---|---|---|
 //! | `tcp` | `HOST:PORT/CHANNEL`; HOST is a name, an IPv4 address, or an IPv6 address in brackets | the last part |
 //! | `nats` | `HOST[:PORT]/CHANNEL`; port 4222 unless given | the last part |
+//! | `shm+fd` | an absolute path of a socket | the file's name up to its last dot |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
 use super::parse::is_name;
-use super::{Compression, Config, Pace, Role, Rotation, Scheme, Start, SyncPolicy, UriError};
+use super::{
+    Compression, Config, Pace, Peers, Role, Rotation, Scheme, Start, SyncPolicy, UriError, sealed,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,7 +49,7 @@ impl std::fmt::Display for Address {
 pub(crate) struct Remote {
     /// Of `tcp://` and `nats://`.
     pub(crate) address: Option<Address>,
-    /// Of `file://`.
+    /// Of `file://`, and the socket of `shm+fd://`.
     pub(crate) path: Option<PathBuf>,
     /// The name was given by `channel=`, not taken from the file's name.
     pub(crate) named: bool,
@@ -57,6 +60,7 @@ pub(crate) struct Remote {
     pub(crate) tls_ca: Option<PathBuf>,
     pub(crate) token: Option<String>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) peers: Peers,
     pub(crate) sync: Option<SyncPolicy>,
     pub(crate) rotate: Option<Rotation>,
     pub(crate) compress: Option<Compression>,
@@ -72,9 +76,14 @@ impl Config {
         self
     }
 
-    /// File of a `file://` channel: an absolute path.
+    /// File of a `file://` channel, socket of a `shm+fd://` channel: an absolute path. The socket's name up to its
+    /// last dot is the name of its channel.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.remote.path = Some(path.into());
+        let path = path.into();
+        if self.scheme == Scheme::Sealed {
+            self.channel = sealed::name_of(&path);
+        }
+        self.remote.path = Some(path);
         self.remote.named = true;
         self
     }
@@ -125,6 +134,8 @@ impl Config {
     }
 
     /// Silence after which a connection is given up and made again: 100 ms to 1 h. Default 5 s.
+    ///
+    /// Of `shm+fd://` how long opening a subscriber waits for its publisher.
     pub fn timeout(mut self, silence: Duration) -> Self {
         self.remote.timeout = Some(silence);
         self
@@ -171,7 +182,8 @@ impl Config {
     /// The file of a `file://` channel.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
-        self.remote.path.as_deref()
+        let path = self.remote.path.as_deref();
+        path.filter(|_| self.scheme == Scheme::File)
     }
 }
 
@@ -179,6 +191,7 @@ impl Config {
 pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
     match scheme {
         Scheme::Shm | Scheme::Inproc => Ok(Config::new(scheme, place)),
+        Scheme::Sealed => sealed::read(place),
         Scheme::File => {
             let path = Path::new(place);
             let name = path.file_stem().and_then(|stem| stem.to_str());
@@ -246,7 +259,7 @@ fn check_address(address: &Address, text: &str) -> Result<(), UriError> {
 pub(super) fn show(config: &Config) -> String {
     match (config.scheme, &config.remote.address, &config.remote.path) {
         (Scheme::Tcp | Scheme::Nats, Some(address), _) => format!("{address}/{}", config.channel),
-        (Scheme::File, _, Some(path)) => path.display().to_string(),
+        (Scheme::File | Scheme::Sealed, _, Some(path)) => path.display().to_string(),
         _ => config.channel.clone(),
     }
 }
@@ -325,6 +338,7 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     for (key, given) in given {
         let fits = match key {
             "role" => config.scheme == Scheme::Tcp,
+            "timeout" => config.scheme == Scheme::Sealed || far.contains(&config.scheme),
             _ => far.contains(&config.scheme),
         };
         if given && !fits {
@@ -335,6 +349,7 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
             );
         }
     }
+    sealed::validate(config)?;
     let given = [
         ("sync", remote.sync.is_some()),
         ("rotate", remote.rotate.is_some()),

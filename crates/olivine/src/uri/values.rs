@@ -48,6 +48,8 @@ words! {
         /// Files in shared memory: processes of this machine.
         #[default]
         Shm = "shm",
+        /// Sealed memory handed over a socket: processes of this machine that do not trust each other.
+        Sealed = "shm+fd",
         /// Memory of this process: its threads.
         Inproc = "inproc",
         /// A connection to another machine.

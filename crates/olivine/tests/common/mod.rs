@@ -133,13 +133,64 @@ pub(crate) fn finished(mut child: Child) {
 
 /// Waits for a condition; a hang is a failure.
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let started = Instant::now();
+    let mut patience = Patience::new();
     while !reached() {
-        assert!(
-            started.elapsed() < WATCHDOG,
-            "not within {WATCHDOG:?}: {what}"
-        );
-        std::thread::yield_now();
+        assert!(patience.lasts(), "not within {WATCHDOG:?}: {what}");
+    }
+}
+
+/// How long one still waits, by a clock that stands still while this process does not run.
+///
+/// A test that was stopped from outside, or got no processor, knows nothing about the time in between: the others were
+/// stopped as well, most likely, and are not hung.
+pub(crate) struct Patience {
+    began: Instant,
+    left: Duration,
+    looked: Instant,
+    looks: u32,
+    longest: Duration,
+}
+
+impl Patience {
+    /// What two looks are apart at most where this process runs.
+    pub(crate) const STEP_MAX: Duration = Duration::from_millis(20);
+    /// Looks before the processor is left to others for longer than a turn.
+    const EAGER: u32 = 50;
+
+    pub(crate) fn new() -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            left: WATCHDOG,
+            looked: began,
+            looks: 0,
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// Gives the processor to others before the next look. `false` once it is used up.
+    pub(crate) fn lasts(&mut self) -> bool {
+        if self.looks < Self::EAGER {
+            self.looks += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::park_timeout(Duration::from_micros(100));
+        }
+        let between = self.looked.elapsed();
+        self.looked += between;
+        self.longest = self.longest.max(between);
+        self.left = self.left.saturating_sub(between.min(Self::STEP_MAX));
+        !self.left.is_zero()
+    }
+
+    /// Whether this process did not run for a while, so that times it measured meanwhile mean nothing.
+    pub(crate) fn was_absent(&self) -> bool {
+        self.longest > Self::STEP_MAX
+    }
+
+    /// Time since the beginning, by the ordinary clock.
+    pub(crate) fn waited(&self) -> Duration {
+        self.began.elapsed()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Participants are killed, stopped, forked and left unburied; the others lose nothing and go on.
 //!
 //! `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run, `OLIVINE_SOAK_S` goes on for that
-//! many seconds instead.
+//! many seconds instead. `OLIVINE_STAGES` channels live at once, each with its own participants: most of the time goes by
+//! with waiting for what the dead held.
 
 #![cfg(not(loom))]
 
+mod bell;
 #[path = "../common/mod.rs"]
 mod common;
 mod message;
@@ -15,16 +17,27 @@ mod stage;
 mod tally;
 mod zygote;
 
-use common::{Place, setting, signal, until};
+use bell::Bell;
+use common::{Patience, Place, setting, signal, until};
 use message::{check, fill};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
-use stage::{Actor, Stage};
+use stage::{Actor, LAP, Stage};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
 
 /// Kills on one channel, before everything is checked and the next one is made.
-const ROUND: u64 = 1000;
+const ROUND: u64 = 500;
+/// One round in so many has participants that wait without sleeping.
+const SPINNING: u64 = 8;
+/// Kills at once, at most.
+const BLOW: u64 = 3;
+/// Number of a round that is never played.
+const END: u64 = u64::MAX / ROUND / 2;
+/// Channels at once.
+const STAGES: u64 = 4;
 /// Who besides two publishers is on stage, by lot.
 const OTHERS: [&str; 8] = [
     "subscriber",
@@ -50,17 +63,22 @@ fn role() {
     let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
         return;
     };
-    let words = SharedWords::attach(role_setting("OLIVINE_DEATH_WORDS").as_ref()).unwrap();
+    let path = role_setting("OLIVINE_DEATH_WORDS");
+    let words = SharedWords::attach(path.as_ref()).unwrap();
     match role.as_str() {
-        "zygote" => zygote::serve(&words),
+        "zygote" => zygote::serve(&words, Bell::attach(&stage::bell_of(path.as_ref()))),
         "witness" => witness(&role_setting("OLIVINE_DEATH_URI"), &words),
         other => panic!("no role {other}"),
     }
 }
 
-/// One channel, `kills` blows.
-fn round(kills: u64, seed: u64, tally: &mut Tally) {
+/// One channel, `kills` kills.
+fn round(number: u64, kills: u64, seed: u64) -> Tally {
+    let mut tally = Tally::default();
     let mut stage = Stage::new("", kills, seed);
+    if number % SPINNING == SPINNING - 1 {
+        stage.spin();
+    }
     // Its place is held from the first message on, so that it misses none of any session.
     drop(Subscriber::open(&stage.uri("name=durable")).unwrap());
     stage.observe();
@@ -71,120 +89,209 @@ fn round(kills: u64, seed: u64, tally: &mut Tally) {
         let role = any_of(&OTHERS, &mut stage);
         actors.push(stage.enter(role, ""));
     }
-    for _ in 0..kills {
-        blow(&mut stage, &mut actors, &OTHERS, tally);
+    while tally.kills() < kills {
+        let left = kills - tally.kills();
+        blow(&mut stage, &mut actors, &OTHERS, left, &mut tally);
     }
     // Whoever comes after the others have closed takes one of their lanes over, and the lane of the dead stays.
-    stage.progress(&actors.iter().take(2).collect::<Vec<_>>(), Instant::now());
+    let publishers: Vec<_> = actors.iter().take(2).collect();
+    stage.progress(&publishers, 1, Patience::new());
     let (findings, complaints) = stage.finish(actors);
     tally.add(&findings, complaints);
+    tally.assert_clean(seed);
+    tally
 }
 
 fn any_of<'a>(roles: &[&'a str], stage: &mut Stage) -> &'a str {
     roles[usize::try_from(stage.random.below(roles.len() as u64)).unwrap()]
 }
 
-/// The publishers that have begun, without `victim`.
-fn survivors<'a>(stage: &Stage, actors: &'a [Actor], victim: &Actor) -> Vec<&'a Actor> {
-    let publishers = actors.iter().take(2);
+/// The publishers that have begun and are not among the `victims`.
+fn survivors<'a>(stage: &Stage, actors: &'a [Actor], victims: &[usize]) -> Vec<&'a Actor> {
+    let publishers = actors.iter().enumerate().take(2);
     publishers
-        .filter(|actor| actor.pid != victim.pid && stage.acknowledged(actor) > 0)
+        .filter(|(place, actor)| !victims.contains(place) && stage.acknowledged(actor) > 0)
+        .map(|(_, actor)| actor)
         .collect()
 }
 
-/// Kills somebody, waits until the others go on, and lets another take its place.
-fn blow(stage: &mut Stage, actors: &mut [Actor], others: &[&'static str], tally: &mut Tally) {
-    use rustix::process::Signal;
+/// Up to `most` places of actors, each once.
+fn victims(stage: &mut Stage, actors: &[Actor], most: u64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..actors.len()).collect();
+    let count = 1 + stage.random.below(most.min(BLOW));
+    (0..count)
+        .map(|_| {
+            let place = stage.random.below(places.len() as u64);
+            places.swap_remove(usize::try_from(place).unwrap())
+        })
+        .collect()
+}
+
+/// Kills up to `most` at once, waits until the others go on, and lets new ones take their places.
+fn blow(
+    stage: &mut Stage,
+    actors: &mut [Actor],
+    others: &[&'static str],
+    most: u64,
+    tally: &mut Tally,
+) {
+    stage.allow(actors);
     // A random moment, from the first instruction of a new process to the middle of a stream.
-    let pause = Duration::from_micros(stage.random.below(2000));
-    std::thread::park_timeout(pause);
-    let chosen = usize::try_from(stage.random.below(actors.len() as u64)).unwrap();
-    let victim = actors[chosen].clone();
+    pause_below(stage, 800);
     if stage.random.below(32) == 0 {
-        let survivors = survivors(stage, actors, &victim);
-        tally.calm(stage.progress(&survivors, Instant::now()));
+        let survivors = survivors(stage, actors, &[]);
+        tally.calm(stage.progress(&survivors, 1, Patience::new()));
     }
-    match stage.random.below(16) {
-        // Stopped, and then killed: it wakes up no more.
-        0 => {
-            zygote::signal(victim.pid, Signal::STOP);
-            tally.stops += 1;
-            std::thread::park_timeout(Duration::from_micros(stage.random.below(3000)));
+    let places = victims(stage, actors, most);
+    stop_somebody(stage, actors, places[0], tally);
+    let patience = Patience::new();
+    for place in &places {
+        stage.strike(&actors[*place]);
+        tally.kill(actors[*place].role);
+    }
+    let mut unburied = Vec::new();
+    for &place in &places {
+        let victim = actors[place].clone();
+        // A name is free once its holder has died, which takes a moment after the signal; else that is the
+        // survivors' business.
+        if victim.role == "durable" {
+            stage.bury(&victim);
+            // Others wait for it, as it wants them to.
+            actors[place] = stage.enter(victim.role, "");
+        } else if stage.random.below(2) == 0 {
+            stage.bury(&victim);
+        } else {
+            unburied.push(victim);
         }
-        // Another one is stopped meanwhile and goes on afterwards.
+    }
+    let counts = places.iter().all(|place| actors[*place].role != "durable");
+    let (role, survivors) = (actors[places[0]].role, survivors(stage, actors, &places));
+    // Past everything that those who died can have held.
+    let is_lap = stage.random.below(4) == 0;
+    let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, patience);
+    match counts && !survivors.is_empty() {
+        true if is_lap => tally.lap(role, progress),
+        true => tally.recovery(role, progress),
+        false => {}
+    }
+    tally.zombies += unburied.len() as u64;
+    for victim in unburied {
+        stage.bury(&victim);
+    }
+    for place in places {
+        let role = match (place, actors[place].role) {
+            (_, "durable") => continue,
+            (0 | 1, role) => role,
+            _ => any_of(others, stage),
+        };
+        actors[place] = stage.enter(role, "");
+    }
+}
+
+fn pause_below(stage: &mut Stage, micros: u64) {
+    let pause = Duration::from_micros(stage.random.below(micros));
+    std::thread::park_timeout(pause);
+}
+
+/// Now and then: stops `victim` before it is killed, or another one, which goes on afterwards.
+fn stop_somebody(stage: &mut Stage, actors: &[Actor], victim: usize, tally: &mut Tally) {
+    use rustix::process::Signal;
+    match stage.random.below(16) {
+        // It wakes up no more.
+        0 => {
+            zygote::signal(actors[victim].pid, Signal::STOP);
+            tally.stops += 1;
+            pause_below(stage, 3000);
+        }
         1 => {
-            let other = &actors[(chosen + 1) % actors.len()];
+            let other = &actors[(victim + 1) % actors.len()];
             zygote::signal(other.pid, Signal::STOP);
             tally.stops += 1;
-            std::thread::park_timeout(Duration::from_micros(stage.random.below(3000)));
+            pause_below(stage, 3000);
             zygote::signal(other.pid, Signal::CONT);
         }
         _ => {}
     }
-    let struck = Instant::now();
-    stage.strike(&victim);
-    let is_durable = victim.role == "durable";
-    // A name is free once its holder has died, which takes a moment after the signal; else that is the survivors'
-    // business.
-    let buried_first = is_durable || stage.random.below(2) == 0;
-    if buried_first {
-        stage.bury(&victim);
+}
+
+/// Rounds that are still to be played, and what the others found.
+struct Run {
+    kills: u64,
+    seed: u64,
+    soak: Duration,
+    started: Instant,
+    /// Number of the next round; more than there are once a round has failed.
+    next: AtomicU64,
+    tally: Mutex<(Tally, Vec<u64>)>,
+}
+
+impl Run {
+    /// Number and kills of the next round.
+    fn next(&self) -> Option<(u64, u64)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if !self.soak.is_zero() {
+            return (number < END && self.started.elapsed() < self.soak).then_some((number, ROUND));
+        }
+        let before = number.checked_mul(ROUND)?;
+        let left = self.kills.checked_sub(before).filter(|left| *left > 0)?;
+        Some((number, left.min(ROUND)))
     }
-    if is_durable {
-        // Others wait for it, as it wants them to.
-        actors[chosen] = stage.enter(victim.role, "");
-    }
-    let survivors = survivors(stage, actors, &victim);
-    let recovery = stage.progress(&survivors, struck);
-    tally.kill(victim.role, recovery, !is_durable && !survivors.is_empty());
-    if !buried_first {
-        tally.zombies += 1;
-        stage.bury(&victim);
-    }
-    if !is_durable {
-        let role = if chosen < 2 {
-            victim.role
-        } else {
-            any_of(others, stage)
-        };
-        actors[chosen] = stage.enter(role, "");
+
+    /// Plays rounds until there are no more.
+    fn play(&self) {
+        struct EndsAll<'a>(&'a AtomicU64);
+        impl Drop for EndsAll<'_> {
+            fn drop(&mut self) {
+                self.0.store(END, Ordering::Relaxed);
+            }
+        }
+        // Also where a round fails: nobody begins another one then.
+        let _ends_all = EndsAll(&self.next);
+        while let Some((number, kills)) = self.next() {
+            let found = round(number, kills, self.seed.wrapping_add(number));
+            let mut all = self.tally.lock().unwrap();
+            let (tally, resident) = &mut *all;
+            tally.append(found);
+            resident.push(common::resident_kib());
+            let seconds = self.started.elapsed().as_secs_f64();
+            println!("{seconds:.1} s: {}", tally.line());
+        }
     }
 }
 
 #[test]
 fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
-    let kills = setting("OLIVINE_KILLS", 5000);
-    let seed = setting("OLIVINE_SEED", 1);
-    let soak = Duration::from_secs(setting("OLIVINE_SOAK_S", 0));
-    let started = Instant::now();
-    let mut tally = Tally::default();
-    let (mut resident, mut done) = (Vec::new(), 0);
-    let goes_on = |done| match soak {
-        Duration::ZERO => done < kills,
-        soak => started.elapsed() < soak,
+    let run = Run {
+        kills: setting("OLIVINE_KILLS", 5000),
+        seed: setting("OLIVINE_SEED", 1),
+        soak: Duration::from_secs(setting("OLIVINE_SOAK_S", 0)),
+        started: Instant::now(),
+        next: AtomicU64::new(0),
+        tally: Mutex::default(),
     };
-    for number in 0.. {
-        if !goes_on(done) {
-            break;
+    let stages = setting("OLIVINE_STAGES", STAGES);
+    std::thread::scope(|scope| {
+        for _ in 0..stages {
+            scope.spawn(|| run.play());
         }
-        let size = if soak.is_zero() {
-            ROUND.min(kills - done)
-        } else {
-            ROUND
-        };
-        let seed = seed.wrapping_add(number);
-        round(size, seed, &mut tally);
-        tally.assert_clean(seed);
-        done += size;
-        resident.push(common::resident_kib());
-        println!("{done} kills, nothing lost");
-    }
-    println!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
+    });
+    let (tally, resident) = run.tally.into_inner().unwrap();
+    let seconds = run.started.elapsed().as_secs_f64();
+    println!(
+        "seed {}, {stages} channels at once, {seconds:.1} s",
+        run.seed
+    );
     println!("{tally}");
+    if run.soak.is_zero() {
+        assert_eq!(tally.kills(), run.kills);
+    }
     // The first rounds fill what is kept: allocator, names, code pages.
-    if let [_, second, .., last] = resident[..] {
-        println!("the bystander's memory: {second} KiB after two rounds, {last} KiB at the end");
-        assert!(last < second + 16 * 1024, "it grows: {resident:?} KiB");
+    let early = resident.iter().take(resident.len() / 2).max();
+    if let (Some(early), Some(last)) = (early, resident.last()) {
+        println!(
+            "the bystanders' memory: {early} KiB at most in the first half, {last} KiB at the end"
+        );
+        assert!(*last < early + 16 * 1024, "it grows: {resident:?} KiB");
     }
 }
 
@@ -204,8 +311,16 @@ fn where_the_slow_are_evicted_the_killed_harm_nobody() {
             let role = any_of(&OTHERS_WHERE_EVICTED, &mut stage);
             actors.push(stage.enter(role, ""));
         }
-        for _ in 0..kills {
-            blow(&mut stage, &mut actors, &OTHERS_WHERE_EVICTED, &mut tally);
+        let goal = tally.kills() + kills;
+        while tally.kills() < goal {
+            let left = goal - tally.kills();
+            blow(
+                &mut stage,
+                &mut actors,
+                &OTHERS_WHERE_EVICTED,
+                left,
+                &mut tally,
+            );
         }
         let (findings, complaints) = stage.finish(actors);
         tally.add(&findings, complaints);

@@ -1,6 +1,6 @@
 //! Deaths aimed at named places: every name, in every role that passes it.
 
-use crate::common::until;
+use crate::common::{Patience, until};
 use crate::roles;
 use crate::stage::{Actor, Stage};
 use crate::tally::Tally;
@@ -8,7 +8,6 @@ use crate::zygote::End;
 use olivine::Subscriber;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
 
 const ROLES: [&str; 9] = [
     "publisher",
@@ -64,15 +63,18 @@ fn a_death_at_any_named_point_is_survived() {
                     stage.bury(&durable);
                 }
                 let victim = stage.enter(role, &die_at);
-                let died = dies(&mut stage, &victim);
+                let died = dies(&mut stage, &victim, &publishers);
                 *hits.get_mut(name.as_str()).expect("known") += u64::from(died);
                 if role == "durable" {
                     durable = stage.enter(role, "");
                 }
                 let survivors: Vec<&Actor> = publishers.iter().collect();
-                let recovery = stage.progress(&survivors, Instant::now());
+                let recovery = stage.progress(&survivors, 1, Patience::new());
                 if died {
-                    tally.kill(role, recovery, role != "durable");
+                    tally.kill(role);
+                    if role != "durable" {
+                        tally.recovery(role, recovery);
+                    }
                 }
             }
         }
@@ -89,11 +91,13 @@ fn a_death_at_any_named_point_is_survived() {
 }
 
 /// Waits until `victim` has died at its point, or has gone many rounds without passing it and is killed.
-fn dies(stage: &mut Stage, victim: &Actor) -> bool {
+fn dies(stage: &mut Stage, victim: &Actor, publishers: &[Actor]) -> bool {
     // Rounds of a creator are whole lives of a channel, the others' are messages.
     let rounds = if victim.role == "creator" { 20 } else { 1000 };
     let mut end = None;
     until("it dies or goes on", || {
+        stage.allow(core::slice::from_ref(victim));
+        stage.allow(publishers);
         end = stage.has_ended(victim);
         end.is_some() || stage.words.load(roles::beats(victim.session)) > rounds
     });

@@ -1,5 +1,6 @@
 //! What the participants do until they are killed or told to stop.
 
+use crate::bell::Bell;
 use crate::common::Random;
 use crate::message::{check, fill};
 use crate::zygote::{Order, fork, linger};
@@ -22,9 +23,11 @@ pub(crate) const EVICTED: usize = 3;
 pub(crate) const CHECKED: usize = 4;
 /// Handles that worked in a forked child.
 pub(crate) const FORKED: usize = 5;
-/// First of four words for each session.
+/// First of five words for each session.
 const SESSIONS: usize = 8;
-const WORDS_PER_SESSION: usize = 4;
+const WORDS_PER_SESSION: usize = 5;
+/// Longest rest of a participant before it looks again whether it shall stop.
+const REST_MAX: Duration = Duration::from_millis(50);
 /// Sessions that one participant may use: a recoverer starts a new one each time.
 pub(crate) const SESSIONS_EACH: u64 = 8;
 
@@ -57,12 +60,17 @@ fn durable_next(session: u64) -> usize {
     word(session, 3)
 }
 
+/// How many messages the participant with this session may send in each of its sessions.
+pub(crate) fn allowance(session: u64) -> usize {
+    word(session, 4)
+}
+
 fn bump(words: &SharedWords, index: usize) {
     words.store(index, words.load(index) + 1);
 }
 
 /// Plays the role of `order` until told to stop.
-pub(crate) fn play(order: &Order, words: &SharedWords, alive: &PipeReader) {
+pub(crate) fn play(order: &Order, words: &SharedWords, bell: Bell, alive: &PipeReader) {
     if !order.die_at.is_empty() {
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var("OLIVINE_DIE_AT", &order.die_at) };
@@ -70,6 +78,7 @@ pub(crate) fn play(order: &Order, words: &SharedWords, alive: &PipeReader) {
     let stage = Stage {
         uri: &order.uri,
         words,
+        bell,
         session: order.session,
     };
     match order.role.as_str() {
@@ -89,6 +98,7 @@ pub(crate) fn play(order: &Order, words: &SharedWords, alive: &PipeReader) {
 struct Stage<'a> {
     uri: &'a str,
     words: &'a SharedWords,
+    bell: Bell,
     session: u64,
 }
 
@@ -101,13 +111,39 @@ enum Next {
 }
 
 impl Stage<'_> {
+    fn publisher(&self) -> Publisher {
+        again_if_restless(|| Publisher::open(self.uri))
+    }
+
+    fn subscriber(&self) -> Subscriber {
+        again_if_restless(|| Subscriber::open(self.uri))
+    }
+
     fn stopped(&self, whom: u64) -> bool {
         bump(self.words, beats(self.session));
         self.words.load(STOP) >= whom
     }
 
+    /// Waits until message `sequence` may be sent. `false` once there is to be no more.
+    fn may_send(&self, sequence: u64) -> bool {
+        loop {
+            let seen = self.bell.count();
+            if self.stopped(PUBLISHERS) {
+                return false;
+            }
+            if self.is_allowed(sequence) {
+                return true;
+            }
+            self.bell.wait(seen, REST_MAX);
+        }
+    }
+
+    fn is_allowed(&self, sequence: u64) -> bool {
+        sequence < self.words.load(allowance(self.session))
+    }
+
     fn publish(&self) {
-        let mut publisher = Publisher::open(self.uri).unwrap();
+        let mut publisher = self.publisher();
         self.publish_with(&mut publisher, self.session, u64::MAX);
         close(publisher);
     }
@@ -116,7 +152,7 @@ impl Stage<'_> {
     fn publish_with(&self, publisher: &mut Publisher, session: u64, count: u64) {
         let mut message = Vec::new();
         for sequence in 0..count {
-            if self.stopped(PUBLISHERS) {
+            if !self.may_send(sequence) {
                 break;
             }
             fill(session, sequence, &mut message);
@@ -151,21 +187,21 @@ impl Stage<'_> {
     /// Takes over what the dead have left, again and again.
     fn recover(&self) {
         for session in self.session..self.session + SESSIONS_EACH - 1 {
-            let mut publisher = Publisher::open(self.uri).unwrap();
+            let mut publisher = self.publisher();
             self.publish_with(&mut publisher, session, 20);
             close(publisher);
         }
-        let mut publisher = Publisher::open(self.uri).unwrap();
+        let mut publisher = self.publisher();
         let last = self.session + SESSIONS_EACH - 1;
         self.publish_with(&mut publisher, last, u64::MAX);
         close(publisher);
     }
 
     fn receive(&self, mut next: Next) {
-        let mut subscriber = Subscriber::open(self.uri).unwrap();
+        let mut subscriber = self.subscriber();
         let mut scratch = Vec::new();
         while !self.stopped(EVERYBODY) {
-            match subscriber.receive_timeout(Duration::from_millis(50)) {
+            match subscriber.receive_timeout(REST_MAX) {
                 Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
@@ -182,10 +218,10 @@ impl Stage<'_> {
     fn receive_until_evicted(&self) {
         let mut scratch = Vec::new();
         while !self.stopped(EVERYBODY) {
-            let mut subscriber = Subscriber::open(self.uri).unwrap();
+            let mut subscriber = self.subscriber();
             let mut next = Next::Private(HashMap::new());
             while !self.stopped(EVERYBODY) {
-                match subscriber.receive_timeout(Duration::from_millis(50)) {
+                match subscriber.receive_timeout(REST_MAX) {
                     Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
                     Ok(None) => {}
                     Err(ReceiveError::Closed) => return,
@@ -225,27 +261,36 @@ impl Stage<'_> {
 
     /// Publisher and subscriber of one channel in one process.
     fn both(&self) {
-        let mut subscriber = Subscriber::open(self.uri).unwrap();
-        let mut publisher = Publisher::open(self.uri).unwrap();
+        let mut subscriber = self.subscriber();
+        let mut publisher = self.publisher();
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
         let mut next = Next::Private(HashMap::new());
         let mut sequence = 0;
         fill(self.session, sequence, &mut message);
         while !self.stopped(PUBLISHERS) {
-            match publisher.offer(&message) {
-                Ok(_) => {
-                    sequence += 1;
-                    self.words.store(acknowledged(self.session), sequence);
-                    fill(self.session, sequence, &mut message);
+            if self.is_allowed(sequence) {
+                match publisher.offer(&message) {
+                    Ok(_) => {
+                        sequence += 1;
+                        self.words.store(acknowledged(self.session), sequence);
+                        fill(self.session, sequence, &mut message);
+                    }
+                    Err(NotSent::BackPressured) => {}
+                    Err(error) => panic!("{error}"),
                 }
-                Err(NotSent::BackPressured) => {}
-                Err(error) => panic!("{error}"),
             }
             let handed =
                 subscriber.poll(|message| self.take(&message, &mut next, &mut scratch), 64);
-            match handed {
-                Ok(0) => std::thread::yield_now(),
-                Ok(_) => {}
+            let rest = match handed {
+                Ok(0) if self.is_allowed(sequence) => Duration::from_micros(100),
+                Ok(0) => Duration::from_millis(5),
+                Ok(_) => continue,
+                Err(ReceiveError::Closed) => break,
+                Err(error) => panic!("{error}"),
+            };
+            match subscriber.receive_timeout(rest) {
+                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
                 Err(error) => panic!("{error}"),
             }
@@ -259,11 +304,12 @@ impl Stage<'_> {
         let mut random = Random(self.session);
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
         while !self.stopped(EVERYBODY) {
-            let mut subscriber = again_if_restless(|| Subscriber::open(self.uri));
+            let mut subscriber = self.subscriber();
             if random.below(4) == 0 {
                 continue;
             }
-            let mut publisher = again_if_restless(|| Publisher::open(self.uri));
+            let seen = self.bell.count();
+            let mut publisher = self.publisher();
             fill(self.session, 0, &mut message);
             match publisher.publish_timeout(&message, Duration::from_millis(20)) {
                 // A stopped one may hold it back.
@@ -281,12 +327,17 @@ impl Stage<'_> {
             if let Err(error) = handed {
                 assert_eq!(error.to_string(), ReceiveError::Closed.to_string());
             }
+            if random.below(2) == 0 {
+                // The next life begins with something going on elsewhere, not at once and for ever.
+                drop((subscriber, publisher));
+                self.bell.wait(seen, REST_MAX);
+            }
         }
     }
 
     /// Forks without `exec`: the child's handles refuse, and its life does not count as the parent's.
     fn fork_publisher(&self, alive: &PipeReader) {
-        let mut publisher = Publisher::open(self.uri).unwrap();
+        let mut publisher = self.publisher();
         self.publish_with(&mut publisher, self.session, 20);
         let child = fork(|| {
             let offered = publisher.offer(b"never");
@@ -302,7 +353,7 @@ impl Stage<'_> {
     }
 
     fn fork_subscriber(&self, alive: &PipeReader) {
-        let mut subscriber = Subscriber::open(self.uri).unwrap();
+        let mut subscriber = self.subscriber();
         let child = fork(|| {
             if !matches!(subscriber.try_receive(), Err(ReceiveError::Forked)) {
                 bump(self.words, FORKED);
@@ -313,7 +364,7 @@ impl Stage<'_> {
         let mut next = Next::Private(HashMap::new());
         let mut scratch = Vec::new();
         while !self.stopped(EVERYBODY) {
-            match subscriber.receive_timeout(Duration::from_millis(50)) {
+            match subscriber.receive_timeout(REST_MAX) {
                 Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,

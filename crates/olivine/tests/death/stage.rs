@@ -1,6 +1,7 @@
 //! The stage: a channel, its participants, a bystander that verifies, and the blows.
 
-use crate::common::{self, Place, Random, until};
+use crate::bell::Bell;
+use crate::common::{self, Patience, Place, Random, until};
 use crate::message::check;
 use crate::roles::{self, SESSIONS_EACH};
 use crate::zygote::{End, Order, Zygote, signal};
@@ -8,11 +9,16 @@ use olivine::probe::SharedWords;
 use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+const PARKING: [&str; 3] = ["park", "park", "adaptive"];
+const SPINNING: [&str; 4] = ["park", "adaptive", "yield", "spin"];
+/// Messages of one publisher that fill more than its ring.
+pub(crate) const LAP: u64 = 300;
 /// More than ever live at once.
 const PUBLISHERS_MAX: usize = 10;
 
@@ -66,6 +72,19 @@ fn observe(mut subscriber: Subscriber, count: &AtomicU64) -> Findings {
     }
 }
 
+/// How long the survivors took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pub(crate) took: Duration,
+    /// The suite itself did not run for a while, so that the time means nothing.
+    pub(crate) is_disturbed: bool,
+}
+
+/// Where the bell of the stage with these words is.
+pub(crate) fn bell_of(words: &Path) -> PathBuf {
+    words.with_extension("bell")
+}
+
 /// A participant.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
@@ -79,9 +98,15 @@ pub(crate) struct Stage {
     pub(crate) words: SharedWords,
     pub(crate) random: Random,
     pub(crate) zygote: Zygote,
+    bell: Bell,
+    /// How participants wait, by lot.
+    waits: &'static [&'static str],
     sessions: u64,
     query: &'static str,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
+    /// A publisher that says nothing: without it the stream would end where all others are dead and a recoverer has
+    /// closed their lanes.
+    silent: Option<Publisher>,
 }
 
 impl Stage {
@@ -91,16 +116,25 @@ impl Stage {
         let file = place.file("words");
         let words = roles::words((participants + 16) * SESSIONS_EACH);
         let words = SharedWords::create(&file, words).unwrap();
+        let bell = Bell::create(&bell_of(&file));
         let zygote = Zygote::start(&file);
         Self {
             place,
             words,
             random: Random(seed),
             zygote,
+            bell,
+            waits: &PARKING,
             sessions: 0,
             query,
             observer: None,
+            silent: None,
         }
+    }
+
+    /// From here on participants also wait without sleeping: that takes the processors they have.
+    pub(crate) fn spin(&mut self) {
+        self.waits = &SPINNING;
     }
 
     pub(crate) fn uri(&self, query: &str) -> String {
@@ -119,6 +153,7 @@ impl Stage {
             move || observe(bystander, &count)
         });
         self.observer = Some((thread, count));
+        self.silent = Some(Publisher::open(&self.uri("")).unwrap());
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
@@ -130,7 +165,7 @@ impl Stage {
     pub(crate) fn enter(&mut self, role: &'static str, die_at: &str) -> Actor {
         let session = self.sessions;
         self.sessions += SESSIONS_EACH;
-        let wait = self.pick(&["park", "adaptive", "yield"]);
+        let wait = self.pick(self.waits);
         let from = self.pick(&["now", "oldest"]);
         let uri = match role {
             "creator" => self
@@ -144,6 +179,8 @@ impl Stage {
             }
             _ => self.uri(&format!("wait={wait}&from={from}")),
         };
+        let allowed = self.some();
+        self.words.store(roles::allowance(session), allowed);
         let order = Order {
             role: role.to_owned(),
             session,
@@ -161,21 +198,55 @@ impl Stage {
         self.words.load(roles::acknowledged(actor.session))
     }
 
-    /// Waits until every one of `actors` that publishes has gone on, and the bystander sees messages; returns how
-    /// long that took.
-    pub(crate) fn progress(&self, actors: &[&Actor], since: Instant) -> Duration {
-        let before: Vec<u64> = actors
+    /// A number of messages: mostly few, now and then more than a ring holds.
+    fn some(&mut self) -> u64 {
+        let most = [8, 8, 32, 32, 64, 128, LAP, 4 * LAP];
+        let choice = self.random.below(most.len() as u64);
+        1 + self.random.below(most[usize::try_from(choice).unwrap()])
+    }
+
+    /// Lets every one of `actors` send some more messages.
+    pub(crate) fn allow(&mut self, actors: &[Actor]) {
+        for actor in actors {
+            let more = self.some();
+            self.allow_until(actor, self.acknowledged(actor) + more);
+        }
+        self.bell.ring();
+    }
+
+    fn allow_until(&self, actor: &Actor, goal: u64) {
+        let word = roles::allowance(actor.session);
+        self.words.store(word, goal.max(self.words.load(word)));
+    }
+
+    /// Waits until every one of `actors`, which publish, has sent `count` more messages, while the bystander reads
+    /// them. The time counts from where `patience` began.
+    pub(crate) fn progress(
+        &self,
+        actors: &[&Actor],
+        count: u64,
+        mut patience: Patience,
+    ) -> Progress {
+        let goals: Vec<u64> = actors
             .iter()
-            .map(|actor| self.acknowledged(actor))
+            .map(|actor| self.acknowledged(actor) + count)
             .collect();
-        until("the survivors go on", || {
+        for (actor, goal) in actors.iter().zip(&goals) {
+            self.allow_until(actor, *goal);
+        }
+        self.bell.ring();
+        let gone_on = || {
             self.check_observer();
-            actors
-                .iter()
-                .zip(&before)
-                .all(|(actor, before)| self.acknowledged(actor) > *before)
-        });
-        since.elapsed()
+            let mut all = actors.iter().zip(&goals);
+            all.all(|(actor, goal)| self.acknowledged(actor) >= *goal)
+        };
+        while !gone_on() {
+            assert!(patience.lasts(), "the survivors do not go on: {actors:?}");
+        }
+        Progress {
+            took: patience.waited(),
+            is_disturbed: patience.was_absent(),
+        }
     }
 
     fn check_observer(&self) {
@@ -214,8 +285,10 @@ impl Stage {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
         let (publishers, others): (Vec<_>, Vec<_>) = actors.into_iter().partition(publishes);
+        drop(self.silent.take());
         for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::EVERYBODY, others)] {
             self.words.store(roles::STOP, order);
+            self.bell.ring();
             for actor in actors {
                 assert_eq!(self.bury(&actor), End::Good, "{actor:?}");
             }

@@ -1,6 +1,6 @@
 //! What a run counted, as it is reported.
 
-use crate::stage::Findings;
+use crate::stage::{Findings, Progress};
 use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,9 @@ pub(crate) struct Tally {
     kills: BTreeMap<&'static str, u64>,
     pub(crate) stops: u64,
     pub(crate) zombies: u64,
-    recoveries: Vec<(Duration, &'static str)>,
-    calm: Vec<Duration>,
+    recoveries: Times,
+    laps: Times,
+    calm: Times,
     checked: u64,
     lost: u64,
     torn: u64,
@@ -22,18 +23,113 @@ pub(crate) struct Tally {
     evicted: u64,
 }
 
-impl Tally {
-    /// One kill; `counts` if others could go on without a successor, and `recovery` says when they did.
-    pub(crate) fn kill(&mut self, role: &'static str, recovery: Duration, counts: bool) {
-        *self.kills.entry(role).or_insert(0) += 1;
-        if counts {
-            self.recoveries.push((recovery, role));
+/// Times of one kind.
+#[derive(Debug, Default)]
+struct Times {
+    micros: Vec<u32>,
+    worst: Option<(Duration, &'static str)>,
+    disturbed: u64,
+}
+
+impl Times {
+    fn add(&mut self, progress: Progress, role: &'static str) {
+        if progress.is_disturbed {
+            self.disturbed += 1;
+            return;
         }
+        let micros = u32::try_from(progress.took.as_micros()).unwrap_or(u32::MAX);
+        self.micros.push(micros);
+        self.worst = self.worst.max(Some((progress.took, role)));
     }
 
-    /// How long the same progress takes when nobody was killed.
-    pub(crate) fn calm(&mut self, progress: Duration) {
-        self.calm.push(progress);
+    fn append(&mut self, other: Self) {
+        self.micros.extend(other.micros);
+        self.worst = self.worst.max(other.worst);
+        self.disturbed += other.disturbed;
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut micros = self.micros.clone();
+        micros.sort_unstable();
+        let at = |part: usize| {
+            let place = micros.len().saturating_sub(1) * part / 1000;
+            micros
+                .get(place)
+                .map_or(0.0, |found| f64::from(*found) / 1e3)
+        };
+        write!(
+            f,
+            "median {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, worst {:.2} ms ({}), of {}; {} more while the suite itself \
+             did not run",
+            at(500),
+            at(990),
+            at(999),
+            at(1000),
+            self.worst.map_or("nobody", |found| found.1),
+            micros.len(),
+            self.disturbed
+        )
+    }
+}
+
+impl Tally {
+    /// One kill.
+    pub(crate) fn kill(&mut self, role: &'static str) {
+        *self.kills.entry(role).or_insert(0) += 1;
+    }
+
+    /// When others had sent one more message after `role` was killed.
+    pub(crate) fn recovery(&mut self, role: &'static str, progress: Progress) {
+        self.recoveries.add(progress, role);
+    }
+
+    /// When others had sent more than the ring holds after `role` was killed.
+    pub(crate) fn lap(&mut self, role: &'static str, progress: Progress) {
+        self.laps.add(progress, role);
+    }
+
+    /// How long one more message takes when nobody was killed.
+    pub(crate) fn calm(&mut self, progress: Progress) {
+        self.calm.add(progress, "nobody");
+    }
+
+    pub(crate) fn kills(&self) -> u64 {
+        self.kills.values().sum()
+    }
+
+    /// Takes over what another has counted.
+    pub(crate) fn append(&mut self, other: Self) {
+        for (role, kills) in other.kills {
+            *self.kills.entry(role).or_insert(0) += kills;
+        }
+        self.recoveries.append(other.recoveries);
+        self.laps.append(other.laps);
+        self.calm.append(other.calm);
+        self.stops += other.stops;
+        self.zombies += other.zombies;
+        self.checked += other.checked;
+        self.lost += other.lost;
+        self.torn += other.torn;
+        self.repeated += other.repeated;
+        self.invented += other.invented;
+        self.gaps += other.gaps;
+        self.forked += other.forked;
+        self.evicted += other.evicted;
+    }
+
+    /// Kills and findings in one line.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} kills, {} messages, lost {}, torn {}, repeated {}, invented {}",
+            self.kills(),
+            self.checked,
+            self.lost,
+            self.torn + self.gaps,
+            self.repeated,
+            self.invented
+        )
     }
 
     /// What a round found, and what its victims complained of.
@@ -67,7 +163,7 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kills: u64 = self.kills.values().sum();
+        let kills = self.kills();
         let roles: Vec<String> = self
             .kills
             .iter()
@@ -88,31 +184,9 @@ impl fmt::Display for Tally {
             self.repeated,
             self.invented
         )?;
-        let mut calm = self.calm.clone();
-        calm.sort_unstable();
-        let mut recoveries = self.recoveries.clone();
-        recoveries.sort_unstable();
-        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-        let at = |part: usize| {
-            let place = recoveries.len().saturating_sub(1) * part / 1000;
-            recoveries.get(place).map_or(0.0, |found| ms(found.0))
-        };
-        let worst = recoveries.last().map_or("nobody", |found| found.1);
-        writeln!(
-            f,
-            "survivors go on after: median {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, worst {:.2} ms (after {worst})",
-            at(500),
-            at(990),
-            at(999),
-            at(1000)
-        )?;
-        writeln!(
-            f,
-            "the same without a kill: median {:.2} ms, worst {:.2} ms of {}",
-            calm.get(calm.len() / 2).map_or(0.0, |found| ms(*found)),
-            calm.last().map_or(0.0, |found| ms(*found)),
-            calm.len()
-        )?;
+        writeln!(f, "survivors go on after: {}", self.recoveries)?;
+        writeln!(f, "and past a whole ring after: {}", self.laps)?;
+        writeln!(f, "go on where nobody is killed after: {}", self.calm)?;
         if kills > 0 {
             #[allow(clippy::cast_precision_loss, reason = "a bound of two digits")]
             let bound = 3.0 / kills as f64;

@@ -3,9 +3,11 @@
 //! It reads an order per line and answers with a line that starts with `@`. Its children hold its end of a pipe:
 //! whoever outlives it finds that pipe closed.
 
-use crate::common::{self, until};
+use crate::bell::Bell;
+use crate::common::{self, Patience};
 use crate::roles;
 use olivine::probe::SharedWords;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::path::Path;
@@ -55,7 +57,11 @@ impl Zygote {
 
     fn ask(&mut self, order: &str) -> String {
         writeln!(self.orders, "{order}").expect("the zygote lives");
+        let mut patience = Patience::new();
         loop {
+            while self.answers.buffer().is_empty() && !self.has_answered() {
+                assert!(patience.lasts(), "no answer to '{order}'");
+            }
             let mut line = String::new();
             let read = self.answers.read_line(&mut line).expect("an answer");
             assert!(read > 0, "the zygote ended before it answered '{order}'");
@@ -64,6 +70,16 @@ impl Zygote {
                 return answer.trim().to_owned();
             }
         }
+    }
+
+    /// Waits a moment for something to read, or for the end.
+    fn has_answered(&self) -> bool {
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: 10_000_000,
+        };
+        let mut answers = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        poll(&mut answers, Some(&moment)).is_ok_and(|ready| ready > 0)
     }
 
     /// Starts a participant.
@@ -80,23 +96,15 @@ impl Zygote {
     }
 
     /// How it ended, if it has; it is a zombie no longer then.
+    #[cfg(feature = "points")]
     pub(crate) fn try_reap(&mut self, pid: Pid) -> Option<End> {
-        match self.ask(&format!("reap {}", pid.as_raw_pid())).as_str() {
-            "running" => None,
-            "good" => Some(End::Good),
-            "killed" => Some(End::Killed),
-            _ => Some(End::Bad),
-        }
+        let answer = self.ask(&format!("look {}", pid.as_raw_pid()));
+        (answer != "running").then(|| end(&answer))
     }
 
     /// Waits for its end.
     pub(crate) fn reap(&mut self, pid: Pid) -> End {
-        let mut end = None;
-        until("a participant ends", || {
-            end = self.try_reap(pid);
-            end.is_some()
-        });
-        end.expect("just found")
+        end(&self.ask(&format!("reap {}", pid.as_raw_pid())))
     }
 
     /// Ends the zygote; whoever still lives ends with it.
@@ -106,13 +114,21 @@ impl Zygote {
     }
 }
 
+fn end(answer: &str) -> End {
+    match answer {
+        "good" => End::Good,
+        "killed" => End::Killed,
+        _ => End::Bad,
+    }
+}
+
 /// Sends a signal to a participant that was not reaped, so that its number is still its own.
 pub(crate) fn signal(pid: Pid, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("a signal");
 }
 
 /// The zygote itself: obeys until its orders end.
-pub(crate) fn serve(words: &SharedWords) {
+pub(crate) fn serve(words: &SharedWords, bell: Bell) {
     let (alive, keep) = std::io::pipe().expect("a pipe");
     let mut line = String::new();
     // Not the buffered handle: a child must not inherit half a line.
@@ -137,21 +153,23 @@ pub(crate) fn serve(words: &SharedWords) {
                     // Only the zygote may keep the other end open.
                     // SAFETY: `keep` is never dropped in this process: it ends by `_exit`.
                     unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(&keep)) };
-                    roles::play(&order, words, &alive);
+                    roles::play(&order, words, bell, &alive);
                 });
                 println!("@{pid}");
             }
-            ["reap", pid] => println!("@{}", reap(pid.parse().expect("a number"))),
+            ["look", pid] => println!("@{}", wait_for(pid, libc::WNOHANG)),
+            ["reap", pid] => println!("@{}", wait_for(pid, 0)),
             _ => panic!("no such order: {line}"),
         }
         std::io::stdout().flush().expect("an answer");
     }
 }
 
-fn reap(pid: libc::pid_t) -> &'static str {
+fn wait_for(pid: &str, options: libc::c_int) -> &'static str {
+    let pid: libc::pid_t = pid.parse().expect("a number");
     let mut status = 0;
     // SAFETY: a child of this process; `status` lives across the call.
-    let found = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    let found = unsafe { libc::waitpid(pid, &raw mut status, options) };
     if found == 0 {
         "running"
     } else if found != pid {

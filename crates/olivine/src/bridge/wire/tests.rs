@@ -1,5 +1,6 @@
 //! The codec against splits at every byte, against garbage, and against lengths that lie.
 
+use super::claims::hear;
 use super::hello::Side;
 use super::*;
 use crate::uri::Start;
@@ -43,45 +44,18 @@ fn session() -> Vec<u8> {
 
 /// Everything that arrives as text, frames joined; fed in pieces of `sizes`, which repeat.
 fn decode(bytes: &[u8], sizes: &[usize]) -> Result<Vec<String>, WireError> {
-    let mut decoder = Decoder::new();
-    let mut found: Vec<String> = Vec::new();
-    let mut frames = (0_u64, Vec::<u8>::new());
-    let mut sizes = sizes.iter().cycle();
-    let mut rest = bytes;
-    loop {
-        while let Some(arrived) = decoder.next()? {
-            if let Arrived::Frames {
-                position, bytes, ..
-            } = arrived
-            {
-                assert_eq!(position, 4096 + frames.0);
-                let count = bytes.len();
-                frames.0 += count as u64;
-                frames.1.extend(bytes);
-                decoder.took(count);
-                continue;
-            }
-            found.push(format!("{arrived:?}"));
-        }
-        if rest.is_empty() {
-            found.push(format!("{:?}", frames.1));
-            return Ok(found);
-        }
-        let space = decoder.space();
-        let count = (*sizes.next().unwrap_or(&1))
-            .clamp(1, rest.len())
-            .min(space.len());
-        space[..count].copy_from_slice(&rest[..count]);
-        decoder.filled(count);
-        rest = &rest[count..];
-    }
+    let heard = hear(bytes, sizes);
+    heard.end?;
+    let mut found = heard.blocks;
+    found.push(format!("{:?}", heard.frames));
+    Ok(found)
 }
 
 #[test]
 fn a_session_means_the_same_however_it_is_split() {
     let bytes = session();
     let whole = decode(&bytes, &[bytes.len()]).unwrap();
-    assert_eq!(whole.len(), 9, "{whole:?}");
+    assert_eq!(whole.len(), 10, "{whole:?}");
     for at in 1..bytes.len() {
         assert_eq!(
             decode(&bytes, &[at, bytes.len()]).unwrap(),

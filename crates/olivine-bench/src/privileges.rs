@@ -1,0 +1,52 @@
+//! What both processes may be asked to run with: a real-time class, memory that stays in memory.
+//!
+//! Both change what is measured, so neither is taken silently, and a refusal is an error, not a run without them.
+
+use crate::error::{BenchError, Result};
+use crate::sys::scheduler;
+use serde::{Deserialize, Serialize};
+
+/// What is asked for. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "two switches, made where they are read"
+)]
+pub struct Privileges {
+    /// The measuring threads run under `SCHED_FIFO`, before all that is not real-time on their CPUs.
+    pub real_time: bool,
+    /// No page of the two processes is written out or left to be filled when it is touched (`mlockall`).
+    pub locked_memory: bool,
+}
+
+impl Privileges {
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes them for the calling thread (real-time) and this process (memory). Threads and processes started
+    /// afterwards are not real-time.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Refused`] naming what the system refused and what to do.
+    pub fn take(&self) -> Result<()> {
+        if self.real_time {
+            scheduler::run_first_in_first_out().map_err(|source| BenchError::Refused {
+                what: "run under SCHED_FIFO",
+                how: "run as root, give the program CAP_SYS_NICE, raise `ulimit -r`, or leave --fifo away",
+                source,
+            })?;
+        }
+        if self.locked_memory {
+            scheduler::lock_memory().map_err(|source| BenchError::Refused {
+                what: "lock memory",
+                how: "run as root, give the program CAP_IPC_LOCK, raise `ulimit -l`, or leave --mlock away",
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Words of the commands that look after channels.
+
+use super::TEMPLATE;
+use clap::Args;
+use std::path::PathBuf;
+
+/// List channels: who is attached, what lags, what is left over
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine ls
+  olivine ls --json | jq '.channels[].name'")]
+pub(crate) struct LsArgs {
+    /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Show one channel: settings, publishers, subscribers, lag, back-pressure
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine inspect shm://ticks
+  olivine inspect shm://ticks --json | jq '.subscribers[].lag_bytes'")]
+pub(crate) struct InspectArgs {
+    /// Channel, such as shm://ticks
+    pub(crate) uri: String,
+    /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<String>,
+}
+
+/// Remove channels by name
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine rm shm://ticks shm://log
+  olivine rm shm://ticks --force              even if somebody is attached")]
+pub(crate) struct RmArgs {
+    /// Channels, such as shm://ticks
+    #[arg(required = true)]
+    pub(crate) uri: Vec<String>,
+    /// Remove also what is in use; those attached keep their memory
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<String>,
+}
+
+/// Collect channels that nobody uses and no durable subscriber needs
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine gc --dry-run                        say what would go
+  olivine gc")]
+pub(crate) struct GcArgs {
+    /// Only say what would be removed
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+}

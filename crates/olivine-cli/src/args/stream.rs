@@ -1,0 +1,176 @@
+//! Words of `olivine pub` and `olivine sub`.
+
+use super::channel::ChannelArgs;
+use super::values::Rate;
+use super::{TEMPLATE, values};
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Publish messages: arguments, standard input, or generated ones
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine pub shm://ticks hello world         two messages
+  olivine pub shm://log --stdin lines < file  every line a message
+  olivine pub shm://x --rate 100K --count 1M  a million generated messages,
+                                              evenly spaced, 100,000 a second
+  olivine pub shm://x --subscribers 3 --stdin raw < disk.img
+
+Without MESSAGE and --stdin, messages are generated: they carry a sequence
+number, their intended send time and a pattern that 'sub --verify' checks.")]
+pub(crate) struct PubArgs {
+    /// Channel, such as shm://ticks or shm://ticks?capacity=4MiB
+    pub(crate) uri: String,
+    /// Messages to send, each as it stands
+    pub(crate) message: Vec<OsString>,
+    /// Send what comes on standard input: lines, frames (u32 length, u32 tag,
+    /// little endian, then the payload) or raw chunks
+    #[arg(long, value_name = "FORM", conflicts_with = "message")]
+    pub(crate) stdin: Option<InputForm>,
+    /// Bytes of a generated message, 16 or more, or of a raw chunk at most; a
+    /// list takes turns [default: 32; raw: 64KiB]
+    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', conflicts_with = "message")]
+    pub(crate) size: Vec<u64>,
+    /// Stop after this many messages; given MESSAGEs take turns
+    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    pub(crate) count: Option<u64>,
+    /// Stop after this time
+    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Messages a second, evenly spaced; 0 is full speed
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::rate, default_value = "0", hide_default_value = true)]
+    pub(crate) rate: Rate,
+    /// Make this many generated messages visible at once: 1 to 1024
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with_all = ["stdin", "message"])]
+    pub(crate) batch: u16,
+    /// Number that goes with each message
+    #[arg(long, value_name = "TAG", default_value = "0", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
+    pub(crate) tag: u32,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) channel: ChannelArgs,
+}
+
+/// Subscribe: print, pass on, measure or verify what is published
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine sub shm://ticks                     every message a line
+  olivine sub shm://log --out raw > copy      payload bytes as they are
+  olivine sub shm://x --topic 'a.*' --out topics   some topics, and their names
+  olivine sub shm://x --verify                count lost, repeated, reordered
+                                              and corrupt generated messages
+  olivine sub shm://x --stats latency,interval --csv x.csv
+  olivine sub shm://x --delivery latest       never hold publishers back
+
+May be started before any publisher exists; ends when all of them closed.")]
+pub(crate) struct SubArgs {
+    /// Channel, such as shm://ticks
+    pub(crate) uri: String,
+    /// Stop after this many messages
+    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    pub(crate) count: Option<u64>,
+    /// Stop after this time
+    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    pub(crate) duration: Option<Duration>,
+    /// What to write to standard output [default: lines; none with --verify
+    /// or --stats]
+    #[arg(long, short, value_name = "FORM")]
+    pub(crate) out: Option<OutputForm>,
+    /// Check every byte and number of generated messages; exit 1 if any is
+    /// lost, repeated, reordered or corrupt
+    #[arg(long, visible_alias = "test")]
+    pub(crate) verify: bool,
+    /// Most messages taken from the ring in one go
+    #[arg(long, value_name = "N", default_value = "65536", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch: u32,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) channel: ChannelArgs,
+}
+
+/// What to report about a stream.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// What to report, comma separated: throughput, interval (a row per
+    /// interval) and, of generated messages, latency
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) stats: Vec<Stat>,
+    /// Time between two rows of --stats interval and --csv
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration, default_value = "1s")]
+    pub(crate) interval: Duration,
+    /// Write a row per interval to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// End when standard input ends.
+    #[arg(long, hide = true)]
+    pub(crate) tied: bool,
+}
+
+impl ReportArgs {
+    pub(crate) fn wants(&self, stat: Stat) -> bool {
+        self.stats.contains(&stat)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stat {
+    // Messages and bytes a second at the end
+    Throughput,
+    // Percentiles from the intended send time (subscriber, generated messages)
+    Latency,
+    // A row per interval while running
+    Interval,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InputForm {
+    Lines,
+    Frames,
+    Raw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    Lines,
+    // Lines with the topic and a tab before the message
+    Topics,
+    Frames,
+    Raw,
+    None,
+}
+
+/// A number of messages: 1 or more, with K, M or G for thousands.
+fn count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.strip_suffix(['K', 'k', 'M', 'G']) {
+        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
+        Some(digits) if text.ends_with('G') => (digits, 1_000_000_000),
+        Some(digits) => (digits, 1_000),
+        None => (text, 1),
+    };
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain
+        .then(|| digits.parse::<u64>().ok()?.checked_mul(factor))
+        .flatten()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| "expected a number of messages above 0 such as 10, 5K or 1M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_decimal_units() {
+        assert_eq!(count("10"), Ok(10));
+        assert_eq!(count("5K"), Ok(5_000));
+        assert_eq!(count("2M"), Ok(2_000_000));
+        for bad in ["", "0", "K", "-1", "+1", "1.5K", "99999999999999G", "ten"] {
+            assert!(count(bad).is_err(), "{bad:?}");
+        }
+    }
+}

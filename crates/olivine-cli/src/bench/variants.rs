@@ -1,0 +1,230 @@
+//! What is measured: methods, sizes and settings crossed into variants, checked before anything starts.
+
+use super::{ALL, OLIVINE_PREFIX};
+use crate::args::{RingArgs, values};
+use crate::failure::{Failure, Outcome};
+use olivine::Config;
+use olivine_bench::method::{self, Method};
+use olivine_bench::payload::SIZE_MIN;
+use olivine_bench::result::Parameters;
+use olivine_bench::scenario::Variant;
+use olivine_bench::scenario::throughput::OWN;
+
+/// Setting that gives each message a cache line of its own.
+const ALIGNED: &str = "align=64";
+
+/// A variant of a method with messages of `size` bytes.
+pub(super) fn variant(method: &str, size: u64, settings: &str) -> Outcome<Variant> {
+    message_size(size)?;
+    let mut parameters = Parameters::pair(size);
+    settings.clone_into(&mut parameters.settings);
+    for (key, value) in settings.split('&').filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "wait" => parameters.wait = Some(value.to_owned()),
+            "capacity" => parameters.ring_bytes = values::size(value).ok(),
+            _ => {}
+        }
+    }
+    Ok(Variant {
+        method: method.to_owned(),
+        parameters,
+    })
+}
+
+/// The built-in method called `name`.
+fn found(name: &str) -> Outcome<&'static dyn Method> {
+    method::find(method::BUILT_IN, name).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// A variant of a built-in method. `settings` are those of a channel: their wait strategy follows from the name.
+fn of_method(method: &dyn Method, size: u64, settings: &str) -> Outcome<Variant> {
+    let is_ours = method.name().starts_with(OLIVINE_PREFIX);
+    let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
+    let mut variant = variant(method.name(), size, if is_ours { settings } else { "" })?;
+    variant.parameters.wait = Some(method.wait().to_owned());
+    Ok(variant)
+}
+
+/// Every method named, with every size. `settings` are those of the channels of Olivine.
+pub(super) fn method_variants(
+    names: &[String],
+    sizes: &[u64],
+    settings: &str,
+) -> Outcome<Vec<Variant>> {
+    let mut chosen = Vec::new();
+    for name in names {
+        if name == ALL {
+            chosen.extend(method::BUILT_IN);
+        } else {
+            chosen.push(found(name)?);
+        }
+    }
+    let mut variants = Vec::new();
+    for &size in sizes {
+        for method in &chosen {
+            let variant = of_method(*method, size, settings)?;
+            if method.name() == method::OLIVINE.name() && variant.parameters.settings.is_empty() {
+                // Packed and with a cache line for each message, as nobody knows which suits better.
+                let mut aligned = variant.clone();
+                ALIGNED.clone_into(&mut aligned.parameters.settings);
+                variants.push(aligned);
+            }
+            variants.push(variant);
+        }
+    }
+    Ok(variants)
+}
+
+/// Refuses a size that cannot be checked.
+fn message_size(bytes: u64) -> Outcome {
+    if bytes < SIZE_MIN as u64 {
+        return Err(Failure::usage(format!(
+            "--size {bytes} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp"
+        )));
+    }
+    Ok(())
+}
+
+/// The query of the measured channel's URI, checked by the library's own parser.
+pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
+    let mut settings = format!("wait={}", ring.wait);
+    for (key, value) in [("align", &ring.align), ("capacity", &ring.capacity)] {
+        if let Some(value) = value {
+            settings.push_str(&format!("&{key}={value}"));
+        }
+    }
+    settings.push_str(more);
+    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
+    Ok(settings)
+}
+
+/// Where no alignment is asked for, frames are measured packed and each on a cache line of its own.
+pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
+    if ring.align.is_some() {
+        &[""]
+    } else {
+        &["", "&align=64"]
+    }
+}
+
+/// Every method with every size and every batch; without either, the three that say most.
+pub(super) fn throughput_variants(
+    methods: &[String],
+    sizes: &[u64],
+    batches: &[u16],
+    settings: &str,
+) -> Outcome<Vec<Variant>> {
+    let cases: Vec<(u64, u16)> = if sizes.is_empty() && batches.is_empty() {
+        vec![(32, 1), (32, 16), (8192, 1)]
+    } else {
+        let sizes = if sizes.is_empty() { &[32] } else { sizes };
+        let batches = if batches.is_empty() { &[1] } else { batches };
+        let crossed = sizes
+            .iter()
+            .flat_map(|&size| batches.iter().map(move |&batch| (size, batch)));
+        crossed.collect()
+    };
+    let mut variants = Vec::new();
+    for (size, batch) in cases {
+        let of_size = if methods.is_empty() {
+            vec![variant(OWN, size, settings)?]
+        } else {
+            streams(methods, size, settings)?
+        };
+        variants.extend(of_size.into_iter().map(|mut variant| {
+            variant.parameters.batch_count = u64::from(batch);
+            variant
+        }));
+    }
+    Ok(variants)
+}
+
+/// Every method named, as it streams: for `all`, this library at its fastest and every method that can.
+fn streams(names: &[String], size: u64, settings: &str) -> Outcome<Vec<Variant>> {
+    let mut variants = Vec::new();
+    for name in names {
+        if name == ALL || name == OWN {
+            variants.push(variant(OWN, size, settings)?);
+        }
+        if name == ALL {
+            for method in method::BUILT_IN.iter().filter(|method| method.streams()) {
+                variants.push(of_method(*method, size, settings)?);
+            }
+        } else if name != OWN {
+            variants.push(of_method(found(name)?, size, settings)?);
+        }
+    }
+    Ok(variants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_batches_are_crossed_and_have_defaults() {
+        let shape = |sizes: &[u64], batches: &[u16]| -> Vec<(u64, u64)> {
+            let variants = throughput_variants(&[], sizes, batches, "wait=spin").unwrap();
+            variants
+                .iter()
+                .map(|variant| {
+                    let parameters = &variant.parameters;
+                    (parameters.size_bytes, parameters.batch_count)
+                })
+                .collect()
+        };
+        assert_eq!(shape(&[], &[]), [(32, 1), (32, 16), (8192, 1)]);
+        assert_eq!(shape(&[64], &[]), [(64, 1)]);
+        assert_eq!(shape(&[], &[4]), [(32, 4)]);
+        assert_eq!(
+            shape(&[16, 32], &[1, 2]),
+            [(16, 1), (16, 2), (32, 1), (32, 2)]
+        );
+        assert!(throughput_variants(&[], &[8], &[], "").is_err());
+    }
+
+    #[test]
+    fn every_method_that_streams_is_measured_at_full_speed_and_only_those() {
+        let all = [ALL.to_owned()];
+        let variants = throughput_variants(&all, &[32], &[16], "wait=spin&capacity=4MiB").unwrap();
+        assert_eq!(variants[0].method, OWN);
+        for (method, variant) in method::BUILT_IN
+            .iter()
+            .filter(|method| method.streams())
+            .zip(&variants[1..])
+        {
+            assert_eq!(variant.method, method.name());
+            assert_eq!(variant.parameters.batch_count, 16);
+            let ours = method.name().starts_with(OLIVINE_PREFIX);
+            let settings = if ours { "capacity=4MiB" } else { "" };
+            assert_eq!(variant.parameters.settings, settings, "{}", method.name());
+        }
+        let wrong = throughput_variants(&["pigeon".to_owned()], &[], &[], "wait=spin");
+        assert!(matches!(wrong, Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn settings_of_the_measured_channel_are_checked_before_anything_starts() {
+        let ring = |wait: &str, align: Option<&str>| RingArgs {
+            wait: wait.to_owned(),
+            align: align.map(str::to_owned),
+            capacity: None,
+        };
+        assert_eq!(
+            settings(&ring("spin", Some("64")), "").unwrap(),
+            "wait=spin&align=64"
+        );
+        assert!(matches!(
+            settings(&ring("nap", None), ""),
+            Err(Failure::Usage(_))
+        ));
+        assert!(matches!(
+            settings(&ring("spin", Some("3")), ""),
+            Err(Failure::Usage(_))
+        ));
+        assert!(matches!(
+            settings(&ring("spin", None), "&subscribers_max=9999"),
+            Err(Failure::Usage(_))
+        ));
+    }
+}

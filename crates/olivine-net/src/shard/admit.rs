@@ -1,0 +1,89 @@
+//! How connections come to a shard: accepted, handed over, or made by us.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use super::{
+    connection::{NEVER, Phase},
+    run::Runner,
+};
+use crate::{
+    driver::Slot,
+    error::CloseReason,
+    handler::{Handler, Origin},
+    mailbox::Letter,
+    sys::socket,
+};
+
+impl<H: Handler> Runner<H> {
+    pub(super) fn accepted(&mut self, socket: OwnedFd) {
+        let common = &self.shard.common;
+        if !common.connections.take(common.config.connections_max) {
+            self.shard.count_up().refused_cap.add(1);
+            socket::reset_on_close(socket.as_fd());
+            return;
+        }
+        self.shard.count_up().accepted.add(1);
+        let target = if common.hand_over {
+            self.next_shard = (self.next_shard + 1) % common.mailboxes.len();
+            self.next_shard
+        } else {
+            self.shard.index
+        };
+        if target == self.shard.index {
+            self.adopt(socket);
+        } else if !common.mailboxes[target].command(Letter::Connection(socket)) {
+            // That shard has ended; its connection is closed and no longer counts against the cap.
+            common.connections.give();
+        }
+    }
+
+    /// Takes a connection in that counts against the cap already.
+    pub(super) fn adopt(&mut self, socket: OwnedFd) {
+        let slot = self.shard.allocate();
+        let result = socket::configure(socket.as_fd(), self.options)
+            .and_then(|()| self.shard.driver.attach(slot, socket, false));
+        if result.is_err() {
+            // The peer was quicker to reset than we to look.
+            self.shard.count_up().broken.add(1);
+            self.shard.count_up().closed.add(1);
+            self.shard.unallocate(slot);
+            return;
+        }
+        #[cfg(feature = "rustls")]
+        self.shard.start_tls(slot);
+        self.open(slot, Origin::Accepted);
+    }
+
+    fn open(&mut self, slot: Slot, origin: Origin) {
+        let connection = &mut self.shard.connections[slot as usize];
+        connection.phase = Phase::Open;
+        connection.deadline = NEVER;
+        connection.activity = self.shard.tick;
+        if self.shard.common.config.idle_timeout.is_some() {
+            self.shard.arm(slot);
+        }
+        let id = self.shard.id(slot);
+        self.handler.on_open(&mut self.shard, id, origin);
+    }
+
+    pub(super) fn connected(&mut self, slot: Slot, result: io::Result<()>) {
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.phase != Phase::Connecting {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                let token = connection.attempt.take().map_or(0, |attempt| attempt.token);
+                self.shard.count_up().connected.add(1);
+                self.open(slot, Origin::Connected { token });
+            }
+            Err(error) => {
+                self.shard
+                    .detach(slot, CloseReason::Broken(error.kind()), false);
+            }
+        }
+    }
+}

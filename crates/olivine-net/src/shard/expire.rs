@@ -1,0 +1,114 @@
+//! What time brings: timers, time-outs, and the end of a stopping shard.
+
+use std::time::Duration;
+
+use super::{
+    Alarm,
+    connection::{NEVER, Phase},
+    run::{Runner, ticks},
+};
+use crate::{driver::Slot, error::CloseReason, handler::Handler};
+
+impl<H: Handler> Runner<H> {
+    pub(super) fn fire(&mut self) {
+        let mut due = std::mem::take(&mut self.due);
+        self.shard.wheel.advance(self.shard.tick, &mut due);
+        for alarm in due.drain(..) {
+            match alarm {
+                Alarm::Handler { token } => {
+                    self.shard.count_up().timers.add(1);
+                    self.handler.on_timer(&mut self.shard, token);
+                }
+                Alarm::Connection { slot, generation } => self.check_timeouts(slot, generation),
+            }
+        }
+        self.due = due;
+    }
+
+    fn check_timeouts(&mut self, slot: Slot, generation: u32) {
+        let tick = self.shard.tick;
+        let config = &self.shard.common.config;
+        let passed = |since: u64, timeout: Option<Duration>| {
+            timeout.is_some_and(|timeout| since.saturating_add(ticks(timeout)) <= tick)
+        };
+        let progressed = self.shard.driver.take_progress(slot);
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.generation != generation || connection.phase == Phase::Gone {
+            return;
+        }
+        connection.timer = None;
+        if progressed && connection.write_since != NEVER {
+            connection.write_since = tick;
+            connection.activity = tick;
+        }
+        let id = self.shard.id(slot);
+        let connection = &mut self.shard.connections[slot as usize];
+        let counters = &self.shard.common.counters[self.shard.index];
+        if connection.deadline <= tick {
+            connection.deadline = NEVER;
+            counters.timers.add(1);
+            match connection.phase {
+                Phase::Connecting => self.shard.detach(slot, CloseReason::Deadline, true),
+                Phase::Draining => {
+                    let reason = connection.reason;
+                    self.shard.detach(slot, reason, false);
+                }
+                _ => self.handler.on_deadline(&mut self.shard, id),
+            }
+        } else if connection.write_since != NEVER
+            && passed(connection.write_since, config.write_timeout)
+        {
+            counters.timed_out.add(1);
+            self.shard.detach(slot, CloseReason::WriteTimeout, true);
+        } else if connection.phase == Phase::Open
+            && connection.queued() == 0
+            && passed(connection.activity, config.idle_timeout)
+        {
+            counters.timed_out.add(1);
+            self.shard.close_for(id, CloseReason::IdleTimeout);
+        }
+        let connection = &self.shard.connections[slot as usize];
+        if connection.generation == generation && connection.timer.is_none() {
+            // Nothing queued and idle for long, but something keeps it: look again a tick later.
+            self.shard.arm(slot);
+        }
+    }
+
+    /// While stopping: closes what is idle, and past the deadline cuts the rest.
+    pub(super) fn sweep(&mut self) {
+        let late = self.shard.stop_at.is_some_and(|at| self.shard.now >= at);
+        if !late && self.last_sweep == self.shard.tick {
+            return;
+        }
+        self.last_sweep = self.shard.tick;
+        for index in 0..self.shard.connections.len() {
+            // The table was filled by slots, which are u32.
+            let Ok(slot) = Slot::try_from(index) else {
+                break;
+            };
+            let id = self.shard.id(slot);
+            let connection = &self.shard.connections[index];
+            match connection.phase {
+                Phase::Free | Phase::Gone => {}
+                Phase::Open if !late => {
+                    let quiet = connection.queued() == 0 && connection.rest.is_empty();
+                    if quiet && self.handler.is_idle(id) && !self.shard.driver.has_unread(slot) {
+                        self.shard.close(id);
+                    }
+                }
+                Phase::Connecting => self.shard.detach(slot, CloseReason::Cut, false),
+                Phase::Draining if late => {
+                    let reason = connection.reason;
+                    self.shard.detach(slot, reason, false);
+                }
+                Phase::Open | Phase::Finishing if late => {
+                    self.shard.cut += 1;
+                    self.shard.count_up().cut.add(1);
+                    self.shard.detach(slot, CloseReason::Cut, true);
+                }
+                _ => {}
+            }
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,98 @@
+//! What follows from a round: output sent, reading turned on or off, closes advanced, ends told.
+
+use super::{
+    connection::{End, Phase},
+    run::{EVENTS_PER_ROUND, Runner, ticks},
+};
+use crate::{
+    driver::Slot,
+    error::{CloseReason, ConnectError},
+    handler::Handler,
+};
+
+impl<H: Handler> Runner<H> {
+    /// Brings every connection that was touched to where it should be: output sent, reading on or
+    /// off, kept bytes shown, closes advanced. Then tells the handler of those that ended.
+    pub(super) fn settle(&mut self) {
+        let mut index = 0;
+        // Handlers called from here may touch further connections, which then join the list. What
+        // they do on and on, such as answering each on_writable, is left to the next round.
+        let mut budget = self.shard.dirty.len() + EVENTS_PER_ROUND;
+        while index < self.shard.dirty.len() && budget > 0 {
+            let slot = self.shard.dirty[index];
+            self.shard.connections[slot as usize].dirty = false;
+            self.settle_one(slot);
+            index += 1;
+            budget -= 1;
+        }
+        self.shard.dirty.drain(..index);
+        while let Some((id, reason, attempt)) = self.shard.ended.pop() {
+            if let Some(attempt) = attempt {
+                self.shard.count_up().connect_failed.add(1);
+                let error = match reason {
+                    CloseReason::Deadline => ConnectError::Timeout {
+                        address: attempt.address,
+                        timeout: attempt.timeout,
+                    },
+                    CloseReason::Broken(kind) => ConnectError::Io {
+                        address: attempt.address,
+                        source: kind.into(),
+                    },
+                    _ => ConnectError::Refused,
+                };
+                self.handler
+                    .on_connect_failed(&mut self.shard, attempt.token, error);
+            } else {
+                self.shard.count_up().closed.add(1);
+                self.handler.on_close(&mut self.shard, id, reason);
+            }
+        }
+    }
+
+    fn settle_one(&mut self, slot: Slot) {
+        self.shard.flush(slot);
+        let config = &self.shard.common.config;
+        let (high, low) = (config.high_water, config.low_water);
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.phase == Phase::Open {
+            let queued = connection.queued();
+            if queued >= high {
+                connection.over = true;
+            } else if connection.over && queued <= low {
+                connection.over = false;
+                connection.resume = true;
+            }
+            if connection.notify && queued <= low {
+                connection.notify = false;
+                let id = self.shard.id(slot);
+                self.handler.on_writable(&mut self.shard, id);
+                self.shard.flush(slot);
+            }
+            self.show_again(slot);
+        }
+        self.advance_close(slot);
+        let connection = &mut self.shard.connections[slot as usize];
+        let wants = connection.wants_reading();
+        if connection.reading != wants && !matches!(connection.phase, Phase::Free | Phase::Gone) {
+            connection.reading = wants;
+            self.shard.driver.set_reading(slot, wants);
+        }
+    }
+
+    fn advance_close(&mut self, slot: Slot) {
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.phase != Phase::Finishing || connection.queued() > 0 {
+            return;
+        }
+        let linger = self.shard.common.config.linger;
+        if connection.end != End::No || linger.is_zero() {
+            let reason = connection.reason;
+            self.shard.detach(slot, reason, false);
+            return;
+        }
+        connection.phase = Phase::Draining;
+        connection.deadline = self.shard.tick + ticks(linger) + 1;
+        self.shard.driver.finish(slot);
+        self.shard.arm(slot);
+    }
+}

@@ -1,0 +1,255 @@
+//! What the kernel has done: each completion as an event of the driver, or as the next operation.
+
+use std::{
+    io,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+};
+
+use io_uring::cqueue;
+use rustix::io::Errno;
+
+use super::{
+    Uring,
+    queue::{ACCEPT, CONNECT, RECEIVE, SEND, WAKE, WATCH},
+};
+use crate::{
+    driver::{Driver, Event, Slot},
+    sys::socket,
+};
+
+impl Uring {
+    /// Gives a slot up whose operations have all completed.
+    pub(super) fn release_if_quiet(&mut self, slot: Slot) -> Option<Event> {
+        let place = self.links.get_mut(slot as usize)?;
+        let link = place.as_ref()?;
+        if !link.detached || link.in_flight() {
+            return None;
+        }
+        let link = place.take()?;
+        if link.reset {
+            socket::reset_on_close(link.socket.as_fd());
+        }
+        if link.registered {
+            // The table holds the socket open as a descriptor would. Fails for no slot in range.
+            let _ = self.ring.submitter().register_files_update(slot, &[-1]);
+        }
+        Some(Event::Released { slot })
+    }
+
+    pub(super) fn complete(&mut self, user_data: u64, result: i32, flags: u32) -> Option<Event> {
+        let slot = Slot::try_from(user_data >> 8).unwrap_or(Slot::MAX);
+        match user_data & 0xff {
+            RECEIVE => self.received(slot, result, flags),
+            SEND => self.sent(slot, result),
+            CONNECT => {
+                let link = self.link(slot)?;
+                link.connecting = false;
+                if link.detached {
+                    return self.release_if_quiet(slot);
+                }
+                let result = match result {
+                    0.. => socket::outcome(link.socket.as_fd()),
+                    code => Err(io::Error::from_raw_os_error(-code)),
+                };
+                let result = result.and_then(|()| self.arm_receive(slot));
+                Some(Event::Connected { slot, result })
+            }
+            WATCH => {
+                let link = self.link(slot)?;
+                link.watching = false;
+                if link.detached {
+                    return self.release_if_quiet(slot);
+                }
+                // Whoever reads learns of it by reading.
+                // The peer's mere end is told too; that is for the reader to see, when reading resumes.
+                let lost = result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+                if link.reading || link.ended || result < 0 || !lost {
+                    return None;
+                }
+                link.ended = true;
+                let error = socket::outcome(link.socket.as_fd()).err();
+                let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+                Some(Event::Broken { slot, error })
+            }
+            WAKE => {
+                let mut count = [0; 8];
+                // Would block if two wakes were read as one; either way the loop is awake.
+                let _ = rustix::io::read(&self.wake, &mut count);
+                // Without it this shard would still wake up for events and timers.
+                let _ = self.arm_wake();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes what the kernel has completed: what the listener says apart from the rest.
+    pub(super) fn take_completions(&mut self) {
+        let mut listener = std::mem::take(&mut self.listener_said);
+        for completion in self.ring.completion() {
+            let (result, flags) = (completion.result(), completion.flags());
+            if completion.user_data() == ACCEPT {
+                listener.push((result, flags));
+            } else {
+                self.completions
+                    .push_back((completion.user_data(), result, flags));
+            }
+        }
+        for (result, flags) in listener.drain(..) {
+            self.accepted(result, flags);
+        }
+        self.listener_said = listener;
+    }
+
+    fn accepted(&mut self, result: i32, flags: u32) {
+        if !cqueue::more(flags) {
+            self.accepting = false;
+            self.closing_listener = None;
+        }
+        if result >= 0 {
+            // SAFETY: a successful accept returns a fresh descriptor that nobody else owns.
+            let socket = unsafe { OwnedFd::from_raw_fd(result) };
+            self.arrivals.push_back(Event::Accepted(socket));
+            if !self.accepting {
+                self.accept_again();
+            }
+            return;
+        }
+        if self.accepting || self.acceptor.is_none() {
+            return;
+        }
+        if socket::is_exhaustion(&io::Error::from_raw_os_error(-result)) {
+            self.drain_acceptor();
+        }
+        self.accept_again();
+    }
+
+    /// Empties the listener's queue by plain calls, turning away what descriptors do not suffice for.
+    pub(super) fn drain_acceptor(&mut self) {
+        if let Some(acceptor) = &mut self.acceptor {
+            while let Some(event) = acceptor.accept() {
+                self.arrivals.push_back(event);
+            }
+        }
+    }
+
+    pub(super) fn accept_again(&mut self) {
+        if !self.is_starved()
+            && self.arm_accept().is_err()
+            && let Some(acceptor) = &mut self.acceptor
+        {
+            acceptor.starved = true;
+        }
+    }
+
+    fn received(&mut self, slot: Slot, result: i32, flags: u32) -> Option<Event> {
+        let buffer = cqueue::buffer_select(flags)
+            .and_then(|id| self.buffers.as_mut().and_then(|buffers| buffers.take(id)));
+        let Some(link) = self.link(slot) else {
+            return self.keep(buffer);
+        };
+        if !cqueue::more(flags) {
+            link.receiving = false;
+        }
+        if link.detached {
+            self.keep(buffer);
+            return self.release_if_quiet(slot);
+        }
+        let event = match result {
+            1.. => {
+                let length = usize::try_from(result).unwrap_or(0);
+                buffer.map(|buffer| Event::Received {
+                    slot,
+                    buffer,
+                    length,
+                })
+            }
+            0 => {
+                link.ended = true;
+                self.keep(buffer);
+                Some(Event::Received {
+                    slot,
+                    buffer: Box::default(),
+                    length: 0,
+                })
+            }
+            code => {
+                let error = Errno::from_raw_os_error(-code);
+                match error {
+                    Errno::NOBUFS => self.hungry.push(slot),
+                    Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
+                    _ => {
+                        link.ended = true;
+                        return Some(Event::Broken {
+                            slot,
+                            error: error.into(),
+                        });
+                    }
+                }
+                None
+            }
+        };
+        let hungry = self.hungry.last() == Some(&slot);
+        if !hungry && self.arm_receive(slot).is_err() {
+            // The connection can no longer be read; better broken than silent.
+            self.done.push_back(Event::Broken {
+                slot,
+                error: io::ErrorKind::OutOfMemory.into(),
+            });
+        }
+        event
+    }
+
+    /// Returns a buffer that no event will carry to the kernel.
+    fn keep(&mut self, buffer: Option<Box<[u8]>>) -> Option<Event> {
+        if let Some(buffer) = buffer {
+            self.recycle(buffer);
+        }
+        None
+    }
+
+    fn sent(&mut self, slot: Slot, result: i32) -> Option<Event> {
+        let link = self.link(slot)?;
+        let (buffer, start) = link.sending.take()?;
+        if link.detached {
+            return self.release_if_quiet(slot);
+        }
+        let result = match result {
+            0.. => {
+                link.progressed = true;
+                let start = start + usize::try_from(result).unwrap_or(0);
+                if start < buffer.bytes().len() {
+                    link.sending = Some((buffer, start));
+                    return match self.submit_send(slot) {
+                        Ok(()) => None,
+                        Err(error) => self.fail_send(slot, error),
+                    };
+                }
+                Ok(())
+            }
+            code if matches!(Errno::from_raw_os_error(-code), Errno::INTR | Errno::AGAIN) => {
+                link.sending = Some((buffer, start));
+                return match self.submit_send(slot) {
+                    Ok(()) => None,
+                    Err(error) => self.fail_send(slot, error),
+                };
+            }
+            code => Err(io::Error::from_raw_os_error(-code)),
+        };
+        Some(Event::Sent {
+            slot,
+            buffer,
+            result,
+        })
+    }
+
+    /// A send that could not even be queued.
+    pub(super) fn fail_send(&mut self, slot: Slot, error: io::Error) -> Option<Event> {
+        let (buffer, _) = self.link(slot)?.sending.take()?;
+        Some(Event::Sent {
+            slot,
+            buffer,
+            result: Err(error),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What the shard asks of the kernel: each operation as an entry of the submission queue.
+
+use std::{io, os::fd::AsRawFd};
+
+use io_uring::{
+    opcode, squeue,
+    types::{Fd, Fixed},
+};
+
+use super::{GROUP, Link, Uring};
+use crate::driver::Slot;
+
+// What a completion belongs to: the low byte of its user data, the slot above it.
+pub(super) const ACCEPT: u64 = 1;
+pub(super) const RECEIVE: u64 = 2;
+pub(super) const SEND: u64 = 3;
+pub(super) const CONNECT: u64 = 4;
+pub(super) const WAKE: u64 = 5;
+pub(super) const CANCEL: u64 = 6;
+pub(super) const WATCH: u64 = 7;
+
+/// The user data of an operation on a connection.
+pub(super) fn tag(kind: u64, slot: Slot) -> u64 {
+    u64::from(slot) << 8 | kind
+}
+
+impl Uring {
+    /// Queues an operation; enters the kernel first if the queue is full.
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: every entry is built in this file and points to nothing, or into bytes that
+            // `Link::sending` owns and keeps in place until the entry's completion is seen.
+            let pushed = unsafe { self.ring.submission().push(entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            self.ring.submit()?;
+        }
+    }
+
+    pub(super) fn arm_wake(&mut self) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).build();
+        self.push(&entry.user_data(WAKE))
+    }
+
+    pub(super) fn arm_accept(&mut self) -> io::Result<()> {
+        let Some(acceptor) = &self.acceptor else {
+            return Ok(());
+        };
+        if self.accepting {
+            return Ok(());
+        }
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let fd = Fd(acceptor.listener.as_raw_fd());
+        let entry = opcode::AcceptMulti::new(fd).flags(flags).build();
+        self.push(&entry.user_data(ACCEPT))?;
+        self.accepting = true;
+        Ok(())
+    }
+
+    pub(super) fn arm_receive(&mut self, slot: Slot) -> io::Result<()> {
+        let Some(link) = self.link(slot) else {
+            return Ok(());
+        };
+        let idle = !link.receiving && !link.ended && !link.detached && !link.connecting;
+        if !idle || !link.reading {
+            return Ok(());
+        }
+        link.receiving = true;
+        let entry = if link.registered {
+            opcode::RecvMulti::new(Fixed(slot), GROUP).build()
+        } else {
+            opcode::RecvMulti::new(Fd(link.socket.as_raw_fd()), GROUP).build()
+        };
+        let pushed = self.push(&entry.user_data(tag(RECEIVE, slot)));
+        if pushed.is_err()
+            && let Some(link) = self.link(slot)
+        {
+            link.receiving = false;
+        }
+        pushed
+    }
+
+    /// Has the kernel tell when the outcome of a connection attempt is known.
+    pub(super) fn arm_connect(&mut self, slot: Slot) -> io::Result<()> {
+        let Some(link) = self.link(slot) else {
+            return Ok(());
+        };
+        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLOUT as u32).build();
+        self.push(&entry.user_data(tag(CONNECT, slot)))
+    }
+
+    /// Has the kernel tell when the connection is lost.
+    pub(super) fn arm_watch(&mut self, slot: Slot) {
+        let Some(link) = self.link(slot) else { return };
+        link.watching = true;
+        // Loss and reset are reported unasked.
+        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLERR as u32).build();
+        if self.push(&entry.user_data(tag(WATCH, slot))).is_err()
+            && let Some(link) = self.link(slot)
+        {
+            link.watching = false;
+        }
+    }
+
+    /// Queues the send of what is left of `Link::sending`.
+    pub(super) fn submit_send(&mut self, slot: Slot) -> io::Result<()> {
+        let Some(Link {
+            sending: Some((buffer, start)),
+            socket,
+            registered,
+            ..
+        }) = self.links.get(slot as usize).and_then(Option::as_ref)
+        else {
+            return Ok(());
+        };
+        let rest = &buffer.bytes()[*start..];
+        // More than 1 GiB goes in several sends.
+        let length = u32::try_from(rest.len().min(1 << 30)).unwrap_or(1 << 30);
+        let (from, flags) = (rest.as_ptr(), libc::MSG_NOSIGNAL);
+        let entry = if *registered {
+            opcode::Send::new(Fixed(slot), from, length)
+                .flags(flags)
+                .build()
+        } else {
+            opcode::Send::new(Fd(socket.as_raw_fd()), from, length)
+                .flags(flags)
+                .build()
+        };
+        self.push(&entry.user_data(tag(SEND, slot)))
+    }
+
+    pub(super) fn cancel(&mut self, target: u64) {
+        let entry = opcode::AsyncCancel::new(target).build().user_data(CANCEL);
+        // If even this cannot be queued, the operation ends with its connection instead.
+        let _ = self.push(&entry);
+    }
+}

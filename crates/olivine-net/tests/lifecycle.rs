@@ -1,0 +1,292 @@
+//! How connections come and go: time-outs, attempts, caps, resets and churn, on every back end.
+
+mod support;
+
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpListener},
+    sync::mpsc,
+    time::Duration,
+};
+
+use olivine_net::{CloseReason, Origin};
+use support::{
+    backends, client, config, exchange, next,
+    probe::{Order, Seen, event, hold, opened, post, start},
+    read_to_end, reset, wait_until,
+};
+
+#[test]
+fn timers_fire_in_order_and_deadlines_end_connections() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        for (after, token) in [(30, 3), (1, 1), (15, 2)] {
+            post(&engine, Order::Timer(Duration::from_millis(after), token));
+        }
+        assert_eq!(
+            [event(&events), event(&events), event(&events)],
+            [1, 2, 3].map(Seen::Timer)
+        );
+        let mut peer = client(address);
+        let id = opened(&events);
+        post(&engine, Order::Deadline(id, Duration::from_millis(5)));
+        assert_eq!(event(&events), Seen::Close(CloseReason::Deadline));
+        assert!(read_to_end(&mut peer).is_empty());
+        assert_eq!(engine.counters()[0].timed_out, 1);
+    }
+}
+
+#[test]
+fn idle_and_stuck_peers_are_timed_out() {
+    for backend in backends() {
+        let brief = Some(Duration::from_millis(30));
+        let (_engine, events, address) = start(config(backend).idle_timeout(brief));
+        let mut peer = client(address);
+        opened(&events);
+        assert!(read_to_end(&mut peer).is_empty());
+        drop(peer);
+        assert_eq!(event(&events), Seen::Close(CloseReason::IdleTimeout));
+
+        let settings = config(backend)
+            .write_timeout(brief)
+            .send_kernel_bytes(Some(4096));
+        let (engine, events, address) = start(settings);
+        let peer = client(address);
+        let id = opened(&events);
+        post(&engine, Order::Offer(id, vec![0; 16 << 20]));
+        assert_eq!(
+            event(&events),
+            Seen::Close(CloseReason::WriteTimeout),
+            "{backend:?}"
+        );
+        drop(peer);
+    }
+}
+
+#[test]
+fn connects_and_names_why_it_could_not() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        let second = Duration::from_secs(5);
+        post(&engine, Order::Connect(address, second, 7));
+        let mut origins = Vec::new();
+        for _ in 0..2 {
+            if let Seen::Open(_, origin) = event(&events) {
+                origins.push(origin);
+            }
+        }
+        assert!(origins.contains(&Origin::Accepted), "{backend:?}");
+        assert!(
+            origins.contains(&Origin::Connected { token: 7 }),
+            "{backend:?}"
+        );
+        // A port that was free a moment ago and that nobody listens on.
+        let closed = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        post(&engine, Order::Connect(closed, second, 8));
+        assert_eq!(
+            event(&events),
+            Seen::Failed(8, format!("cannot connect to {closed}"))
+        );
+        assert_eq!(engine.counters()[0].connect_failed, 1);
+    }
+}
+
+#[test]
+fn a_connection_attempt_ends_with_its_timeout() {
+    for backend in backends() {
+        let (engine, events, _) = start(config(backend));
+        // A listener whose queue is full answers no further attempt.
+        let full = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        rustix::net::bind(&full, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+        rustix::net::listen(&full, 0).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&full).unwrap()).unwrap();
+        let timeout = Duration::from_millis(100);
+        for token in 0..8 {
+            post(&engine, Order::Connect(address, timeout, token));
+        }
+        loop {
+            if let Seen::Failed(_, text) = event(&events) {
+                assert_eq!(
+                    text,
+                    format!("connecting to {address} took longer than {timeout:?}")
+                );
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_connection_cap_turns_the_next_one_away() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend).connections_max(2));
+        let mut first = client(address);
+        let second = client(address);
+        opened(&events);
+        opened(&events);
+        assert!(read_to_end(&mut client(address)).is_empty());
+        wait_until("it is counted", || engine.counters()[0].refused_cap == 1);
+        assert_eq!(exchange(&mut first, b"still served", 12), b"still served");
+        drop(second);
+        assert_eq!(event(&events), Seen::End);
+        assert!(matches!(event(&events), Seen::Close(_)));
+        wait_until("its place is free", || engine.counters()[0].open == 1);
+        assert_eq!(exchange(&mut client(address), b"next", 4), b"next");
+    }
+}
+
+#[test]
+fn resets_at_every_state_leave_the_others_alone() {
+    for backend in backends() {
+        let settings = config(backend)
+            .send_kernel_bytes(Some(4096))
+            .linger(Duration::from_secs(60));
+        let (engine, events, address) = start(settings);
+        let mut bystander = client(address);
+        opened(&events);
+        for state in [
+            "fresh",
+            "after data",
+            "data unread",
+            "we are writing",
+            "we have closed",
+        ] {
+            let mut peer = client(address);
+            let id = opened(&events);
+            match state {
+                "after data" => drop(exchange(&mut peer, b"abc", 3)),
+                "data unread" => peer.write_all(b"abc").unwrap(),
+                "we are writing" => post(&engine, Order::Offer(id, vec![1; 900_000])),
+                "we have closed" => {
+                    post(&engine, Order::Close(id));
+                    assert!(read_to_end(&mut peer).is_empty());
+                }
+                _ => {}
+            }
+            reset(peer);
+            loop {
+                match event(&events) {
+                    Seen::Close(_) => break,
+                    Seen::End => {}
+                    other => panic!("{backend:?} {state}: {other:?}"),
+                }
+            }
+            assert_eq!(
+                exchange(&mut bystander, b"alive", 5),
+                b"alive",
+                "{backend:?} {state}"
+            );
+        }
+        wait_until("all are gone", || engine.counters()[0].open == 1);
+    }
+}
+
+#[test]
+fn churn_leaves_nothing_behind() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        for round in 0..1000_u32 {
+            let mut peer = client(address);
+            if round % 3 > 0 {
+                assert_eq!(exchange(&mut peer, b"ab", 2), b"ab");
+            }
+            if round % 5 == 0 {
+                reset(peer);
+            }
+        }
+        wait_until("all are gone", || engine.counters()[0].open == 0);
+        drop(engine);
+        let closes = events
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Close(_)))
+            .count();
+        assert_eq!(closes, 1000, "{backend:?}");
+    }
+}
+
+/// While the shard looks away, more connections come than it may take in one go, and then one that has
+/// been open for long speaks.
+#[test]
+fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
+    const CROWD: usize = 400;
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend).backlog(4096));
+        let mut first = client(address);
+        assert_eq!(exchange(&mut first, b"x", 1), b"x");
+        let release = hold(&engine);
+        let crowd: Vec<_> = (0..CROWD).map(|_| client(address)).collect();
+        first.write_all(b"me too").unwrap();
+        drop(release);
+        let mut opened_before = 0;
+        loop {
+            match next(&events) {
+                Seen::Open(..) => opened_before += 1,
+                Seen::Data(6) => break,
+                Seen::Data(_) | Seen::Held => {}
+                other => panic!("{backend:?}: {other:?}"),
+            }
+        }
+        assert!(
+            opened_before < CROWD / 2,
+            "{backend:?}: {opened_before} of {CROWD} newcomers were served first"
+        );
+        wait_until("all are in", || {
+            engine.counters()[0].open == CROWD as u64 + 1
+        });
+        for mut peer in crowd {
+            assert_eq!(exchange(&mut peer, b"hello", 5), b"hello", "{backend:?}");
+        }
+    }
+}
+
+/// Connections that the kernel has taken for us when the stop comes are served, not reset, also where
+/// they are all there is.
+#[test]
+fn a_stop_takes_in_what_waits_to_be_accepted() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        // The order to stop lies behind the second pause, so that it is read before the listener is
+        // looked at again.
+        let first = hold(&engine);
+        assert_eq!(next(&events), Seen::Held);
+        let second = hold(&engine);
+        let (told, stopping) = mpsc::channel();
+        let stopper = std::thread::spawn(move || {
+            told.send(()).unwrap();
+            engine.stop(Duration::from_secs(10))
+        });
+        next(&stopping);
+        drop(first);
+        assert_eq!(next(&events), Seen::Held);
+        let mut crowd: Vec<_> = (0..10).map(|_| client(address)).collect();
+        for peer in &mut crowd {
+            peer.write_all(b"served").unwrap();
+        }
+        drop(second);
+        for mut peer in crowd {
+            assert_eq!(read_to_end(&mut peer), b"served", "{backend:?}");
+        }
+        assert_eq!(stopper.join().unwrap().cut, 0, "{backend:?}");
+    }
+}
+
+#[test]
+fn aborts_at_once_and_refuses_what_comes_after() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend));
+        let mut peer = client(address);
+        let id = opened(&events);
+        post(&engine, Order::Abort(id));
+        post(&engine, Order::Offer(id, b"too late".to_vec()));
+        assert_eq!(event(&events), Seen::Close(CloseReason::Aborted));
+        assert!(read_to_end(&mut peer).is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! Engines as a whole: several shards, stopping, settings that cannot be obeyed, on every back end.
+
+mod support;
+
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpListener},
+    sync::mpsc,
+    time::Duration,
+};
+
+use olivine_net::{
+    AcceptMode, Backend, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard, StartError,
+};
+use support::{
+    backends, client, config, exchange, next,
+    probe::{Probe, opened, start, start_with},
+    read_to_end, wait_until,
+};
+
+#[test]
+fn shards_post_to_each_other_and_connections_are_handed_over() {
+    struct Relay(mpsc::Sender<(usize, u32)>);
+    impl Handler for Relay {
+        type Message = u32;
+        fn on_open(&mut self, shard: &mut Shard<u32>, _: ConnectionId, _: Origin) {
+            let _ = self.0.send((shard.index(), 0));
+        }
+        fn on_data(&mut self, _: &mut Shard<u32>, _: ConnectionId, data: &[u8]) -> usize {
+            data.len()
+        }
+        fn on_message(&mut self, shard: &mut Shard<u32>, hops: u32) {
+            if hops == 0 {
+                let _ = self.0.send((shard.index(), hops));
+            } else {
+                shard
+                    .post((shard.index() + 1) % shard.count(), hops - 1)
+                    .unwrap();
+            }
+        }
+    }
+    for backend in backends() {
+        let (sender, events) = mpsc::channel();
+        let settings = config(backend).threads(3).accept(AcceptMode::HandOver);
+        let engine = Engine::start(settings, move |_| Relay(sender.clone())).unwrap();
+        engine.post(0, 10_000).unwrap();
+        assert_eq!(next(&events), (10_000 % 3, 0));
+        assert!(engine.post(3, 1).is_err());
+        let address = engine.local_address().unwrap();
+        let _peers: Vec<_> = (0..6).map(|_| client(address)).collect();
+        let mut homes: Vec<_> = (0..6).map(|_| next(&events).0).collect();
+        homes.sort_unstable();
+        assert_eq!(homes, [0, 0, 1, 1, 2, 2]);
+        assert_eq!(engine.stop(Duration::ZERO).failed_shards, [0; 0]);
+    }
+}
+
+#[test]
+fn connections_spread_over_the_listeners_of_all_shards() {
+    for backend in backends() {
+        let settings = config(backend).threads(2).accept(AcceptMode::PerShard);
+        let (engine, events, address) = start(settings);
+        let peers: Vec<_> = (0..64).map(|_| client(address)).collect();
+        let mut homes = [0; 2];
+        for _ in &peers {
+            homes[opened(&events).shard()] += 1;
+        }
+        assert!(homes.iter().all(|home| *home > 0), "{backend:?}: {homes:?}");
+        drop(engine);
+    }
+}
+
+#[test]
+fn a_graceful_stop_closes_idle_connections_and_cuts_busy_ones_at_the_deadline() {
+    for backend in backends() {
+        let (engine, events, address) = start(config(backend).linger(Duration::from_millis(100)));
+        let mut peer = client(address);
+        opened(&events);
+        assert_eq!(exchange(&mut peer, b"x", 1), b"x");
+        let stopper = std::thread::spawn(move || engine.stop(Duration::from_secs(10)));
+        assert!(read_to_end(&mut peer).is_empty());
+        drop(peer);
+        assert_eq!(stopper.join().unwrap().cut, 0, "{backend:?}");
+
+        let (engine, events, address) = start_with(config(backend), 1, true);
+        let mut peer = client(address);
+        opened(&events);
+        let stopper = std::thread::spawn(move || engine.stop(Duration::from_secs(1)));
+        assert_eq!(exchange(&mut peer, b"served", 6), b"served");
+        assert!(read_to_end(&mut peer).is_empty());
+        assert_eq!(stopper.join().unwrap().cut, 1, "{backend:?}");
+    }
+}
+
+#[test]
+fn listens_on_ipv6_and_obeys_ipv6_only() {
+    let Ok(probe) = TcpListener::bind("[::1]:0") else {
+        println!("IPv6 is left out: this machine has none");
+        return;
+    };
+    drop(probe);
+    for only in [false, true] {
+        let settings = EngineConfig::new("[::]:0".parse().unwrap());
+        let (_engine, _, address) = start(settings.threads(1).pin(false).ipv6_only(only));
+        let six = SocketAddr::new("::1".parse().unwrap(), address.port());
+        assert_eq!(exchange(&mut client(six), b"6", 1), b"6");
+        let four = SocketAddr::new("127.0.0.1".parse().unwrap(), address.port());
+        assert_eq!(std::net::TcpStream::connect(four).is_err(), only);
+    }
+}
+
+#[test]
+fn refuses_what_it_cannot_obey_by_name() {
+    let failure = |config| {
+        let (seen, _) = mpsc::channel();
+        let probe = move |_| Probe {
+            frame: 1,
+            busy: false,
+            seen: seen.clone(),
+            unsent: Vec::new(),
+        };
+        Engine::start(config, probe).map(drop).unwrap_err()
+    };
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap();
+    for threads in [1, 2] {
+        let error = failure(EngineConfig::new(busy).threads(threads).pin(false));
+        assert_eq!(error.to_string(), format!("cannot listen on {busy}"));
+    }
+    let foreign: SocketAddr = "192.0.2.1:80".parse().unwrap();
+    assert!(matches!(
+        failure(EngineConfig::new(foreign)),
+        StartError::Listen { .. }
+    ));
+    let error = failure(config(Backend::Mio).pin(true).cpus([4000]).threads(1));
+    assert!(
+        error.to_string().starts_with("CPU 4000 cannot be used"),
+        "{error}"
+    );
+    let error = failure(config(Backend::Mio).pin(true).threads(1000));
+    assert!(error.to_string().contains("physical cores"), "{error}");
+}
+
+/// The port of a stopped engine can be listened on at once.
+#[test]
+fn a_stopped_engine_frees_its_port() {
+    for backend in backends() {
+        let (engine, _events, address) = start(config(backend));
+        let mut peer = client(address);
+        assert_eq!(exchange(&mut peer, b"x", 1), b"x");
+        engine.stop(Duration::ZERO);
+        for _ in 0..20 {
+            let again = EngineConfig::new(address)
+                .threads(1)
+                .pin(false)
+                .backend(backend);
+            let (engine, ..) = start(again);
+            engine.stop(Duration::ZERO);
+        }
+    }
+}
+
+#[test]
+fn a_panicking_handler_ends_its_shard_and_is_reported() {
+    struct Bomb;
+    impl Handler for Bomb {
+        type Message = ();
+        fn on_data(&mut self, _: &mut Shard<()>, _: ConnectionId, _: &[u8]) -> usize {
+            panic!("on purpose")
+        }
+    }
+    for backend in backends() {
+        let engine = Engine::start(config(backend), |_| Bomb).unwrap();
+        let mut peer = client(engine.local_address().unwrap());
+        peer.write_all(b"boom").unwrap();
+        assert!(read_to_end(&mut peer).is_empty());
+        wait_until("the mailbox closes", || engine.post(0, ()).is_err());
+        assert_eq!(engine.stop(Duration::from_secs(1)).failed_shards, [0]);
+    }
+}

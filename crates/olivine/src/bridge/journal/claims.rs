@@ -1,0 +1,156 @@
+//! What must hold of journals for any bytes of a file, with checks that match and checks that do not.
+
+#![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
+
+use super::format::{BlockFacts, BlockHeader, Codec, Kind, TermHeader};
+use super::{JournalError, Recorder, RecorderSettings, Replay};
+use crate::claims::Input;
+use crate::uri::SyncPolicy;
+use std::path::Path;
+use zerocopy::IntoBytes as _;
+
+/// Blocks that one input may describe.
+const BLOCKS_MAX: usize = 32;
+/// Skips over damage, of which there is at most one for each byte.
+const SKIPS_MAX: usize = 1 << 16;
+
+/// Checks that a file which holds `data` as it is, or blocks made of it whose checks match, is read to an end without a
+/// panic, from its start, from a position and from a time, and recorded on where it can be.
+///
+/// # Panics
+///
+/// If a claim does not hold.
+pub fn check_journal(data: &[u8]) {
+    let mut input = Input::new(data);
+    let choice = input.byte();
+    let bytes = if choice & 1 == 0 {
+        input.bytes(usize::MAX).to_vec()
+    } else {
+        blocks(&mut input)
+    };
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in shared memory");
+    std::fs::write(file.path(), &bytes).expect("written");
+    let whole = replay(file.path(), |_| Ok(()));
+    // However one starts, no more comes than from the beginning.
+    let position = u64::from(choice) * 8;
+    let part = replay(file.path(), |replay| replay.seek_position(position));
+    assert!(part <= whole, "{part} of {whole} messages from {position}");
+    replay(file.path(), |replay| replay.seek_time(position));
+    replay(file.path(), Replay::seek_end);
+    record_on(file.path());
+}
+
+/// A file whose headers say what the input says, each with the check that it should have.
+fn blocks(input: &mut Input<'_>) -> Vec<u8> {
+    let journal = 7;
+    let (mut sequence, mut position, mut time) = (0, 0, 1);
+    let mut bytes = TermHeader::new(journal, 0, sequence, position, time)
+        .as_bytes()
+        .to_vec();
+    for _ in 0..BLOCKS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let choice = input.byte();
+        let kind = [Kind::Frames, Kind::Lanes, Kind::Index][usize::from(choice) % 3];
+        let codec = if choice & 0x40 == 0 {
+            Codec::Plain
+        } else {
+            Codec::Zstd
+        };
+        let count = u32::from(input.byte());
+        let words = usize::from(input.byte());
+        let body = input.bytes(words * 8);
+        let mut facts = BlockFacts {
+            journal,
+            sequence,
+            position,
+            time,
+            kind,
+            codec,
+            count,
+            plain: body.len() as u64,
+        };
+        if choice & 0x80 != 0 {
+            let lie = input.word();
+            match input.byte() % 4 {
+                0 => facts.sequence = lie,
+                1 => facts.position = lie,
+                2 => facts.time = lie,
+                _ => facts.plain = lie,
+            }
+        }
+        let header = BlockHeader::new(&facts, &[body]);
+        bytes.extend(header.as_bytes());
+        bytes.extend(body);
+        sequence = facts.sequence.wrapping_add(1);
+        time = facts.time;
+        if kind == Kind::Frames {
+            let table = 32 * u64::from(count);
+            position = facts
+                .position
+                .wrapping_add((body.len() as u64).saturating_sub(table));
+        }
+    }
+    bytes
+}
+
+/// Reads everything from where `seek` leads, over every damage; how many messages that was.
+fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -> u64 {
+    let mut replay = match Replay::open(path) {
+        Ok(replay) => replay,
+        Err(error) => return named(&error),
+    };
+    if let Err(error) = seek(&mut replay) {
+        return named(&error);
+    }
+    let (mut messages, mut reached) = (0, 0);
+    let mut sum = 0_u64;
+    for _ in 0..SKIPS_MAX {
+        match replay.next_run() {
+            Ok(Some(run)) => {
+                let mut bytes = 0;
+                for message in run.messages() {
+                    messages += 1;
+                    bytes += message.payload.len();
+                    sum += message.payload.iter().copied().map(u64::from).sum::<u64>();
+                }
+                assert!(bytes <= run.frames.len());
+                continue;
+            }
+            Ok(None) => {
+                std::hint::black_box((sum, replay.state()));
+                return messages;
+            }
+            Err(error) => named(&error),
+        };
+        match replay.skip_damage() {
+            Ok(Some(skipped)) => {
+                assert!(skipped.offset > reached, "a skip that goes nowhere");
+                reached = skipped.offset;
+            }
+            Ok(None) => return messages,
+            Err(error) => {
+                named(&error);
+                return messages;
+            }
+        }
+    }
+    panic!("no end after {SKIPS_MAX} skips");
+}
+
+/// Where a recorder goes on behind what is whole, everything of its own comes back.
+fn record_on(path: &Path) {
+    let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+    let recorder = Recorder::open(path, &settings).map_err(|error| named(&error));
+    if let Ok(recorder) = recorder {
+        recorder.close().map_or_else(|error| named(&error), |_| 0);
+        replay(path, |_| Ok(()));
+    }
+}
+
+/// Nothing is read of what is refused; what is refused has a name.
+fn named(error: &JournalError) -> u64 {
+    assert!(!error.to_string().is_empty());
+    0
+}

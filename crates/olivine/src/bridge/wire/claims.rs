@@ -1,0 +1,88 @@
+//! What must hold of the decoder for any bytes and any pieces in which they arrive.
+
+#![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
+
+use super::{Arrived, Decoder, WireError};
+
+/// What a decoder made of some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// What arrived, frames left out.
+    pub(super) blocks: Vec<String>,
+    /// Bytes of all frames, and where each run went on.
+    pub(super) frames: Vec<u8>,
+    pub(super) end: Result<(), WireError>,
+}
+
+/// Feeds `bytes` in pieces of `sizes`, which repeat.
+pub(super) fn hear(bytes: &[u8], sizes: &[usize]) -> Heard {
+    let mut decoder = Decoder::new();
+    let mut heard = Heard {
+        blocks: Vec::new(),
+        frames: Vec::new(),
+        end: Ok(()),
+    };
+    let mut sizes = sizes.iter().cycle();
+    let mut rest = bytes;
+    // Lane and position at which frames go on; the same run may arrive in several pieces.
+    let mut runs_on = None;
+    loop {
+        loop {
+            match decoder.next() {
+                Ok(Some(Arrived::Frames {
+                    lane,
+                    position,
+                    bytes,
+                })) => {
+                    assert!(bytes.len().is_multiple_of(8) && !bytes.is_empty());
+                    if runs_on != Some((lane, position)) {
+                        heard.blocks.push(format!("frames of {lane} at {position}"));
+                    }
+                    let count = bytes.len();
+                    runs_on = Some((lane, position.wrapping_add(count as u64)));
+                    heard.frames.extend(bytes);
+                    decoder.took(count);
+                }
+                Ok(Some(other)) => {
+                    runs_on = None;
+                    heard.blocks.push(format!("{other:?}"));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    heard.end = Err(error);
+                    return heard;
+                }
+            }
+        }
+        if rest.is_empty() {
+            return heard;
+        }
+        let space = decoder.space();
+        assert!(!space.is_empty(), "no space, and nothing to consume");
+        let count = (*sizes.next().unwrap_or(&1))
+            .clamp(1, rest.len())
+            .min(space.len());
+        space[..count].copy_from_slice(&rest[..count]);
+        decoder.filled(count);
+        rest = &rest[count..];
+    }
+}
+
+/// Checks that `data`, whose first byte chooses the pieces, means the same however it is cut, and that nothing it says
+/// makes the decoder reserve memory or panic.
+///
+/// # Panics
+///
+/// If a claim does not hold.
+pub fn check_wire(data: &[u8]) {
+    let Some((&seed, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = hear(bytes, &[bytes.len()]);
+    let pieces = usize::from(seed).max(1);
+    assert_eq!(hear(bytes, &[pieces]), whole, "in pieces of {pieces}");
+    assert_eq!(hear(bytes, &[1]), whole, "byte by byte");
+    if let Err(error) = &whole.end {
+        assert!(!error.to_string().is_empty());
+    }
+}

@@ -1,0 +1,118 @@
+//! The memory of a sealed channel: how it is made and sealed before it is handed out, and checked before it is trusted.
+
+use super::listen::refused;
+use crate::channel::attach::{Attached, control_bytes};
+use crate::channel::place::memory_file;
+use crate::error::{OpenError, SealedError};
+use crate::region::Words;
+use crate::ring::gate::set_bit;
+use crate::ring::layout::{NO_POSITION, control, lane_entry, slot};
+use crate::ring::pages::page_of;
+use crate::segment::map_control;
+use crate::sync::Ordering;
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Which memory is meant, in messages.
+pub(super) const LANE: &str = "lane";
+pub(super) const PAGE: &str = "page";
+
+/// What holds for a lane that is handed out: nobody resizes it, nobody maps it writable or punches holes from now on, and
+/// nobody changes that.
+pub(super) fn lane_seals() -> SealFlags {
+    page_seals() | SealFlags::FUTURE_WRITE
+}
+
+/// What holds for a subscriber's page, which both ends write: nobody resizes it.
+pub(super) fn page_seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+/// Seals `file`. A mapping made before stays as it is.
+pub(super) fn seal(
+    file: BorrowedFd<'_>,
+    seals: SealFlags,
+    socket: &Path,
+) -> Result<(), SealedError> {
+    fcntl_add_seals(file, seals).map_err(refused(
+        "seal memory (Linux 5.1 or later is needed) for",
+        socket,
+    ))
+}
+
+/// Checks that `file` is memory with these seals and of this length.
+///
+/// # Errors
+///
+/// [`SealedError::Memory`] naming what is wrong.
+pub(super) fn check(
+    file: &OwnedFd,
+    memory: &'static str,
+    seals: SealFlags,
+    bytes: Option<u64>,
+    socket: &Path,
+) -> Result<(), SealedError> {
+    let wrong = |problem: String| {
+        Err(SealedError::Memory {
+            socket: socket.to_owned(),
+            memory,
+            problem,
+        })
+    };
+    let found = match fcntl_get_seals(file) {
+        Ok(found) => found,
+        Err(Errno::INVAL) => return wrong("it is no memory that can be sealed".to_owned()),
+        Err(errno) => return Err(refused("look at the memory from", socket)(errno)),
+    };
+    let names = [
+        (SealFlags::SHRINK, "F_SEAL_SHRINK"),
+        (SealFlags::GROW, "F_SEAL_GROW"),
+        (SealFlags::FUTURE_WRITE, "F_SEAL_FUTURE_WRITE"),
+        (SealFlags::SEAL, "F_SEAL_SEAL"),
+    ];
+    for (seal, name) in names {
+        if seals.contains(seal) && !found.contains(seal) {
+            return wrong(format!("it is not sealed with {name}"));
+        }
+    }
+    let stat = rustix::fs::fstat(file).map_err(refused("look at the memory from", socket))?;
+    let length = u64::try_from(stat.st_size).unwrap_or(0);
+    match bytes {
+        Some(bytes) if length != bytes => {
+            wrong(format!("it has {length} bytes and should have {bytes}"))
+        }
+        None if length < 4096 => wrong(format!("it has {length} bytes, less than one page")),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the page of a subscriber that joined `attached` on its behalf: its descriptor, sealed, and its words.
+pub(super) fn new_page(
+    attached: &Attached,
+    gates: bool,
+    start: u64,
+) -> Result<(OwnedFd, Words), OpenError> {
+    let shape = page_of(&attached.geometry);
+    let path = attached.place.path();
+    let file = memory_file(path, shape.control_bytes(), None, &control_bytes(&shape))?;
+    let words = map_control(file.as_fd(), path, shape.control_bytes(), true)?;
+    // Relaxed: nobody else has it yet; the socket that carries it orders everything.
+    let store = |index: usize, value: u64| words.word(index).store(value, Ordering::Relaxed);
+    store(control::INCARNATION, attached.incarnation());
+    store(shape.lane_entry(0) + lane_entry::PRESENT, 1);
+    store(
+        shape.lane_entry(0) + lane_entry::PID,
+        u64::from(std::process::id()),
+    );
+    store(shape.slot(0) + slot::STATE, slot::ATTACHED);
+    store(
+        shape.position(0, 0),
+        if gates { start } else { NO_POSITION },
+    );
+    // A sleeper is looked for where this bit is.
+    set_bit(&words, control::ATTACHED, 0, true);
+    seal(file.as_fd(), page_seals(), path)?;
+    Ok((file, words))
+}

@@ -1,0 +1,347 @@
+//! What goes over the socket of a sealed channel: one hello, one answer to it, and perhaps one reason for the end.
+//!
+//! Each is one datagram of a `SOCK_SEQPACKET` socket, little endian, 32 bytes, the refusal's followed by its text; the
+//! table is in `docs/layout.md`. Bytes that mean nothing are zero, and anything else is refused.
+
+use crate::ring::layout::LAYOUT_VERSION;
+use crate::uri::{Config, Delivery, Start, WaitStrategy};
+
+/// "OLIVSEAL": first bytes of each.
+const MAGIC: [u8; 8] = *b"OLIVSEAL";
+/// Version of everything in this file.
+pub(crate) const SOCKET_VERSION: u16 = 1;
+/// Bytes of each without text.
+const FIXED: usize = 32;
+/// Longest text of a refusal in bytes.
+const TEXT_MAX: usize = 200;
+/// Longest datagram in bytes; one more is room to notice a longer one.
+pub(super) const LONGEST: usize = FIXED + TEXT_MAX;
+
+/// What a subscriber wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) delivery: Delivery,
+    /// Start with the oldest message in the ring, not with the next one.
+    pub(super) oldest: bool,
+    pub(super) wait: WaitStrategy,
+}
+
+/// What it gets, beside the descriptors of the lane and of its own page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    /// Subscribers at a time.
+    pub(super) subscribers_max: u32,
+    /// Position of its first frame.
+    pub(super) start: u64,
+}
+
+/// Why it is turned away, or was taken its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) why: Why,
+    pub(super) text: String,
+}
+
+/// The kinds of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Every place is taken; the number of places.
+    Full(u32),
+    /// It did not speak this protocol.
+    Protocol,
+    /// Its user is not allowed.
+    User,
+    /// What it said about its position cannot be true.
+    Position,
+    /// It was too slow.
+    Slow,
+    /// The publisher cannot: its system refused.
+    Unable,
+}
+
+/// Any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Hello(Hello),
+    Welcome(Welcome),
+    Refusal(Refusal),
+}
+
+impl Hello {
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            delivery: config.delivery,
+            oldest: config.from == Start::Oldest,
+            wait: config.wait,
+        }
+    }
+
+    /// The settings of the subscriber, for joining on its behalf.
+    pub(super) fn apply(self, config: &mut Config) {
+        config.delivery = self.delivery;
+        config.from = if self.oldest {
+            Start::Oldest
+        } else {
+            Start::Now
+        };
+        config.wait = self.wait;
+    }
+}
+
+impl Refusal {
+    pub(super) fn new(why: Why, text: &str) -> Self {
+        let mut text: String = text.chars().filter(|c| !c.is_control()).collect();
+        while text.len() > TEXT_MAX {
+            text.pop();
+        }
+        Self { why, text }
+    }
+}
+
+/// The start of each: magic, version, kind, layout version.
+fn start(kind: u16) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(LONGEST);
+    bytes.extend(MAGIC);
+    bytes.extend(SOCKET_VERSION.to_le_bytes());
+    bytes.extend(kind.to_le_bytes());
+    #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
+    bytes.extend((LAYOUT_VERSION as u32).to_le_bytes());
+    bytes
+}
+
+impl Said {
+    /// As it goes over the socket.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes;
+        match self {
+            Self::Hello(hello) => {
+                bytes = start(1);
+                bytes.push(u8::from(hello.delivery == Delivery::Latest));
+                bytes.push(u8::from(hello.oldest));
+                let wait = WaitStrategy::ALL
+                    .iter()
+                    .position(|wait| *wait == hello.wait);
+                bytes.push(wait.and_then(|n| u8::try_from(n).ok()).unwrap_or(0));
+                bytes.resize(FIXED, 0);
+            }
+            Self::Welcome(welcome) => {
+                bytes = start(2);
+                bytes.extend(welcome.subscribers_max.to_le_bytes());
+                bytes.extend([0; 4]);
+                bytes.extend(welcome.start.to_le_bytes());
+            }
+            Self::Refusal(refusal) => {
+                bytes = start(3);
+                let (why, number) = match refusal.why {
+                    Why::Full(places) => (1_u16, places),
+                    Why::Protocol => (2, 0),
+                    Why::User => (3, 0),
+                    Why::Position => (4, 0),
+                    Why::Slow => (5, 0),
+                    Why::Unable => (6, 0),
+                };
+                bytes.extend(why.to_le_bytes());
+                let length = u16::try_from(refusal.text.len()).unwrap_or(0);
+                bytes.extend(length.to_le_bytes());
+                bytes.extend(number.to_le_bytes());
+                bytes.resize(FIXED, 0);
+                bytes.extend(refusal.text.as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads what came.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let mut left = Bytes(bytes);
+        if left.take::<8>() != Some(MAGIC) {
+            let length = bytes.len();
+            return Err(format!(
+                "it sent {length} bytes that do not start with the mark of a sealed channel"
+            ));
+        }
+        let version = left.half().unwrap_or_default();
+        if version != SOCKET_VERSION {
+            return Err(format!(
+                "it speaks version {version} of the socket's protocol, this build speaks {SOCKET_VERSION}: run matching versions"
+            ));
+        }
+        let kind = left.half();
+        let layout = left.word().unwrap_or_default();
+        if u64::from(layout) != LAYOUT_VERSION {
+            return Err(format!(
+                "it has memory layout {layout}, this build has {LAYOUT_VERSION}: run matching versions"
+            ));
+        }
+        let said = match kind {
+            Some(1) => left.hello().map(Self::Hello),
+            Some(2) => left.welcome().map(Self::Welcome),
+            Some(3) => left.refusal().map(Self::Refusal),
+            _ => None,
+        };
+        said.filter(|_| left.0.is_empty())
+            .ok_or_else(|| format!("it sent {} bytes that mean nothing", bytes.len()))
+    }
+}
+
+/// What is left to read.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn half(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    /// `N` bytes that must be zero.
+    fn zeros<const N: usize>(&mut self) -> Option<()> {
+        (self.take::<N>()? == [0; N]).then_some(())
+    }
+
+    fn hello(&mut self) -> Option<Hello> {
+        let [delivery, oldest, wait] = self.take()?;
+        self.zeros::<13>()?;
+        let flag = |byte: u8| (byte <= 1).then_some(byte == 1);
+        Some(Hello {
+            delivery: match flag(delivery)? {
+                true => Delivery::Latest,
+                false => Delivery::Reliable,
+            },
+            oldest: flag(oldest)?,
+            wait: *WaitStrategy::ALL.get(usize::from(wait))?,
+        })
+    }
+
+    fn welcome(&mut self) -> Option<Welcome> {
+        let subscribers_max = self.word()?;
+        self.zeros::<4>()?;
+        Some(Welcome {
+            subscribers_max,
+            start: self.take().map(u64::from_le_bytes)?,
+        })
+    }
+
+    fn refusal(&mut self) -> Option<Refusal> {
+        let (why, length, number) = (self.half()?, self.half()?, self.word()?);
+        self.zeros::<8>()?;
+        let why = match why {
+            1 => Why::Full(number),
+            2 => Why::Protocol,
+            3 => Why::User,
+            4 => Why::Position,
+            5 => Why::Slow,
+            6 => Why::Unable,
+            _ => return None,
+        };
+        let text = std::str::from_utf8(self.0).ok()?;
+        if text.len() != usize::from(length) || text.len() > TEXT_MAX {
+            return None;
+        }
+        self.0 = &[];
+        // Whoever sends control characters wants them on somebody's terminal.
+        let text = text.escape_debug().to_string();
+        Some(Refusal { why, text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<(&'static str, Said)> {
+        vec![
+            (
+                "hello",
+                Said::Hello(Hello {
+                    delivery: Delivery::Latest,
+                    oldest: true,
+                    wait: WaitStrategy::Park,
+                }),
+            ),
+            (
+                "welcome",
+                Said::Welcome(Welcome {
+                    subscribers_max: 64,
+                    start: 0x0102_0304_0506_0708,
+                }),
+            ),
+            (
+                "refusal",
+                Said::Refusal(Refusal::new(Why::Full(64), "every place is taken")),
+            ),
+            (
+                "farewell",
+                Said::Refusal(Refusal::new(Why::Position, "its position went back")),
+            ),
+        ]
+    }
+
+    /// A golden file that was published is never changed: another form needs another `SOCKET_VERSION`.
+    #[test]
+    fn what_goes_over_the_socket_is_what_was_published() {
+        let mut text = String::new();
+        for (name, said) in all() {
+            let bytes = said.to_bytes();
+            let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("{name}\n");
+            for line in hex.chunks(16) {
+                text += &format!("  {}\n", line.join(" "));
+            }
+            assert_eq!(Said::from_bytes(&bytes), Ok(said), "{name}");
+        }
+        let golden = include_str!("../../../tests/golden/sealed-1.txt");
+        assert_eq!(
+            text, golden,
+            "the bytes of version {SOCKET_VERSION} changed"
+        );
+    }
+
+    /// A15: every length, and every bit of every byte.
+    #[test]
+    fn a15_bytes_cut_or_flipped_are_refused_or_mean_something_else() {
+        let mut seen = 0;
+        for (name, said) in all() {
+            let bytes = said.to_bytes();
+            for cut in 0..bytes.len() {
+                assert!(Said::from_bytes(&bytes[..cut]).is_err(), "{name} of {cut}");
+                seen += 1;
+            }
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_ne!(
+                    Said::from_bytes(&flipped).as_ref(),
+                    Ok(&said),
+                    "{name} bit {bit}"
+                );
+                seen += 1;
+            }
+            let longer = [&bytes[..], &[0]].concat();
+            assert!(Said::from_bytes(&longer).is_err(), "{name} and more");
+        }
+        assert!(seen > 1000);
+    }
+
+    #[test]
+    fn what_a_stranger_says_cannot_reach_a_terminal() {
+        let mut bytes = Said::Refusal(Refusal::new(Why::Slow, "-[2J")).to_bytes();
+        bytes[FIXED] = 0x1b;
+        let Ok(Said::Refusal(refusal)) = Said::from_bytes(&bytes) else {
+            panic!("a refusal");
+        };
+        assert_eq!(refusal.text, "\\u{1b}[2J");
+    }
+}

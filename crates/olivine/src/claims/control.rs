@@ -1,0 +1,150 @@
+//! The files of a channel, with words that are not what they should be.
+
+use super::Input;
+use crate::{Config, OpenError, Publisher, Subscriber, admin};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Words of the files that one input may change.
+const PATCHES_MAX: usize = 32;
+/// Messages taken of a lane that lies: it may go round for ever, a call may not.
+const TAKEN_MAX: usize = 100;
+
+/// A channel that somebody has left behind with messages that nobody has read.
+struct Template {
+    folder: tempfile::TempDir,
+    control: Vec<u8>,
+    lane: Vec<u8>,
+}
+
+impl Template {
+    fn channel(&self) -> PathBuf {
+        self.folder.path().join("claimed")
+    }
+
+    fn uri(&self, query: &str) -> String {
+        let folder = self.folder.path().display();
+        format!(
+            "shm://claimed?dir={folder}&capacity=4KiB&publishers_max=3&subscribers_max=4{query}"
+        )
+    }
+
+    fn new() -> Self {
+        let mut made = Self {
+            folder: tempfile::tempdir_in("/dev/shm").expect("a folder in shared memory"),
+            control: Vec::new(),
+            lane: Vec::new(),
+        };
+        drop(Subscriber::open(&made.uri("&name=durable")).expect("a place"));
+        let mut publisher = Publisher::open(&made.uri("")).expect("a lane");
+        for length in [0, 8, 100, 250] {
+            publisher
+                .publish(&vec![length; length.into()])
+                .expect("room");
+        }
+        drop(publisher);
+        let read = |name| std::fs::read(made.channel().join(name)).expect("left behind");
+        (made.control, made.lane) = (read("control"), read("lane-0"));
+        made
+    }
+}
+
+/// Checks that whatever the files of a channel say, opening, looking, reading and sending end with an answer that has
+/// a name, inside the mapping.
+///
+/// # Panics
+///
+/// If a claim does not hold.
+pub fn check_control(data: &[u8]) {
+    static TEMPLATE: OnceLock<Template> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(Template::new);
+    let folder = template.channel();
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut input = Input::new(data);
+    let choice = input.byte();
+    write(&folder, template, &mut input);
+
+    let uri = template
+        .uri(["", "&from=oldest", "&delivery=latest", "&name=durable"][usize::from(choice) % 4]);
+    let config = Config::parse(&uri).expect("a good one");
+    if let Err(error) = admin::inspect(&config) {
+        named(&error);
+    }
+    if let Ok(mut subscriber) = Subscriber::open_with(&config).map_err(|error| named(&error)) {
+        receive(&mut subscriber);
+        if let Ok(mut publisher) = Publisher::open_with(&config).map_err(|error| named(&error)) {
+            for length in [0, 40, 900] {
+                let _ = publisher.offer(&vec![1; length]);
+            }
+            receive(&mut subscriber);
+        }
+    }
+    std::fs::remove_dir_all(&folder)
+        .or_else(only_if_there)
+        .expect("removed");
+}
+
+fn only_if_there(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn named(error: &OpenError) {
+    assert!(!error.to_string().is_empty());
+}
+
+/// The files as they were left, but for words and lengths that the input names.
+fn write(folder: &Path, template: &Template, input: &mut Input<'_>) {
+    let (mut control, mut lane) = (template.control.clone(), template.lane.clone());
+    for _ in 0..PATCHES_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let which = input.byte();
+        let file = if which & 1 == 0 {
+            &mut control
+        } else {
+            &mut lane
+        };
+        let place = usize::from(input.half());
+        if which & 0xfe == 0xfe {
+            // Cut somewhere.
+            file.truncate(place * 8 % file.len().max(1));
+            continue;
+        }
+        // Small places are where cursors and flags are.
+        let words = file.len() / 8;
+        let at = if which & 2 == 0 {
+            place % words.clamp(1, 64)
+        } else {
+            place % words.max(1)
+        };
+        let value = input.word();
+        if let Some(word) = file.get_mut(at * 8..at * 8 + 8) {
+            word.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    std::fs::write(folder.join("control"), control).expect("written");
+    std::fs::write(folder.join("lane-0"), lane).expect("written");
+}
+
+fn receive(subscriber: &mut Subscriber) {
+    let mut sum = 0_u64;
+    let read = |message: &[u8]| message.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    match subscriber.poll(|message| sum += read(&message), TAKEN_MAX) {
+        Ok(count) => assert!(count <= TAKEN_MAX),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    match subscriber.try_receive() {
+        Ok(message) => sum += message.map_or(0, |message| read(&message)),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    std::hint::black_box((
+        sum,
+        subscriber.lag(),
+        subscriber.position(),
+        subscriber.lanes(),
+    ));
+}

@@ -1,0 +1,98 @@
+//! Why a sealed channel could not be opened, or ended.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a `shm+fd://` channel could not be opened, or why a subscriber lost it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealedError {
+    /// The operating system refused.
+    #[error("cannot {action} {}", socket.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which socket.
+        socket: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// Nobody serves the socket.
+    #[error("nobody has served {} for {} ms: start its publisher, or wait longer by 'timeout='", socket.display(), waited.as_millis())]
+    NoPublisher {
+        /// The socket.
+        socket: PathBuf,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Another publisher serves the socket.
+    #[error("{} is served by another publisher, process {pid}: a sealed channel has one; close it, or use another socket", socket.display())]
+    InUse {
+        /// The socket.
+        socket: PathBuf,
+        /// Its process; 0 if it is in another PID namespace.
+        pid: i32,
+    },
+    /// The path leads to something that is not ours to serve at.
+    #[error("{} is {problem}: remove it, or use another socket", socket.display())]
+    NotASocket {
+        /// The path.
+        socket: PathBuf,
+        /// What it is.
+        problem: &'static str,
+    },
+    /// The process at the other end belongs to a user whom `peers=` does not name.
+    #[error("process {pid} of user {user} is at the other end of {}, and peers={peers} does not allow that", socket.display())]
+    Peer {
+        /// The socket.
+        socket: PathBuf,
+        /// Its process; 0 if it is in another PID namespace.
+        pid: i32,
+        /// Its user id.
+        user: u32,
+        /// What is allowed.
+        peers: String,
+    },
+    /// The publisher turned this subscriber away.
+    #[error("the publisher of {} refuses: {reason}", socket.display())]
+    Refused {
+        /// The socket.
+        socket: PathBuf,
+        /// Its words, control characters escaped.
+        reason: String,
+    },
+    /// What serves the socket does not speak our protocol, or broke it.
+    #[error("what serves {} is no publisher of ours: {problem}", socket.display())]
+    Protocol {
+        /// The socket.
+        socket: PathBuf,
+        /// What it did.
+        problem: String,
+    },
+    /// The publisher handed out memory that cannot be trusted. None of it was mapped.
+    #[error("the {memory} that the publisher of {} handed out cannot be trusted: {problem}", socket.display())]
+    Memory {
+        /// The socket.
+        socket: PathBuf,
+        /// Which of the two: the lane, or this subscriber's own page.
+        memory: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The publisher took this subscriber's place away, because it broke the rules. Everything published before was
+    /// read.
+    #[error("the publisher of {} expelled this subscriber: {reason}", socket.display())]
+    Expelled {
+        /// The socket.
+        socket: PathBuf,
+        /// Its words, control characters escaped.
+        reason: String,
+    },
+    /// The publisher died: its end of the socket was closed before its lane was. Everything it had published was read.
+    #[error("the publisher of {} died: open the channel again when another one serves it", socket.display())]
+    Died {
+        /// The socket.
+        socket: PathBuf,
+    },
+}

@@ -1,0 +1,138 @@
+//! What must hold of one end of a lane whatever the other end has written: the fuzz targets and the replay of the kept
+//! inputs check it.
+
+#![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
+
+use super::consume::{Consumer, committed_up_to};
+use super::heap::{Channel, channel, send};
+use super::layout::lane;
+use crate::claims::Input;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Walks that one input may ask for.
+const STEPS_MAX: usize = 200;
+/// Messages of one walk: a lane that lies may go round for ever, a call may not.
+const WALK: usize = 100;
+
+/// Checks that both ends of a lane stay inside its memory while somebody else writes what `data` says, where it says.
+///
+/// # Panics
+///
+/// If a claim does not hold.
+pub fn check_frames(data: &[u8]) {
+    let mut input = Input::new(data);
+    let align = if input.byte() & 1 == 0 { 8 } else { 64 };
+    let origin = [0, (1 << 32) - 4096, (1 << 62) - 4096][usize::from(input.byte()) % 3];
+    let channel = channel(align, origin);
+    let mut producer = channel.producer();
+    for length in 0..usize::from(input.byte()) % 32 {
+        send(&mut producer, 1, &vec![7; length * 9]);
+    }
+    let mut reader = channel.consumer_at(0, origin);
+    let mut sum = 0;
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        match input.byte() % 8 {
+            0 | 1 => scribble(&channel, &reader, &mut input),
+            2 => sum += walk(&mut reader),
+            3 => sum += step(&mut reader),
+            4 => reader.release(),
+            5 => {
+                // Whoever comes after a publisher that died, and whoever comes back after an absence.
+                producer = channel.producer();
+                let wanted = input.word();
+                let cursor = channel.lane.resolve(lane::CURSOR);
+                let at = committed_up_to(&channel.ring, &cursor, &channel.geometry, wanted);
+                reader = channel.consumer_at(0, at);
+            }
+            6 => sum += checked(&mut reader, &mut input),
+            _ => {
+                let length = usize::from(input.byte()) * 16;
+                send(&mut producer, 3, &vec![5; length]);
+            }
+        }
+    }
+    std::hint::black_box(sum);
+}
+
+/// One word of the lane's header or ring becomes anything; half of the time near where the reader is.
+fn scribble(channel: &Channel, reader: &Consumer, input: &mut Input<'_>) {
+    let (place, value) = (input.half(), input.word());
+    let word: &AtomicU64 = match place % 4 {
+        0 => channel.lane.word(usize::from(place / 4) % lane::WORDS),
+        1 => channel.ring.header(u64::from(place / 4) * 8),
+        _ => {
+            let near = u64::from(place / 4) % 8 * channel.geometry.align;
+            channel.ring.header(reader.position() + near)
+        }
+    };
+    word.store(value, Ordering::Release);
+}
+
+/// What one finds in a payload, so that every byte of it is read.
+fn read(payload: &[u8]) -> u64 {
+    payload.iter().copied().map(u64::from).sum()
+}
+
+fn walk(reader: &mut Consumer) -> u64 {
+    let (mut sum, mut seen, before) = (0, 0, reader.position());
+    let walked = reader.walk(WALK, |frame, payload| {
+        assert_eq!(frame.length, payload.len());
+        sum += read(payload);
+        seen += 1;
+    });
+    match walked {
+        Ok(count) => assert_eq!(count, seen),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    assert!(reader.position() >= before, "it went back");
+    sum
+}
+
+fn step(reader: &mut Consumer) -> u64 {
+    match reader.next() {
+        Ok(Some(frame)) => {
+            let sum = read(reader.view(&frame));
+            assert!(frame.end > frame.position, "a frame that goes nowhere");
+            reader.advance(&frame);
+            sum
+        }
+        Ok(None) => {
+            reader.at_tail();
+            0
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            0
+        }
+    }
+}
+
+/// As those read that may be overtaken, and bridges, which take runs.
+fn checked(reader: &mut Consumer, input: &mut Input<'_>) -> u64 {
+    let mut copy = Vec::new();
+    if input.byte() & 1 == 0 {
+        return match reader.next_checked(&mut copy) {
+            Ok(_) => read(&copy),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                0
+            }
+        };
+    }
+    let from = reader.position();
+    match reader.committed() {
+        Ok(end) => {
+            assert!(end >= from && end - from <= 4096, "{from} to {end}");
+            let sum = read(reader.frames(from, end));
+            reader.copy_frames(end, &mut copy);
+            sum + read(&copy)
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            0
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A word in a shared file on which those who have nothing to do sleep until it is rung: idle participants cost nothing,
+//! so that many stages fit on few processors.
+
+use core::ptr::NonNull;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const LENGTH: usize = 4096;
+
+/// One shared word. The mapping is never taken away: it lives as long as its process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bell {
+    word: NonNull<AtomicU32>,
+}
+
+impl Bell {
+    pub(crate) fn create(path: &Path) -> Self {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .expect("a new file");
+        file.set_len(LENGTH as u64).expect("a page");
+        Self::map(&file)
+    }
+
+    pub(crate) fn attach(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path);
+        Self::map(&file.expect("made by the stage"))
+    }
+
+    fn map(file: &File) -> Self {
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                LENGTH,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(base, libc::MAP_FAILED, "no mapping of the bell");
+        Self {
+            word: NonNull::new(base.cast()).expect("a mapping"),
+        }
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: page aligned, mapped for the life of this process, and touched by atomics alone.
+        unsafe { self.word.as_ref() }
+    }
+
+    /// How often it was rung, to be read before one looks at what one waits for.
+    pub(crate) fn count(&self) -> u32 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn ring(&self) {
+        self.word().fetch_add(1, Ordering::Release);
+        // SAFETY: the word is mapped; a wake-up touches no memory.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word.as_ptr(),
+                libc::FUTEX_WAKE,
+                i32::MAX,
+            )
+        };
+    }
+
+    /// Sleeps until it is rung for more than the `seen`th time, for at most `longest`; also returns without a reason.
+    pub(crate) fn wait(&self, seen: u32, longest: Duration) {
+        let longest = libc::timespec {
+            tv_sec: longest.as_secs().try_into().expect("some seconds"),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        // SAFETY: the word is mapped and `longest` outlives the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word.as_ptr(),
+                libc::FUTEX_WAIT,
+                seen,
+                &raw const longest,
+            )
+        };
+    }
+}
+
+/// Lets bells go where references to them go.
+// SAFETY: all there is to it is an atomic word that is never unmapped.
+unsafe impl Send for Bell {}
+// SAFETY: as above.
+unsafe impl Sync for Bell {}

@@ -1,0 +1,158 @@
+//! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
+
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::peer::Patience;
+use olivine_bench::rival;
+use rusteron_media_driver::{
+    Aeron, AeronDriver, AeronDriverContext, AeronExclusivePublication, AeronSubscription,
+    EmbeddedMediaDriver, Handlers, IntoCString,
+};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Where messages go: terms that stay in a cache, messages of up to [`SIZE_MAX`] in one piece.
+const CHANNEL: &str = "aeron:ipc?term-length=1m|mtu=65504";
+/// Longest message that is one fragment, in bytes: the MTU less a header.
+const SIZE_MAX: usize = 65_504 - 32;
+/// Longest wait for the driver to add a stream.
+const ADD_MAX: Duration = Duration::from_secs(5);
+/// Messages taken in one poll.
+const TAKEN: usize = 256;
+
+static AERON: Described = Described {
+    name: "aeron-ipc",
+    about: "Aeron IPC, exclusive publications, spinning; its driver's threads not pinned",
+    wait: "spin",
+    streams: true,
+    lacks: "needs a driver process beside",
+    open,
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &AERON];
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Library {
+        library: "Aeron",
+        message: error.to_string(),
+    }
+}
+
+/// Starts a media driver on threads of this process.
+fn driver(folder: &str) -> Result<EmbeddedMediaDriver> {
+    let context = AeronDriverContext::new().map_err(says)?;
+    context.set_dir(&folder.into_c_string()).map_err(says)?;
+    context.set_dir_delete_on_start(true).map_err(says)?;
+    context.set_dir_delete_on_shutdown(true).map_err(says)?;
+    Ok(AeronDriver::launch_embedded_guard(context, false))
+}
+
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    if size > SIZE_MAX {
+        return Err(BenchError::TooLong {
+            bytes: size,
+            max: SIZE_MAX,
+            limit: "Aeron's largest fragment",
+        });
+    }
+    let folder = door.folder().join("aeron").display().to_string();
+    let streams = rival::unpinned(|| -> Result<Streams> {
+        let driver = match side {
+            Side::Asks => Some(driver(&folder)?),
+            Side::Answers => {
+                let _started = door.hear()?;
+                None
+            }
+        };
+        if side == Side::Asks {
+            door.tell("started")?;
+        }
+        let client = Aeron::connect_dir(&folder).map_err(says)?;
+        let (from, to) = side.from_to(1, 2);
+        let channel = CHANNEL.into_c_string();
+        let subscription = client
+            .async_add_subscription(&channel, from, Handlers::NONE, Handlers::NONE)
+            .and_then(|adding| adding.poll_blocking(ADD_MAX))
+            .map_err(says)?;
+        let publication = client
+            .async_add_exclusive_publication(&channel, to)
+            .and_then(|adding| adding.poll_blocking(ADD_MAX))
+            .map_err(says)?;
+        Ok(Streams {
+            publication,
+            subscription,
+            message: vec![0; size],
+            _client: client,
+            _driver: driver,
+        })
+    })?;
+    door.exchange("added")?;
+    Ok(play(streams, size))
+}
+
+// Dropped in this order: the driver goes last.
+struct Streams {
+    publication: AeronExclusivePublication,
+    subscription: AeronSubscription,
+    message: Vec<u8>,
+    _client: Aeron,
+    _driver: Option<EmbeddedMediaDriver>,
+}
+
+impl End for Streams {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.message);
+        loop {
+            match self.publication.offer(&self.message) {
+                Ok(_position) => return Ok(()),
+                // Also while the other side is not connected yet.
+                Err(error) if error.is_retryable() => patience.spend()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        let mut handle = Some(handle);
+        let mut handled = None;
+        loop {
+            let take = |message: &[u8], _header| {
+                handled = handle.take().map(|handle| handle(message));
+            };
+            self.subscription.poll_fn(take, 1).map_err(says)?;
+            if let Some(handled) = handled.take() {
+                return Ok(handled);
+            }
+            patience.spend()?;
+        }
+    }
+
+    #[inline(always)]
+    fn receive_many(
+        &mut self,
+        limit: usize,
+        mut handle: impl FnMut(&[u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<usize> {
+        loop {
+            let room = limit.min(TAKEN);
+            let taken = self
+                .subscription
+                .poll_fn(|message: &[u8], _header| handle(message), room)
+                .map_err(says)?;
+            if taken > 0 {
+                return Ok(usize::try_from(taken).unwrap_or(0));
+            }
+            patience.spend()?;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over UNIX sockets.
+
+use olivine_bench::error::{BenchError, Result};
+use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::peer::Patience;
+use olivine_bench::rival;
+use std::process::ExitCode;
+use std::time::Duration;
+use zenoh::handlers::FifoChannelHandler;
+use zenoh::pubsub::{Publisher, Subscriber};
+use zenoh::qos::CongestionControl;
+use zenoh::sample::Sample;
+use zenoh::shm::{
+    GarbageCollect, PosixShmProviderBackend, ShmProvider, ShmProviderBuilder, ZAllocError,
+    ZLayoutAllocError,
+};
+use zenoh::{Config, Session, Wait};
+
+/// Longest single wait for a message.
+const WAIT: Duration = Duration::from_millis(400);
+/// How long the two sessions may take to know each other.
+const MEETING_MAX: Duration = Duration::from_secs(5);
+/// Time between two looks whether they do.
+const MEETING_STEP: Duration = Duration::from_millis(5);
+/// Shared memory for payloads, in bytes.
+const POOL_BYTES: usize = 16 << 20;
+
+static ZENOH: Described = Described {
+    name: "zenoh-shm",
+    about: "zenoh with payloads in shared memory, blocking, its threads not pinned",
+    wait: "block",
+    streams: true,
+    lacks: "",
+    open,
+};
+
+fn main() -> ExitCode {
+    static METHODS: [&dyn Method; 2] = [OLIVINE, &ZENOH];
+    rival::main(&METHODS)
+}
+
+fn says(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Library {
+        library: "zenoh",
+        message: error.to_string(),
+    }
+}
+
+/// A session that talks to one other, through a socket in the door's folder.
+fn session(side: Side, door: &mut Door) -> Result<Session> {
+    let socket = door.folder().join("zenoh");
+    let endpoint = format!("[\"unixsock-stream/{}\"]", socket.display());
+    let (ours, none) = match side {
+        Side::Asks => ("listen/endpoints", "connect/endpoints"),
+        Side::Answers => ("connect/endpoints", "listen/endpoints"),
+    };
+    let mut config = Config::default();
+    for (key, value) in [
+        ("mode", "\"peer\""),
+        ("scouting/multicast/enabled", "false"),
+        ("transport/shared_memory/enabled", "true"),
+        (ours, endpoint.as_str()),
+        (none, "[]"),
+    ] {
+        config.insert_json5(key, value).map_err(says)?;
+    }
+    if side == Side::Answers {
+        let _listening = door.hear()?;
+    }
+    let session = zenoh::open(config).wait().map_err(says)?;
+    match side {
+        Side::Asks => door.exchange("listening")?,
+        Side::Answers => door.tell("connected")?,
+    };
+    Ok(session)
+}
+
+fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+    let pair = rival::unpinned(|| -> Result<Pair> {
+        let session = session(side, door)?;
+        let (from, to) = side.from_to("olivine/there", "olivine/back");
+        let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
+        let publisher = session
+            .declare_publisher(to)
+            .congestion_control(CongestionControl::Block)
+            .express(true)
+            .wait()
+            .map_err(says)?;
+        let pool = PosixShmProviderBackend::builder(POOL_BYTES)
+            .wait()
+            .map_err(says)?;
+        meet(&publisher)?;
+        Ok(Pair {
+            subscriber,
+            publisher,
+            pool: ShmProviderBuilder::backend(pool).wait(),
+            size,
+            _session: session,
+        })
+    })?;
+    door.exchange("matched")?;
+    Ok(play(pair, size))
+}
+
+/// Waits until the other side subscribes.
+fn meet(publisher: &Publisher<'_>) -> Result<()> {
+    let mut waited = Duration::ZERO;
+    while !publisher.matching_status().wait().map_err(says)?.matching() {
+        if waited >= MEETING_MAX {
+            return Err(BenchError::PeerSilent {
+                seconds: MEETING_MAX.as_secs(),
+            });
+        }
+        std::thread::sleep(MEETING_STEP);
+        waited += MEETING_STEP;
+    }
+    Ok(())
+}
+
+struct Pair {
+    subscriber: Subscriber<FifoChannelHandler<Sample>>,
+    publisher: Publisher<'static>,
+    pool: ShmProvider<PosixShmProviderBackend>,
+    size: usize,
+    _session: Session,
+}
+
+impl End for Pair {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        let mut message = loop {
+            let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();
+            match place.wait() {
+                Ok(place) => break place,
+                // The other side has not let go of enough yet.
+                Err(ZLayoutAllocError::Alloc(
+                    ZAllocError::OutOfMemory | ZAllocError::NeedDefragment,
+                )) => {
+                    std::thread::yield_now();
+                    patience.spend()?;
+                }
+                Err(error) => return Err(says(error)),
+            }
+        };
+        fill(&mut message);
+        self.publisher.put(message).wait().map_err(says)
+    }
+
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        patience: &mut Patience<'_>,
+    ) -> Result<T> {
+        loop {
+            if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
+                return Ok(handle(&sample.payload().to_bytes()));
+            }
+            patience.look()?;
+        }
+    }
+}

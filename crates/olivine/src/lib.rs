@@ -8,7 +8,8 @@
 //!
 //! What it does not do: it does not drop, it does not start helpers or daemons, it does not allocate or enter the
 //! kernel per message, it does not need cleaning up after a crash, and it does not protect participants of one
-//! channel from a malicious one of the same user (see `SAFETY.md`).
+//! channel from a malicious one of the same user, except where the channel is sealed: `shm+fd:///run/ticks.sock` (see
+//! `SAFETY.md`).
 //!
 //! ```
 //! use olivine::{Publisher, Subscriber};
@@ -85,6 +86,6 @@ pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Role, Rotation, Scheme, Slow,
-    Start, SyncPolicy, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
+    Scheme, Slow, Start, Storage, SyncPolicy, UriError, WaitStrategy,
 };

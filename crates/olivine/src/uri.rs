@@ -7,6 +7,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
 mod journal;
+pub(crate) mod nats;
 mod parse;
 pub(crate) mod remote;
 mod sealed;
@@ -18,7 +19,9 @@ pub use journal::{Compression, Pace, Rotation, SyncPolicy};
 pub(crate) use parse::TOPIC_OF_PUBLISHER_RULE;
 pub use sealed::Peers;
 pub use start::Start;
-pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
+pub use values::{
+    Delivery, Expire, HugePages, Retention, Role, Scheme, Slow, Storage, WaitStrategy,
+};
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -8,10 +8,10 @@
 
 mod common;
 
+use common::mapped::{Mapped, nonsense};
 use common::{Patience, Place, Random, setting, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,56 +19,6 @@ use std::time::{Duration, Instant};
 const STOP: usize = 0;
 const WRITTEN: usize = 1;
 const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
-
-/// A file of the channel, mapped as its owner maps it.
-struct Mapped {
-    base: *mut u64,
-    words: usize,
-}
-
-impl Mapped {
-    fn new(path: &Path) -> Self {
-        let file = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
-        let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
-        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-        let flags = rustix::mm::MapFlags::SHARED;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0) };
-        Self {
-            base: base.unwrap().cast(),
-            words: bytes / 8,
-        }
-    }
-
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words);
-        // SAFETY: inside the mapping, by the line above.
-        let at = unsafe { self.base.add(index) };
-        // SAFETY: mapped for the rest of this process, aligned, reached through atomics only.
-        unsafe { AtomicU64::from_ptr(at) }
-    }
-}
-
-/// Something that looks like what belongs there, or does not.
-fn nonsense(random: &mut Random, now: u64) -> u64 {
-    match random.below(10) {
-        0 => random.next(),
-        1 => now.wrapping_add(random.below(1 << 16)),
-        2 => now.wrapping_sub(random.below(1 << 16)),
-        3 => 0,
-        4 => u64::MAX - random.below(16),
-        5 => 1 << random.below(64),
-        6 => random.below(1 << 13) & !7,
-        7 => (1 << 62) + random.below(1 << 13),
-        8 => now ^ 1 << random.below(64),
-        _ => u64::from(u32::MAX) << random.below(33),
-    }
-}
 
 /// The attacker: words of the files it was given, at random, as fast as it can.
 #[test]
@@ -89,9 +39,9 @@ fn role() {
         let file = &files[usize::try_from(random.below(files.len() as u64)).unwrap()];
         // Half the blows go where cursors and flags are, half anywhere.
         let bound = if random.below(2) == 0 {
-            file.words
+            file.words()
         } else {
-            file.words.min(1024)
+            file.words().min(1024)
         };
         let index = usize::try_from(random.below(bound as u64)).unwrap();
         let word = file.word(index);

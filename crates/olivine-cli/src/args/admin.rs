@@ -9,7 +9,9 @@ use std::path::PathBuf;
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine ls
-  olivine ls --json | jq '.channels[].name'")]
+  olivine ls --json | jq '.channels[].name'
+
+Sealed channels (shm+fd://) have no name in the folder and are not listed.")]
 pub(crate) struct LsArgs {
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]

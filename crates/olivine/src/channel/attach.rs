@@ -495,12 +495,19 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
 }
 
 impl Attached {
-    /// The same channel for another participant of this process, where it is memory of this process.
-    pub(super) fn beside(&self) -> Option<Self> {
+    /// The same channel for another participant of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Missing`] for a channel of files, which each participant opens by its path.
+    pub(super) fn beside(&self) -> Result<Self, OpenError> {
         let Place::Process(inside) = &self.place else {
-            return None;
+            return Err(OpenError::Missing {
+                channel: self.channel.clone(),
+                path: self.place.path().to_owned(),
+            });
         };
-        Some(Self {
+        Ok(Self {
             channel: self.channel.clone(),
             place: Place::Process(Arc::clone(inside)),
             control: self.control.clone(),

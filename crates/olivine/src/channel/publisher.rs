@@ -576,7 +576,8 @@ impl<T: ?Sized> Publisher<T> {
         // Release: whoever sees the lane closed sees every frame before that. Relaxed load: only we write it.
         state.store(state.load(Ordering::Relaxed) & !1, Ordering::Release);
         attached.leave(|| attached.locks.unlock(lock_byte::LANE + index as u64));
-        self.producer.wake_sleepers();
+        // Uncounted: the lane, and its counters, may be somebody else's by now.
+        self.producer.wake_everybody();
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);
             let failed = link.control().has_failed();

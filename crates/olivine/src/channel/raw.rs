@@ -103,7 +103,8 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<u32> {
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// What the bridge behind this publisher is doing; `None` for `shm://` and `inproc://`.
+    /// What the bridge behind this publisher is doing, or who serves the socket of `shm+fd://`; `None` for `shm://` and
+    /// `inproc://`.
     #[must_use]
     pub fn link_status(&self) -> Option<LinkStatus> {
         let link = self.endpoint.link.as_ref()?;
@@ -219,7 +220,8 @@ impl Publisher {
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    /// What the bridge behind this subscriber is doing; `None` for `shm://` and `inproc://`.
+    /// What the bridge behind this subscriber is doing, or who watches over the socket of `shm+fd://`; `None` for
+    /// `shm://` and `inproc://`.
     #[must_use]
     pub fn link_status(&self) -> Option<LinkStatus> {
         let link = self.core.link.as_ref()?;

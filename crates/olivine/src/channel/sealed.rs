@@ -15,7 +15,6 @@ mod wire;
 
 use super::attach::{Attached, TypeTag};
 use super::join::consumer;
-use super::place::Place;
 use crate::error::{LinkError, OpenError, SealedError};
 use crate::link::{Control, Link};
 use crate::ring::consume::Consumer;
@@ -24,6 +23,7 @@ use crate::ring::publish::Producer;
 use crate::uri::{Config, Scheme};
 use listen::Listener;
 use rustix::event::EventfdFlags;
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,13 +67,11 @@ impl Door {
             // One that is full is readable already.
             let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
         });
-        let nowhere = || refused("map")(rustix::io::Errno::NODEV);
-        let beside = attached.beside().ok_or_else(nowhere)?;
-        let Place::Process(inside) = &beside.place else {
-            return Err(nowhere().into());
-        };
-        let sealed = inside.with_lane(0, |lane| memory::seal(lane, memory::lane_seals(), path));
-        sealed.ok_or_else(nowhere)??;
+        let beside = attached.beside()?;
+        let seal = memory::with_lane(&beside, |lane| {
+            memory::seal(lane, memory::lane_seals(), path)
+        });
+        seal.ok_or_else(|| refused("seal the lane of")(Errno::NODEV))??;
         producer.keep_apart(&pages);
         let server = serve::Server {
             config: config.clone(),

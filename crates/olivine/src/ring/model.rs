@@ -6,6 +6,7 @@
 //! | `join`: joining while the publisher moves its limit | JOIN, CURSOR |
 //! | `overrun`: a subscriber that does not gate reads while it is overwritten | OVERRUN, CURSOR |
 //! | `park`: sleepers and wakers, both ways | SLEEP, WAKE, ROOM |
+//! | `pages`: the same across the page of a subscriber that nobody trusts | REUSE, SLEEP, ROOM |
 //!
 //! Every thread does a bounded number of steps and never spins; what is left over is read at the end, when
 //! the threads have met. Whatever leads up to a scene is played before the threads start, which costs loom
@@ -25,6 +26,7 @@
 mod frames;
 mod join;
 mod overrun;
+mod pages;
 mod park;
 
 use super::consume::{Consumer, Frame, GateWords};
@@ -53,6 +55,11 @@ struct Channel {
 
 impl Channel {
     fn new(lanes: usize, slots: usize) -> Self {
+        Self::with(lanes, slots, false)
+    }
+
+    /// With `apart` the control words are those that a publisher keeps to itself, beside its subscribers' pages.
+    fn with(lanes: usize, slots: usize, apart: bool) -> Self {
         // Makes the counter of fences exist before the threads do.
         crate::sync::fence(Ordering::SeqCst);
         let geometry = Geometry {
@@ -70,11 +77,17 @@ impl Channel {
             (control::GATING, 0),
             (control::ATTACHED, 0),
         ];
+        if apart {
+            used.push((control::ALWAYS, 1));
+        }
         for lane in 0..lanes {
             used.push((geometry.lane_entry(lane) + lane_entry::PARK, 0));
         }
         for slot in 0..slots {
             used.push((geometry.slot(slot) + slot::PARK, 0));
+            if apart {
+                used.push((geometry.slot(slot) + slot::STATE, slot::ATTACHED));
+            }
             used.extend((0..lanes).map(|lane| (geometry.position(slot, lane), NO_POSITION)));
         }
         let control = Words::model(geometry.control_words(), &used);
@@ -165,8 +178,15 @@ fn receive(consumer: &mut Consumer) -> Option<u32> {
 }
 
 /// Reads what there is, which must be the messages after `last`; the number of the newest.
-fn drain(consumer: &mut Consumer, last: u32) -> u32 {
-    walk(consumer, last, usize::MAX)
+fn drain(consumer: &mut Consumer, mut last: u32) -> u32 {
+    loop {
+        // One walk may end at what the subscriber knows of.
+        let now = walk(consumer, last, usize::MAX);
+        if now == last {
+            return last;
+        }
+        last = now;
+    }
 }
 
 /// As [`drain`], up to `limit` messages.

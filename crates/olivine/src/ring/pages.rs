@@ -134,20 +134,17 @@ impl Pages {
         seats[slot] = Some(Seat { page, gates, fault });
         // Release: the page is in the list for whoever sees the number.
         self.epoch.fetch_add(1, Ordering::Release);
+        wake_publisher(&seats);
     }
 
     /// Forgets the page in `slot`, and runs `give_up` before anybody else can have the slot.
     pub(crate) fn dismiss(&self, slot: usize, give_up: impl FnOnce()) {
         let mut seats = self.lock();
-        let gone = seats[slot].take();
+        give_up();
+        wake_publisher(&seats);
+        seats[slot] = None;
         // Release: as in `admit`.
         self.epoch.fetch_add(1, Ordering::Release);
-        give_up();
-        drop(seats);
-        if let Some(gone) = gone {
-            // A publisher that waits for room sleeps here; there may be some now.
-            crate::wait::wake(&gone.page.room);
-        }
     }
 
     /// Those who were found out, and have not been dismissed yet.
@@ -243,6 +240,13 @@ impl Pages {
         let seats = self.lock();
         let seat = seats.get(slot)?.as_ref()?;
         Some(seat.page.room.clone())
+    }
+}
+
+/// Who came or left may be what the publisher waits for, on whichever page it sleeps.
+fn wake_publisher(seats: &[Option<Seat>]) {
+    for seat in seats.iter().flatten() {
+        crate::wait::wake(&seat.page.room);
     }
 }
 

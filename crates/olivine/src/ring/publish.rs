@@ -353,13 +353,18 @@ impl Producer {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake_sleepers(&mut self) {
-        let woken = match &mut self.apart {
-            Some(sleepers) => sleepers.wake(),
-            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
-        };
+    fn wake_sleepers(&mut self) {
+        let woken = self.wake_everybody();
         if woken > 0 {
             bump(&self.lane, lane::WAKES, woken);
+        }
+    }
+
+    /// Wakes every subscriber that sleeps; returns how many.
+    pub(crate) fn wake_everybody(&mut self) -> u64 {
+        match &mut self.apart {
+            Some(sleepers) => sleepers.wake(),
+            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
         }
     }
 
@@ -506,7 +511,7 @@ impl Producer {
     }
 
     /// As a publisher asks: where a frame of `length` bytes at `at` ends, once the gate has made room if need be.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn room(&mut self, at: u64, length: usize) -> Option<u64> {
         if self.fits(at, length).is_err() && !self.make_room(self.need(at, length)) {
             return None;

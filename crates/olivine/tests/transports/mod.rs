@@ -15,10 +15,15 @@ pub(crate) enum Transport {
     Inproc(u64),
     /// Shared memory.
     Shm(PlaceOf),
+    /// Sealed memory, handed over a socket.
+    Sealed(PlaceOf),
     /// A connection on loopback; the publisher listens.
     Tcp(u16),
     /// The same, and the subscriber listens.
     TcpReversed(u16),
+    /// A stream of a NATS server.
+    #[cfg(feature = "nats")]
+    Nats(Box<crate::nats_server::Server>),
     /// As `Tcp`, under TLS.
     #[cfg(feature = "tls")]
     Tls(u16, Box<TlsFiles>),
@@ -86,15 +91,21 @@ pub(crate) fn each_pair(test: impl Fn(&Transport)) {
 pub(crate) fn each(test: impl Fn(&Transport)) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    for transport in [
+    let mut transports = vec![
         Transport::Inproc(next),
         Transport::Shm(PlaceOf(Place::new())),
+        Transport::Sealed(PlaceOf(Place::new())),
         Transport::Tcp(free_port()),
         #[cfg(feature = "tls")]
         Transport::Tls(free_port(), Box::new(TlsFiles::new())),
         #[cfg(feature = "journal")]
         Transport::File(PlaceOf(Place::new())),
-    ] {
+    ];
+    #[cfg(feature = "nats")]
+    transports
+        .extend(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
+    // One at a time: a server goes when its test is over.
+    for transport in transports {
         eprintln!("over {transport:?}");
         test(&transport);
     }
@@ -113,6 +124,11 @@ impl Transport {
                 let uri = place.uri("conformance", query);
                 (uri.clone(), uri)
             }
+            Self::Sealed(PlaceOf(place)) => {
+                let socket = place.file("conformance.sock");
+                let uri = format!("shm+fd://{}{mark}{query}", socket.display());
+                (uri.clone(), uri)
+            }
             Self::Tcp(port) => {
                 let uri = format!("tcp://127.0.0.1:{port}/conformance{mark}{query}");
                 (uri.clone(), uri)
@@ -122,6 +138,11 @@ impl Transport {
                 let uri =
                     |role| format!("tcp://127.0.0.1:{port}/conformance?{query}{and}role={role}");
                 (uri("connect"), uri("listen"))
+            }
+            #[cfg(feature = "nats")]
+            Self::Nats(server) => {
+                let uri = server.uri("conformance", query);
+                (uri.clone(), uri)
             }
             #[cfg(feature = "tls")]
             Self::Tls(port, files) => {
@@ -158,27 +179,34 @@ impl Transport {
 
     /// Waits until everything published is where a subscriber that comes later starts behind it.
     pub(crate) fn wait_kept(&self, publisher: &Publisher) {
-        #[cfg(feature = "journal")]
-        if let Self::File(_) = self {
-            until("it is recorded", || {
+        if self.is_store() {
+            until("it is stored", || {
                 let status = publisher.link_status().expect("a bridge");
                 status.acknowledged_bytes > 0
             });
         }
-        let _ = publisher;
     }
 
     /// Waits until a subscriber gets whatever is published from then on.
     pub(crate) fn wait_joined(&self, publisher: &Publisher, subscriber: &Subscriber) {
         until("a subscriber is there", || publisher.subscribers() == 1);
-        #[cfg(feature = "journal")]
-        if let Self::File(_) = self {
+        if self.is_store() {
             until("it has found where to start", || {
                 let status = subscriber.link_status().expect("a bridge");
                 status.stage == LinkStage::Connected
             });
         }
-        let _ = subscriber;
+    }
+
+    /// Whether publishers and subscribers meet in a place that takes messages by itself.
+    fn is_store(&self) -> bool {
+        match self {
+            #[cfg(feature = "journal")]
+            Self::File(_) => true,
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => true,
+            _ => false,
+        }
     }
 
     /// What joins one more setting to a URI.
@@ -186,8 +214,22 @@ impl Transport {
         if uri.contains('?') { "&" } else { "?" }
     }
 
-    /// Whether there is a bridge behind a handle.
-    pub(crate) fn is_far(&self) -> bool {
+    /// What makes the place hold only so much, where it does not by itself.
+    pub(crate) fn bounded(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => "&retention=interest&max_bytes=64KiB",
+            _ => "",
+        }
+    }
+
+    /// Whether there is a thread behind a handle: a bridge, or whatever watches the other end.
+    pub(crate) fn has_link(&self) -> bool {
         !matches!(self, Self::Inproc(_) | Self::Shm(_))
+    }
+
+    /// Whether a subscriber belongs to the publisher it was opened beside, and is opened again for the next one.
+    pub(crate) fn is_opened_again(&self) -> bool {
+        matches!(self, Self::Sealed(_))
     }
 }

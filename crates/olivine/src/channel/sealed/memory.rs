@@ -2,7 +2,7 @@
 
 use super::listen::refused;
 use crate::channel::attach::{Attached, control_bytes};
-use crate::channel::place::memory_file;
+use crate::channel::place::{Place, memory_file};
 use crate::error::{OpenError, SealedError};
 use crate::region::Words;
 use crate::ring::gate::set_bit;
@@ -28,6 +28,17 @@ pub(super) fn lane_seals() -> SealFlags {
 /// What holds for a subscriber's page, which both ends write: nobody resizes it.
 pub(super) fn page_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+/// Hands the memory of the only lane to `take`. `None` if there is none.
+pub(super) fn with_lane<T>(
+    attached: &Attached,
+    take: impl FnOnce(BorrowedFd<'_>) -> T,
+) -> Option<T> {
+    match &attached.place {
+        Place::Process(inside) => inside.with_lane(0, take),
+        Place::Files(_) => None,
+    }
 }
 
 /// Seals `file`. A mapping made before stays as it is.
@@ -76,6 +87,11 @@ pub(super) fn check(
         if seals.contains(seal) && !found.contains(seal) {
             return wrong(format!("it is not sealed with {name}"));
         }
+    }
+    // Of the two it is the page that we write.
+    let write = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
+    if !seals.intersects(write) && found.intersects(write) {
+        return wrong("it is sealed against our writing".to_owned());
     }
     let stat = rustix::fs::fstat(file).map_err(refused("look at the memory from", socket))?;
     let length = u64::try_from(stat.st_size).unwrap_or(0);

@@ -5,11 +5,10 @@
 //! is turned away when the time is over or somebody needs the seat.
 
 use super::listen::Listener;
-use super::memory::new_page;
-use super::wire::{Hello, LONGEST, Refusal, Said, Why};
+use super::memory::{new_page, with_lane};
+use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
 use crate::channel::attach::Attached;
 use crate::channel::join;
-use crate::channel::place::{Inside, Place};
 use crate::error::{LinkError, OpenError};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
@@ -60,8 +59,22 @@ pub(super) struct Connection {
     peer: Peer,
     death: Option<OwnedFd>,
     since: Instant,
-    /// Its slot, once it is a subscriber.
-    slot: Option<usize>,
+    /// Its place, once it is a subscriber.
+    seat: Option<Seat>,
+}
+
+/// A subscriber's place in the channel.
+#[derive(Debug)]
+struct Seat {
+    slot: usize,
+    /// The channel as a participant of its own, which holds the slot's lock.
+    attached: Attached,
+}
+
+impl Connection {
+    fn slot(&self) -> Option<usize> {
+        self.seat.as_ref().map(|seat| seat.slot)
+    }
 }
 
 /// What became of a connection.
@@ -130,7 +143,7 @@ impl Server {
             .filter_map(|(n, connection)| Some((n, connection.death.as_ref()?.as_fd())))
             .collect();
         waited.extend(deaths.iter().map(|(_, death)| at(*death)));
-        let deadline = self.connections.iter().filter(|one| one.slot.is_none());
+        let deadline = self.connections.iter().filter(|one| one.seat.is_none());
         let deadline = deadline.map(|one| one.since + self.patience()).min();
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         // A millisecond more, or the last part of one would be spent spinning.
@@ -188,7 +201,7 @@ impl Server {
             peer,
             death: None,
             since: Instant::now(),
-            slot: None,
+            seat: None,
         };
         let own = rustix::process::geteuid().as_raw();
         if !self.config.remote.peers.allow(peer.user, own) {
@@ -198,7 +211,7 @@ impl Server {
             );
             return turn_away(&connection, Refusal::new(Why::User, &text), control);
         }
-        let strangers = self.connections.iter().filter(|one| one.slot.is_none());
+        let strangers = self.connections.iter().filter(|one| one.seat.is_none());
         if strangers.count() >= STRANGERS_MAX {
             self.make_way(control);
         }
@@ -207,7 +220,7 @@ impl Server {
 
     /// Turns away whoever has been silent for longest; `false` if there is none.
     fn make_way(&mut self, control: &Control) -> bool {
-        let silent = self.connections.iter().position(|one| one.slot.is_none());
+        let silent = self.connections.iter().position(|one| one.seat.is_none());
         let Some(at) = silent else { return false };
         let text = "it did not say what it wants before others came";
         let fate = Fate::Refused(Refusal::new(Why::Protocol, text));
@@ -217,7 +230,7 @@ impl Server {
 
     fn is_late(&self, at: usize) -> Fate {
         let connection = &self.connections[at];
-        if connection.slot.is_some() || connection.since.elapsed() < self.patience() {
+        if connection.seat.is_some() || connection.since.elapsed() < self.patience() {
             return Fate::Stays;
         }
         let text = format!("it said nothing for {} ms", self.patience().as_millis());
@@ -250,7 +263,7 @@ impl Server {
         if got.bytes == 0 {
             return Fate::Gone;
         }
-        if connection.slot.is_some() {
+        if connection.seat.is_some() {
             return refuse("it sent something after its hello");
         }
         match Said::from_bytes(&bytes[..got.bytes.min(bytes.len())]) {
@@ -264,7 +277,7 @@ impl Server {
     fn admit(&mut self, at: usize, hello: Hello) -> Fate {
         let mut settings = self.config.clone();
         hello.apply(&mut settings);
-        let (slot, start) = match self.join(&settings) {
+        let (seat, start) = match self.join(&settings) {
             Ok(joined) => joined,
             Err(OpenError::SubscribersFull { max, .. }) => {
                 let places = u32::try_from(max).unwrap_or(u32::MAX);
@@ -273,32 +286,29 @@ impl Server {
             }
             Err(error) => return unable(&error),
         };
+        let slot = seat.slot;
+        let connection = &mut self.connections[at];
+        // From here on whoever removes the connection gives the place up.
+        connection.seat = Some(seat);
+        connection.death = connection.peer.death();
         let gates = settings.delivery == Delivery::Reliable;
         let page = new_page(&self.attached, gates, start);
         let (file, words) = match page {
             Ok(page) => page,
-            Err(error) => {
-                self.give_up(slot);
-                return unable(&error);
-            }
+            Err(error) => return unable(&error),
         };
         self.pages.admit(slot, &words, gates);
-        let connection = &mut self.connections[at];
-        connection.slot = Some(slot);
-        connection.death = connection.peer.death();
-        let welcome = Said::Welcome(super::wire::Welcome {
+        self.attached.wake_publishers();
+        self.admitted += 1;
+        let welcome = Said::Welcome(Welcome {
             subscribers_max: u32::try_from(self.attached.geometry.subscribers_max)
                 .unwrap_or(u32::MAX),
             start,
         });
         let sent = with_lane(&self.attached, |lane| {
-            hand_over(
-                &connection.socket,
-                &welcome.to_bytes(),
-                &[lane, file.as_fd()],
-            )
+            let files = [lane, file.as_fd()];
+            hand_over(&connection.socket, &welcome.to_bytes(), &files)
         });
-        self.admitted += 1;
         match sent {
             Some(Ok(())) => Fate::Stays,
             // It is gone already, or takes nothing: a subscriber that is there has room for its first datagram.
@@ -307,25 +317,28 @@ impl Server {
     }
 
     /// Takes a slot as a subscriber of this process would, and a position at which the publisher is held back for sure.
-    fn join(&self, settings: &Config) -> Result<(usize, u64), OpenError> {
-        let _membership = self.attached.membership()?;
-        let (slot, lanes) = join::join(&self.attached, settings)?;
+    fn join(&self, settings: &Config) -> Result<(Seat, u64), OpenError> {
+        let attached = self.attached.beside()?;
+        let membership = attached.membership()?;
+        let (slot, lanes) = join::join(&attached, settings)?;
+        drop(membership);
         let start = lanes.first().map(|lane| lane.position());
-        Ok((slot, start.unwrap_or(self.attached.geometry.origin)))
+        let start = start.unwrap_or(attached.geometry.origin);
+        Ok((Seat { slot, attached }, start))
     }
 
-    /// Clears a slot, once nobody collects from its page any more.
-    fn give_up(&self, slot: usize) {
+    /// Clears a place, once nobody collects from its page any more.
+    fn give_up(&self, seat: &Seat) {
         let Attached {
             control,
             geometry,
             locks,
             ..
-        } = &self.attached;
-        self.attached.leave(|| {
-            self.pages.dismiss(slot, || {
-                clear_slot(control, geometry, slot);
-                locks.unlock(lock_byte::SLOT + slot as u64);
+        } = &seat.attached;
+        seat.attached.leave(|| {
+            self.pages.dismiss(seat.slot, || {
+                clear_slot(control, geometry, seat.slot);
+                locks.unlock(lock_byte::SLOT + seat.slot as u64);
             });
         });
         self.attached.wake_publishers();
@@ -337,7 +350,7 @@ impl Server {
             let found = self
                 .connections
                 .iter()
-                .position(|one| one.slot == Some(slot));
+                .position(|one| one.slot() == Some(slot));
             let Some(at) = found else { continue };
             let why = match fault {
                 Fault::Slow => Why::Slow,
@@ -359,14 +372,14 @@ impl Server {
         if let Some(refusal) = refusal {
             turn_away(&connection, refusal, control);
         }
-        if let Some(slot) = connection.slot {
-            self.give_up(slot);
+        if let Some(seat) = &connection.seat {
+            self.give_up(seat);
         }
     }
 
     /// Tells how many are there.
     fn tell(&self, control: &Control) {
-        let peers = self.connections.iter().filter(|one| one.slot.is_some());
+        let peers = self.connections.iter().filter(|one| one.seat.is_some());
         let peers = peers.count();
         control.report(|status| {
             status.connections = self.admitted;
@@ -382,11 +395,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let slots: Vec<_> = self.connections.iter().filter_map(|one| one.slot).collect();
-        // The ends of the sockets: by now the lane says whether it was closed.
-        self.connections.clear();
-        for slot in slots {
-            self.give_up(slot);
+        for connection in std::mem::take(&mut self.connections) {
+            // The end of its socket: by now the lane says whether it was closed.
+            drop(connection.socket);
+            if let Some(seat) = &connection.seat {
+                self.give_up(seat);
+            }
         }
     }
 }
@@ -407,16 +421,9 @@ fn unable(error: &OpenError) -> Fate {
     Fate::Refused(Refusal::new(Why::Unable, &error.to_string()))
 }
 
-fn with_lane<T>(attached: &Attached, take: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
-    match &attached.place {
-        Place::Process(inside) => Inside::with_lane(inside, 0, take),
-        Place::Files(_) => None,
-    }
-}
-
 /// Says why, and notes it.
 fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
-    let was_in = connection.slot.is_some();
+    let was_in = connection.seat.is_some();
     let note = format!(
         "{} process {} of user {}: {}",
         if was_in { "expelled" } else { "turned away" },

@@ -22,7 +22,7 @@ pub(super) struct Lifeline {
     socket: ClosedInChildren,
     death: Option<OwnedFd>,
     /// Stands for the publisher in the subscriber's own table of locks: holds the lane's as long as it lives.
-    stand_in: Option<Attached>,
+    stand_in: Attached,
     /// The lane's header.
     lane: Words,
     /// The subscriber's own page.
@@ -38,11 +38,9 @@ impl Lifeline {
         attached: &Attached,
         lane: &Words,
     ) -> Result<Self, OpenError> {
-        let stand_in = attached.beside();
-        if let Some(stand_in) = &stand_in {
-            let locked = stand_in.locks.try_lock(lock_byte::LANE);
-            locked.map_err(io_error("lock", path))?;
-        }
+        let stand_in = attached.beside()?;
+        let locked = stand_in.locks.try_lock(lock_byte::LANE);
+        locked.map_err(io_error("lock", path))?;
         Ok(Self {
             path: path.to_owned(),
             socket,

@@ -237,13 +237,13 @@ impl Bytes<'_> {
     fn refusal(&mut self) -> Option<Refusal> {
         let (why, length, number) = (self.half()?, self.half()?, self.word()?);
         self.zeros::<8>()?;
-        let why = match why {
-            1 => Why::Full(number),
-            2 => Why::Protocol,
-            3 => Why::User,
-            4 => Why::Position,
-            5 => Why::Slow,
-            6 => Why::Unable,
+        let why = match (why, number) {
+            (1, places) => Why::Full(places),
+            (2, 0) => Why::Protocol,
+            (3, 0) => Why::User,
+            (4, 0) => Why::Position,
+            (5, 0) => Why::Slow,
+            (6, 0) => Why::Unable,
             _ => return None,
         };
         let text = std::str::from_utf8(self.0).ok()?;

@@ -1,0 +1,163 @@
+//! Subscribers with pages of their own: the edges that cross a page, and what a publisher does with what stands there.
+
+use super::*;
+use crate::ring::pages::{Pages, page_of};
+use crate::wait::{Prepared, prepare_sleep};
+use loom::thread;
+use std::sync::Arc;
+
+/// A channel whose control words only the publisher has, and one subscriber's page.
+struct Sealed {
+    channel: Channel,
+    shape: Geometry,
+    page: Words,
+    pages: Arc<Pages>,
+}
+
+impl Sealed {
+    /// The subscriber was there from the first frame.
+    fn new() -> Self {
+        let channel = Channel::with(1, 1, true);
+        channel.position(0, 0).store(0, Ordering::Release);
+        set_bit(&channel.control, control::GATING, 0, true);
+        let shape = page_of(&channel.geometry);
+        let page = Words::model(
+            shape.control_words(),
+            &[
+                (control::SLEEPERS, 0),
+                (control::ATTACHED, 1),
+                (shape.lane_entry(0) + lane_entry::PARK, 0),
+                (shape.slot(0) + slot::PARK, 0),
+                (shape.position(0, 0), 0),
+            ],
+        );
+        let pages = Pages::new(&channel.control, &channel.geometry, || ());
+        pages.admit(0, &page, true);
+        Self {
+            channel,
+            shape,
+            page,
+            pages,
+        }
+    }
+
+    fn producer(&self) -> Producer {
+        let mut producer = self.channel.producer(0);
+        producer.keep_apart(&self.pages);
+        producer
+    }
+
+    fn consumer(&self) -> Consumer {
+        let (words, ring) = self.channel.lanes[0].clone();
+        let gate = GateWords {
+            position: self.page.resolve(self.shape.position(0, 0)),
+            park: self.room(),
+            fence: false,
+        };
+        Consumer::new(ring, words, &self.shape, 0, 0, Some(gate), false)
+    }
+
+    /// What the publisher sleeps on.
+    fn room(&self) -> Word {
+        let entry = self.shape.lane_entry(0);
+        self.page.resolve(entry + lane_entry::PARK)
+    }
+
+    /// What the subscriber sleeps on, and its hint.
+    fn flags(&self) -> (Word, Word) {
+        let park = self.shape.slot(0) + slot::PARK;
+        (
+            self.page.resolve(park),
+            self.page.resolve(control::SLEEPERS),
+        )
+    }
+}
+
+fn sleeps(prepared: Prepared, park: &Word) -> bool {
+    prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
+}
+
+#[test]
+fn room_is_reused_only_after_it_was_read_on_a_page() {
+    check(4, || {
+        let sealed = Sealed::new();
+        let (mut producer, mut consumer) = (sealed.producer(), sealed.consumer());
+        // Message 9 goes where the payload of 7 is: there is no room until that is read.
+        assert!(send(&mut producer, 7) && send(&mut producer, 8) && !send(&mut producer, 9));
+        let publisher = thread::spawn(move || {
+            let sent = send(&mut producer, 9);
+            (producer, 8 + u32::from(sent))
+        });
+        assert_eq!(receive(&mut consumer), Some(7));
+        let (_producer, sent) = publisher.join().unwrap();
+        assert_eq!(drain(&mut consumer, 7), sent);
+    });
+}
+
+#[test]
+fn a_lane_drained_by_a_page_was_read() {
+    super::frames::drained_means_read(|| {
+        let sealed = Sealed::new();
+        (sealed.producer(), sealed.consumer())
+    });
+}
+
+#[test]
+fn a_sleeper_on_a_page_is_woken_by_the_message_it_missed() {
+    check(3, || {
+        let sealed = Sealed::new();
+        let (mut producer, consumer) = (sealed.producer(), sealed.consumer());
+        let (park, hint) = sealed.flags();
+        let publisher = thread::spawn(move || assert!(send(&mut producer, 1)));
+        let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+        publisher.join().unwrap();
+        assert!(
+            !(sleeps(prepared, &park) && consumer.has_next()),
+            "asleep on a message"
+        );
+    });
+}
+
+#[test]
+fn a_publisher_that_sleeps_on_a_page_is_woken_by_the_release_it_missed() {
+    check(3, || {
+        let sealed = Sealed::new();
+        let (mut producer, mut consumer) = (sealed.producer(), sealed.consumer());
+        assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
+        let park = sealed.room();
+        let subscriber = thread::spawn(move || {
+            assert_eq!(receive(&mut consumer), Some(1));
+            assert_eq!(receive(&mut consumer), Some(2));
+        });
+        let need = producer.need(producer.position(), message(3).len());
+        let prepared = prepare_sleep(&park, None, || producer.make_room(need));
+        subscriber.join().unwrap();
+        assert!(!sleeps(prepared, &park), "asleep with room to write");
+        assert!(producer.make_room(need));
+    });
+}
+
+/// Whatever a page says while the publisher looks, the limit stays within a ring of a frame that was read for sure.
+#[test]
+fn a_page_that_lies_moves_no_limit() {
+    check(3, || {
+        let sealed = Sealed::new();
+        let mut producer = sealed.producer();
+        assert!(send(&mut producer, 1) && send(&mut producer, 2));
+        let published = producer.position();
+        let position = sealed.page.resolve(sealed.shape.position(0, 0));
+        let liar = thread::spawn(move || {
+            for lie in [8, published + 8, 0] {
+                position.store(lie, Ordering::Release);
+            }
+        });
+        let limit = sealed.channel.lanes[0].0.resolve(lane::LIMIT);
+        for _ in 0..2 {
+            // It is not expelled for what nobody saw; then it still counts from the start of a frame.
+            let gates = !producer.make_room(published + CAPACITY);
+            let seen = limit.load(Ordering::Relaxed);
+            assert!(!gates || seen == CAPACITY, "a limit of {seen}");
+        }
+        liar.join().unwrap();
+    });
+}

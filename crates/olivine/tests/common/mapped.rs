@@ -1,0 +1,80 @@
+//! Memory of a channel as somebody hostile maps it: every word in reach, and nonsense to write there.
+
+use super::Random;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+/// A mapped file, for the rest of this process.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    base: *mut u64,
+    words: usize,
+}
+
+// SAFETY: mapped for the rest of this process, and reached through atomics only.
+unsafe impl Send for Mapped {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// A file of a channel, as its owner maps it.
+    pub(crate) fn new(path: &Path) -> Self {
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).open(path).unwrap();
+        Self::of(&file, true).unwrap()
+    }
+
+    /// All of `file`, if the kernel lets us.
+    pub(crate) fn of(file: impl AsFd, writable: bool) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(&file)?;
+        let bytes = usize::try_from(stat.st_size).unwrap();
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
+        };
+        let flags = MapFlags::SHARED;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0)? };
+        Ok(Self {
+            base: base.cast(),
+            words: bytes / 8,
+        })
+    }
+
+    /// Number of words.
+    pub(crate) fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Where it begins.
+    pub(crate) fn base(&self) -> *mut u64 {
+        self.base
+    }
+
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.words);
+        // SAFETY: inside the mapping, by the line above.
+        let at = unsafe { self.base.add(index) };
+        // SAFETY: mapped for the rest of this process, aligned, reached through atomics only.
+        unsafe { AtomicU64::from_ptr(at) }
+    }
+}
+
+/// Something that looks like what belongs there, or does not.
+pub(crate) fn nonsense(random: &mut Random, now: u64) -> u64 {
+    match random.below(10) {
+        0 => random.next(),
+        1 => now.wrapping_add(random.below(1 << 16)),
+        2 => now.wrapping_sub(random.below(1 << 16)),
+        3 => 0,
+        4 => u64::MAX - random.below(16),
+        5 => 1 << random.below(64),
+        6 => random.below(1 << 13) & !7,
+        7 => (1 << 62) + random.below(1 << 13),
+        8 => now ^ 1 << random.below(64),
+        _ => u64::from(u32::MAX) << random.below(33),
+    }
+}

@@ -1,0 +1,368 @@
+//! Coming, going and dying where nobody is trusted, and the limits of it.
+
+use crate::common::{WATCHDOG, finished, kill, signal, spawn_piped, until};
+use crate::raw;
+use crate::stage::{Place, variables};
+use olivine::{
+    LaneState, LinkError, LinkStage, NotSent, OpenError, Publisher, ReceiveError, SealedError,
+    Subscriber,
+};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The parts of others.
+pub(crate) fn play(part: &str, path: &Path) {
+    let uri = format!("shm+fd://{}?wait=park&timeout=60s", path.display());
+    match part {
+        "subscriber" => {
+            let mut subscriber = Subscriber::open(&uri).unwrap();
+            while subscriber.receive().is_ok() {}
+        }
+        "publisher" => {
+            let mut publisher = Publisher::open(&uri).unwrap();
+            publisher.wait_for_subscribers(1, Some(WATCHDOG)).unwrap();
+            for n in 0..100_u32 {
+                publisher.publish(&n.to_le_bytes()).unwrap();
+            }
+            // Until it is killed.
+            let _ = std::io::stdin().read(&mut [0]);
+        }
+        "holder" => {
+            let _ = std::io::stdin().read(&mut [0]);
+        }
+        "father" => {
+            // A child that keeps the socket open, and outlives its father.
+            let joined = raw::join(path);
+            rustix::io::fcntl_setfd(&joined.socket, rustix::io::FdFlags::empty()).unwrap();
+            let me = std::env::current_exe().unwrap();
+            let mut child = std::process::Command::new(me);
+            child.args(["--exact", "role"]).stdin(Stdio::inherit());
+            child.env("OLIVINE_DEATH_ROLE", "end.holder");
+            let _child = child.stdout(Stdio::null()).spawn().unwrap();
+        }
+        _ => panic!("there is no part '{part}'"),
+    }
+}
+
+fn sealed(error: &OpenError) -> &SealedError {
+    match error {
+        OpenError::Link(LinkError::Sealed(error)) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_killed_subscriber_is_noticed_by_its_socket_and_holds_nobody_back() {
+    let place = Place::new();
+    let mut publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
+    let subscriber = place.spawn("end.subscriber");
+    assert!(publisher.wait_for_subscribers(1, Some(WATCHDOG)).unwrap());
+    signal(&subscriber, rustix::process::Signal::STOP);
+    while publisher.offer(&[1; 100]).is_ok() {}
+    // A stopped one is not dead.
+    let waited = publisher.publish_timeout(&[2; 100], Duration::from_millis(100));
+    assert_eq!(waited, Err(NotSent::BackPressured));
+    kill(subscriber);
+    publisher.publish_timeout(&[3; 100], WATCHDOG).unwrap();
+    until("it is gone", || publisher.subscribers() == 0);
+}
+
+/// The pidfd: a socket lives on in a child that inherited it.
+#[test]
+fn a14_a_dead_subscriber_whose_socket_lives_on_is_noticed() {
+    let place = Place::new();
+    let publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
+    let mut father = spawn_piped("end.father", &variables(&place.path()));
+    let came = || publisher.link_status().unwrap().connections;
+    until("the father comes", || came() == 1);
+    // The child waits for the end of the input that it has from its father.
+    let input = father.stdin.take();
+    finished(father);
+    until("the father's death is noticed", || {
+        publisher.subscribers() == 0
+    });
+    drop(input);
+}
+
+#[test]
+fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
+    let place = Place::new();
+    for event in [false, true] {
+        let publisher = spawn_piped("end.publisher", &variables(&place.path()));
+        let mut subscriber = Subscriber::open(&place.uri("timeout=60s&wait=park")).unwrap();
+        for n in 0..100_u32 {
+            let message = subscriber.receive_timeout(WATCHDOG).unwrap();
+            assert_eq!(*message.unwrap(), n.to_le_bytes());
+        }
+        assert_eq!(subscriber.lanes()[0].state, LaneState::Open);
+        if event {
+            let waited = subscriber.event_fd().unwrap();
+            let waited = waited.try_clone_to_owned().unwrap();
+            assert!(matches!(subscriber.try_receive(), Ok(None)));
+            kill(publisher);
+            let mut waited = [rustix::event::PollFd::new(
+                &waited,
+                rustix::event::PollFlags::IN,
+            )];
+            let longest = rustix::event::Timespec::try_from(WATCHDOG).unwrap();
+            assert_eq!(rustix::event::poll(&mut waited, Some(&longest)), Ok(1));
+        } else {
+            kill(publisher);
+        }
+        let error = loop {
+            match subscriber.receive_timeout(WATCHDOG) {
+                Ok(found) => assert!(found.is_none(), "nothing more was published"),
+                Err(error) => break error,
+            }
+        };
+        let ReceiveError::Link(LinkError::Sealed(error)) = error else {
+            panic!("{error}");
+        };
+        assert!(matches!(&*error, SealedError::Died { .. }), "{error}");
+        assert_eq!(subscriber.lanes()[0].state, LaneState::Dead);
+        assert_eq!(subscriber.link_status().unwrap().stage, LinkStage::Failed);
+        // The socket of a dead publisher is in nobody's way.
+        assert_eq!(place.names(), ["x.sock"]);
+    }
+    drop(Publisher::open(&place.uri("")).unwrap());
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn a_closed_channel_ends_after_its_last_message() {
+    let place = Place::new();
+    let uri = place.uri("capacity=64KiB&linger=60s");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    publisher.publish(b"the last").unwrap();
+    let reading = std::thread::spawn(move || {
+        assert_eq!(&*subscriber.receive().unwrap(), b"the last");
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    });
+    // It lingers until that was read.
+    publisher.close().unwrap();
+    reading.join().unwrap();
+}
+
+#[test]
+fn a_subscriber_that_keeps_up_too_slowly_is_told_that_it_was_evicted() {
+    let place = Place::new();
+    let uri = place.uri("capacity=4KiB&slow=evict:50ms&wait=park");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    publisher.publish(b"read").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"read");
+    for _ in 0..100 {
+        publisher.publish(&[7; 100]).unwrap();
+    }
+    assert_eq!(publisher.stats().evicted, 1);
+    let error = loop {
+        match subscriber.receive() {
+            // What it had not read yet, and what still is whole.
+            Ok(message) => assert_eq!(*message, [7; 100]),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ReceiveError::Evicted), "{error}");
+    until("its place is free", || {
+        publisher.link_status().unwrap().peers == 0
+    });
+}
+
+/// The room of one who is gone, and of one who makes some, wakes a publisher that sleeps on their pages.
+#[test]
+fn a_publisher_that_sleeps_for_room_is_woken_by_whoever_makes_it() {
+    let place = Place::new();
+    let uri = place.uri("capacity=4KiB&wait=park");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut reader = Subscriber::open(&uri).unwrap();
+    let idler = Subscriber::open(&uri).unwrap();
+    assert!(publisher.wait_for_subscribers(2, Some(WATCHDOG)).unwrap());
+    let publishing = std::thread::spawn(move || {
+        for n in 0..1000_u64 {
+            publisher.publish(&n.to_le_bytes()).unwrap();
+        }
+        publisher.close().unwrap();
+    });
+    for n in 0..50_u64 {
+        assert_eq!(*reader.receive().unwrap(), n.to_le_bytes());
+    }
+    drop(idler);
+    for n in 50..1000_u64 {
+        assert_eq!(*reader.receive().unwrap(), n.to_le_bytes());
+    }
+    publishing.join().unwrap();
+}
+
+#[test]
+fn one_publisher_serves_a_socket() {
+    let place = Place::new();
+    let first = Publisher::open(&place.uri("")).unwrap();
+    let error = Publisher::open(&place.uri("")).unwrap_err();
+    let own = i32::try_from(std::process::id()).unwrap();
+    assert!(
+        matches!(sealed(&error), SealedError::InUse { pid, .. } if *pid == own),
+        "{error}"
+    );
+    drop(first);
+    drop(Publisher::open(&place.uri("")).unwrap());
+}
+
+/// A3: many at once find a dead publisher's socket; one gets it, and it is never taken from who lives.
+#[test]
+fn a3_publishers_that_race_for_a_dead_socket_leave_one() {
+    let place = Place::new();
+    for _ in 0..30 {
+        drop(raw::serve(&place.path()));
+        assert_eq!(place.names(), ["x.sock"], "a dead one's");
+        let racing: Vec<_> = (0..4)
+            .map(|_| {
+                let uri = place.uri("capacity=4KiB");
+                std::thread::spawn(move || Publisher::open(&uri))
+            })
+            .collect();
+        let opened: Vec<_> = racing.into_iter().map(|one| one.join().unwrap()).collect();
+        let mut winners = Vec::new();
+        for one in opened {
+            match one {
+                Ok(publisher) => winners.push(publisher),
+                Err(error) => assert!(
+                    matches!(sealed(&error), SealedError::InUse { .. }),
+                    "{error}"
+                ),
+            }
+        }
+        assert_eq!(winners.len(), 1);
+        let subscriber = Subscriber::open(&place.uri("")).unwrap();
+        assert_eq!(winners[0].link_status().unwrap().failures, 0);
+        drop(subscriber);
+        drop(winners);
+        assert_eq!(place.names(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_subscriber_that_comes_first_waits_and_one_that_waits_in_vain_says_so() {
+    let place = Place::new();
+    let error = Subscriber::open(&place.uri("timeout=100ms")).unwrap_err();
+    assert!(
+        matches!(sealed(&error), SealedError::NoPublisher { .. }),
+        "{error}"
+    );
+    let uri = place.uri("timeout=60s");
+    let waiting = std::thread::spawn(move || Subscriber::open(&uri).map(drop));
+    let publisher = Publisher::open(&place.uri("")).unwrap();
+    waiting.join().unwrap().unwrap();
+    drop(publisher);
+}
+
+#[test]
+fn every_place_that_is_taken_is_free_again_when_its_subscriber_leaves() {
+    let place = Place::new();
+    let uri = place.uri("subscribers_max=2&capacity=4KiB");
+    let publisher = Publisher::open(&uri).unwrap();
+    for _ in 0..20 {
+        let both = [(); 2].map(|()| Subscriber::open(&uri).unwrap());
+        let error = Subscriber::open(&uri).unwrap_err();
+        assert!(
+            matches!(error, OpenError::SubscribersFull { max: 2, .. }),
+            "{error}"
+        );
+        drop(both);
+        until("they are gone", || {
+            publisher.link_status().unwrap().peers == 0
+        });
+    }
+    assert_eq!(publisher.link_status().unwrap().connections, 40);
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Quote(u64);
+
+impl olivine::Plain for Quote {
+    const TYPE_NAME: &'static str = "quote v1";
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Order(u64);
+
+impl olivine::Plain for Order {
+    const TYPE_NAME: &'static str = "order v1";
+}
+
+#[test]
+fn what_does_not_fit_the_channel_is_refused_by_name() {
+    let place = Place::new();
+    let _publisher = Publisher::<Quote>::typed(&place.uri("capacity=64KiB&align=64")).unwrap();
+    let refused = |query: &str| Subscriber::<Quote>::typed(&place.uri(query)).unwrap_err();
+    for query in [
+        "capacity=4KiB",
+        "align=8",
+        "subscribers_max=1",
+        "slow=evict:1s",
+    ] {
+        let error = refused(query);
+        assert!(
+            matches!(error, OpenError::Mismatch { .. }),
+            "{query}: {error}"
+        );
+    }
+    let error = Subscriber::<Order>::typed(&place.uri("")).unwrap_err();
+    assert!(matches!(error, OpenError::Type { .. }), "{error}");
+    let fits = Subscriber::<Quote>::typed(&place.uri("capacity=64KiB&align=64&subscribers_max=64"));
+    assert!(fits.is_ok());
+}
+
+#[test]
+fn users_and_permissions_are_what_the_uri_says() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    for (query, mode) in [
+        ("", 0o600),
+        ("mode=0660", 0o660),
+        ("mode=0666&peers=any", 0o666),
+    ] {
+        let publisher = Publisher::open(&place.uri(query)).unwrap();
+        let found = std::fs::metadata(place.path()).unwrap();
+        assert_eq!(found.mode() & 0o777, mode, "{query}");
+        drop(publisher);
+    }
+    let publisher = Publisher::open(&place.uri("peers=4242")).unwrap();
+    let error = Subscriber::open(&place.uri("")).unwrap_err();
+    assert!(
+        matches!(sealed(&error), SealedError::Refused { reason, .. } if reason.contains("peers=4242")),
+        "{error}"
+    );
+    assert_eq!(publisher.link_status().unwrap().refusals, 1);
+}
+
+#[test]
+fn nothing_stays_open_or_mapped() {
+    let place = Place::new();
+    let seen = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.matches("memfd:olivine").count()
+    };
+    let uri = place.uri("capacity=64KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut late = Subscriber::open(&uri).unwrap();
+    publisher.publish(b"kept").unwrap();
+    publisher.close().unwrap();
+    // The memory outlives the publisher, for whoever has not read it.
+    assert_eq!(&*late.receive().unwrap(), b"kept");
+    assert!(seen() > 0);
+    assert!(
+        late.event_fd()
+            .unwrap()
+            .as_fd()
+            .try_clone_to_owned()
+            .is_ok()
+    );
+    drop(late);
+}

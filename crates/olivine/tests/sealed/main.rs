@@ -1,0 +1,31 @@
+//! The sealed mode: `shm+fd://` between honest peers, and every attack on it that a peer of one end can make.
+//!
+//! An attacker is another process that speaks the socket's protocol by hand ([`raw`]), so that it can do what the library
+//! never does. Meanwhile its victim serves honest peers, which must lose nothing. `OLIVINE_HOSTILE_MS` is how long an
+//! attack that could go on for ever lasts, `OLIVINE_SEED` repeats its choices.
+
+#![cfg(all(not(loom), target_os = "linux"))]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ends;
+mod publishers;
+mod raw;
+mod stage;
+mod subscribers;
+
+/// The other processes: see [`subscribers`] and [`publishers`].
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+        return;
+    };
+    let path = std::env::var("OLIVINE_DEATH_PATH").expect("set by the parent");
+    let path = std::path::Path::new(&path);
+    match role.split_once('.') {
+        Some(("subscriber", attack)) => subscribers::play(attack, path),
+        Some(("publisher", attack)) => publishers::play(attack, path),
+        Some(("end", part)) => ends::play(part, path),
+        _ => panic!("there is no role '{role}'"),
+    }
+}

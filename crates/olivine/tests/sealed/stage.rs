@@ -1,0 +1,145 @@
+//! A publisher that goes on and honest subscribers that check every message, while something happens beside them.
+
+use crate::common::{WATCHDOG, spawn, until};
+use olivine::{LinkStatus, NotSent, Publisher, PublisherStats, ReceiveError, Subscriber};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A folder of its own, and the socket in it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("olv-").tempdir();
+        Self {
+            folder: folder.unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("x.sock")
+    }
+
+    pub(crate) fn uri(&self, query: &str) -> String {
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("shm+fd://{}{mark}{query}", self.path().display())
+    }
+
+    /// Starts somebody else at the socket.
+    pub(crate) fn spawn(&self, role: &str) -> std::process::Child {
+        spawn(role, &variables(&self.path()))
+    }
+
+    /// Everything that lies in the folder.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let found = std::fs::read_dir(self.folder.path()).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().into_string().unwrap()
+        };
+        found.map(name).collect()
+    }
+}
+
+pub(crate) fn variables(path: &Path) -> Vec<(&'static str, String)> {
+    vec![("OLIVINE_DEATH_PATH", path.display().to_string())]
+}
+
+/// Message number `n`: its length differs, its bytes tell which it is.
+fn message(n: u64) -> Vec<u8> {
+    let length = usize::try_from(n * 37 % 200).unwrap();
+    let mut bytes = n.to_le_bytes().to_vec();
+    bytes.resize(8 + length, n.to_le_bytes()[0]);
+    bytes
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Messages that every honest subscriber got, once and in order and whole.
+    pub(crate) messages: u64,
+    pub(crate) stats: PublisherStats,
+    pub(crate) status: LinkStatus,
+}
+
+/// Runs `attack` while a publisher at `place` sends and two honest subscribers check that nothing is lost.
+pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnce()) -> Outcome {
+    let uri = place.uri(query);
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let honest: Vec<_> = (0..2)
+        .map(|who| {
+            let (uri, read) = (uri.clone(), Arc::clone(&read));
+            std::thread::spawn(move || {
+                let mut subscriber = Subscriber::open(&uri).unwrap();
+                loop {
+                    let next = read[who].load(Ordering::Relaxed);
+                    match subscriber.receive_timeout(WATCHDOG) {
+                        Ok(Some(received)) => assert_eq!(*received, message(next)[..]),
+                        Ok(None) => panic!("nothing came for {WATCHDOG:?}"),
+                        Err(ReceiveError::Closed) => return next,
+                        Err(error) => panic!("an honest subscriber got: {error}"),
+                    }
+                    read[who].store(next + 1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let all = publisher.wait_for_subscribers(2, Some(WATCHDOG));
+    assert!(all.unwrap(), "the honest ones come");
+    let publishing = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut sent = 0;
+            while !stop.load(Ordering::Relaxed) {
+                match publisher.publish_timeout(&message(sent), WATCHDOG) {
+                    Ok(_) => sent += 1,
+                    Err(NotSent::BackPressured) => panic!("held back for {WATCHDOG:?}"),
+                    Err(error) => panic!("{error}"),
+                }
+                if sent % 64 == 0 {
+                    // Others run too, on two processors.
+                    std::thread::yield_now();
+                }
+            }
+            let (stats, status) = (publisher.stats(), publisher.link_status().unwrap());
+            publisher.close().unwrap();
+            (sent, stats, status)
+        }
+    });
+    attack();
+    // Whatever happened, it still goes on.
+    for who in read.iter() {
+        let before = who.load(Ordering::Relaxed);
+        until("more is read after the attack", || {
+            assert!(!publishing.is_finished(), "the publisher ended");
+            who.load(Ordering::Relaxed) > before + 100
+        });
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (sent, stats, status) = publishing.join().unwrap();
+    for subscriber in honest {
+        assert_eq!(subscriber.join().unwrap(), sent, "messages were lost");
+    }
+    assert_eq!(
+        place.names(),
+        Vec::<String>::new(),
+        "something stays behind"
+    );
+    println!("{sent} messages, {stats:?}, {status:?}");
+    Outcome {
+        messages: sent,
+        stats,
+        status,
+    }
+}
+
+/// How long an attack lasts that could go on for ever.
+pub(crate) fn length() -> Duration {
+    Duration::from_millis(crate::common::setting("OLIVINE_HOSTILE_MS", 500))
+}

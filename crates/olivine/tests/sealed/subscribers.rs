@@ -1,0 +1,387 @@
+//! Hostile subscribers: what each does in a process of its own, and what must come of it.
+
+use crate::common::mapped::{Mapped, nonsense};
+use crate::common::{Random, finished, setting, until};
+use crate::raw::{
+    self, ATTACHED, Joined, PAGE_BYTES, PARK, POSITION, ROOM, SLEEPERS, SLOT_STATE, hello,
+};
+use crate::stage::{Outcome, Place, beside_honest_peers, length};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MprotectFlags};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The part of the attacker.
+pub(crate) fn play(attack: &str, path: &Path) {
+    match attack {
+        "resize" => resize(&raw::join(path)),
+        "write" => write(&raw::join(path)),
+        "punch" => punch(&raw::join(path)),
+        "back" => lie(&raw::join(path), "went back from", |cursor| [cursor, 0]),
+        "ahead" => lie(&raw::join(path), "lies past", |cursor| {
+            [cursor, cursor + (1 << 40)]
+        }),
+        "between" => lie(&raw::join(path), "not the start of a message", |cursor| {
+            [cursor - 8, cursor - 8]
+        }),
+        "scribble" => scribble(path),
+        "read nothing" => {
+            let said = raw::hear(&raw::join(path).socket).0;
+            assert!(raw::refusal(&said).contains("slow=evict:"));
+        }
+        "storm" => storm(path),
+        "toy" => toy(&raw::join(path)),
+        "lock" => lock(&raw::join(path)),
+        "garbage" => garbage(path),
+        "descriptors" => descriptors(path),
+        "look" => look(path),
+        _ => panic!("there is no attack '{attack}'"),
+    }
+}
+
+/// Runs an attack beside honest peers; what came of it.
+fn attacked_by(attack: &str, query: &str) -> Outcome {
+    let place = Place::new();
+    let query = format!("capacity=64KiB&{query}");
+    let outcome = beside_honest_peers(&place, &query, || {
+        finished(place.spawn(&format!("subscriber.{attack}")));
+    });
+    assert!(outcome.messages > 200);
+    outcome
+}
+
+#[test]
+fn a4_lane_and_page_cannot_be_resized() {
+    attacked_by("resize", "wait=park");
+}
+
+fn resize(joined: &Joined) {
+    for file in [&joined.lane_file, &joined.page_file] {
+        for bytes in [0, 4096, 1 << 30] {
+            assert_eq!(rustix::fs::ftruncate(file, bytes), Err(Errno::PERM));
+        }
+        let grow = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 1 << 30);
+        assert_eq!(grow, Err(Errno::PERM));
+        let seals = rustix::fs::fcntl_add_seals(file, rustix::fs::SealFlags::WRITE);
+        assert_eq!(seals, Err(Errno::PERM));
+    }
+}
+
+/// A hole in its own page reads as zeros there, which is a position that goes back.
+#[test]
+fn a4_a_hole_in_its_own_page_is_only_a_lie() {
+    let outcome = attacked_by("punch", "wait=park");
+    assert_eq!(outcome.status.abandoned, 1, "{:?}", outcome.status);
+}
+
+fn punch(joined: &Joined) {
+    let cursor = after_some_messages(joined);
+    joined.claim(cursor);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    until("the publisher reads on, and says goodbye", || {
+        joined.page.word(POSITION).store(cursor, Ordering::Release);
+        rustix::fs::fallocate(&joined.page_file, flags, 0, PAGE_BYTES).unwrap();
+        has_ended(joined)
+    });
+}
+
+/// Whether the other end has said something or closed.
+fn has_ended(joined: &Joined) -> bool {
+    let mut waited = [rustix::event::PollFd::new(
+        &joined.socket,
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut waited, Some(&now)).unwrap() > 0
+}
+
+#[test]
+fn a5_the_lane_cannot_be_written() {
+    attacked_by("write", "wait=park");
+}
+
+fn write(joined: &Joined) {
+    let file = &joined.lane_file;
+    let bytes = joined.lane.words() * 8;
+    let before = joined.lane.word(0).load(Ordering::Relaxed);
+    assert_eq!(Mapped::of(file, true).unwrap_err(), Errno::PERM);
+    assert_eq!(rustix::io::pwrite(file, b"nonsense", 0), Err(Errno::PERM));
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for flags in [hole, FallocateFlags::ZERO_RANGE] {
+        assert!(rustix::fs::fallocate(file, flags, 0, 4096).is_err());
+    }
+    let base = joined.lane.base().cast();
+    let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: our own mapping, which nothing refers to; refused, as is checked.
+    let changed = unsafe { rustix::mm::mprotect(base, bytes, writable) };
+    assert_eq!(changed, Err(Errno::ACCESS));
+    // SAFETY: as above.
+    let removed = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxRemove) };
+    assert!(removed.is_err());
+    // By its other names.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(again) = rustix::fs::open(name, flags, Mode::empty()) {
+        assert_eq!(Mapped::of(&again, true).unwrap_err(), Errno::PERM);
+        assert_eq!(rustix::io::pwrite(&again, b"nonsense", 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&again, 0), Err(Errno::PERM));
+    }
+    let options = std::fs::File::options().write(true).open("/proc/self/mem");
+    let memory = options.unwrap();
+    let place = joined.lane.base() as u64;
+    assert!(memory.write_at(b"nonsense", place).is_err());
+    assert_eq!(joined.lane.word(0).load(Ordering::Relaxed), before);
+}
+
+#[test]
+fn a6_a_position_that_goes_back_is_found_out() {
+    let outcome = attacked_by("back", "wait=park");
+    assert!(outcome.status.note.contains("its position went back"));
+    assert_eq!(outcome.status.abandoned, 1);
+}
+
+#[test]
+fn a6_a_position_past_the_end_is_found_out() {
+    let outcome = attacked_by("ahead", "wait=adaptive");
+    assert!(outcome.status.note.contains("lies past"));
+}
+
+#[test]
+fn a6_a_position_between_two_messages_is_found_out() {
+    let outcome = attacked_by("between", "wait=yield");
+    let note = &outcome.status.note;
+    assert!(note.contains("not the start of a message"), "{note}");
+}
+
+/// The cursor, once it lies somewhere that is worth a lie.
+fn after_some_messages(joined: &Joined) -> u64 {
+    let mut cursor = 0;
+    let start = joined.claimed();
+    until("messages come", || {
+        cursor = joined.cursor();
+        cursor > start + 8192
+    });
+    cursor
+}
+
+/// Tells the truth first, then what `positions` makes of it, and hears why it is expelled.
+fn lie(joined: &Joined, reason: &str, positions: impl Fn(u64) -> [u64; 2]) {
+    let [first, then] = positions(after_some_messages(joined));
+    joined.claim(first);
+    if first != then {
+        let far = joined.cursor() + 65536;
+        // By then the publisher has looked at the first.
+        until("a lap is over", || {
+            joined.claim(joined.cursor());
+            joined.cursor() > far
+        });
+        joined.claim(then);
+    }
+    let said = raw::refusal(&raw::hear(&joined.socket).0);
+    assert!(said.contains(reason), "{said}");
+}
+
+/// Everything that it may write, at random, again and again: positions, flags, park words, the geometry.
+#[test]
+fn a6_a13_scribbling_over_a_page_harms_nobody() {
+    for wait in ["park", "spin"] {
+        let outcome = attacked_by("scribble", &format!("wait={wait}"));
+        assert!(outcome.status.abandoned > 0, "{:?}", outcome.status);
+    }
+}
+
+fn scribble(path: &Path) {
+    let started = Instant::now();
+    let mut random = Random(setting("OLIVINE_SEED", 1));
+    let mut written = 0_u64;
+    while started.elapsed() < length() {
+        let joined = raw::join(path);
+        while !has_ended(&joined) && started.elapsed() < length() {
+            for _ in 0..1000 {
+                let index = match random.below(3) {
+                    0 => [POSITION, ROOM, PARK, SLEEPERS, ATTACHED, SLOT_STATE]
+                        [usize::try_from(random.below(6)).unwrap()],
+                    _ => usize::try_from(random.below(PAGE_BYTES / 8)).unwrap(),
+                };
+                let word = joined.page.word(index);
+                let now = joined.cursor();
+                word.store(nonsense(&mut random, now), Ordering::Relaxed);
+                written += 1;
+            }
+        }
+    }
+    assert!(written > 0);
+    if std::env::var_os("OLIVINE_HOSTILE_MS").is_some() {
+        // Standard output is the parent's to read; a long run wants to be told.
+        eprintln!(
+            "{written} words of a page overwritten, a third of them where positions and flags are"
+        );
+    }
+}
+
+#[test]
+fn a10_who_reads_nothing_is_evicted_where_the_channel_says_so() {
+    let outcome = attacked_by("read nothing", "wait=park&slow=evict:3s");
+    assert_eq!(outcome.stats.evicted, 1);
+}
+
+/// More connections than there are places, most of which say nothing or take nothing.
+#[test]
+fn a11_a_thousand_connections_are_turned_away_and_block_nobody() {
+    let query = "wait=park&subscribers_max=4&timeout=300ms";
+    let outcome = attacked_by("storm", query);
+    assert!(outcome.status.refusals > 500, "{:?}", outcome.status);
+}
+
+fn storm(path: &Path) {
+    let mut open = Vec::new();
+    let mut full = 0;
+    for n in 0..1000 {
+        let Ok(socket) = raw::call(path) else {
+            continue;
+        };
+        if n % 5 == 0 {
+            let _ = raw::say(&socket, &hello(), &[]);
+            let (said, _) = raw::hear(&socket);
+            full += u32::from(said.get(16) == Some(&1));
+        }
+        open.push(socket);
+        if open.len() > 200 {
+            open.clear();
+        }
+    }
+    assert!(full > 0, "nobody was told that every place is taken");
+}
+
+/// It reads, but says all the time that it sleeps, and never lets the publisher sleep on its page.
+#[test]
+fn a13_a_page_of_toys_costs_a_wake_up_for_each_message() {
+    let outcome = attacked_by("toy", "wait=park");
+    // Three subscribers, one of them a liar.
+    assert!(outcome.stats.wakes <= outcome.messages * 3);
+    assert_eq!(outcome.status.abandoned, 0);
+}
+
+fn toy(joined: &Joined) {
+    let started = Instant::now();
+    while started.elapsed() < length() {
+        for _ in 0..2000 {
+            joined.page.word(ROOM).store(0, Ordering::Relaxed);
+            joined.page.word(SLEEPERS).store(1, Ordering::Relaxed);
+            joined.page.word(PARK).store(1, Ordering::Relaxed);
+        }
+        joined.claim(joined.cursor());
+    }
+}
+
+/// Locks of all kinds on everything that it was handed: nobody's life hangs on them.
+#[test]
+fn a14_locks_on_what_was_handed_out_mean_nothing() {
+    let outcome = attacked_by("lock", "wait=park");
+    assert_eq!(outcome.status.abandoned, 1);
+}
+
+fn lock(joined: &Joined) {
+    for file in [&joined.lane_file, &joined.page_file] {
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        let _ = rustix::fs::flock(file, exclusive);
+        let _ = rustix::fs::fcntl_lock(file, exclusive);
+    }
+    // It is thrown out all the same.
+    lie(joined, "lies past", |cursor| [cursor, cursor + (1 << 40)]);
+}
+
+#[test]
+fn a15_what_is_no_hello_is_turned_away() {
+    let outcome = attacked_by("garbage", "wait=park");
+    assert!(outcome.status.refusals > 500, "{:?}", outcome.status);
+}
+
+fn garbage(path: &Path) {
+    let mut random = Random(setting("OLIVINE_SEED", 1));
+    let mut said: Vec<(Vec<u8>, &str)> = Vec::new();
+    for n in 0..500 {
+        let mut bytes = hello();
+        match n % 4 {
+            0 => bytes.truncate(usize::try_from(1 + random.below(31)).unwrap()),
+            1 => bytes.resize(usize::try_from(33 + random.below(4000)).unwrap(), 0),
+            2 => bytes.iter_mut().for_each(|byte| *byte ^= 0x5a),
+            _ => bytes[19 + usize::try_from(random.below(13)).unwrap()] = 1,
+        }
+        said.push((bytes, ""));
+    }
+    let mut other = hello();
+    other[8] = 9;
+    said.push((other, "version 9"));
+    let mut other = hello();
+    other[12] = 9;
+    said.push((other, "layout 9"));
+    said.push((raw::welcome(), "only a publisher"));
+    said.push((vec![0; 16384], "do not start"));
+    for (bytes, reason) in said {
+        let socket = raw::call(path).unwrap();
+        raw::say(&socket, &bytes, &[]).unwrap();
+        let answer = raw::refusal(&raw::hear(&socket).0);
+        assert!(answer.contains(reason), "{answer}");
+    }
+    // Whoever is in already has nothing more to say.
+    let joined = raw::join(path);
+    raw::say(&joined.socket, &hello(), &[]).unwrap();
+    let answer = raw::refusal(&raw::hear(&joined.socket).0);
+    assert!(answer.contains("after its hello"), "{answer}");
+}
+
+#[test]
+fn a15_descriptors_that_nobody_asked_for_are_not_kept() {
+    let place = Place::new();
+    let query = "capacity=64KiB&wait=park";
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    beside_honest_peers(&place, query, || {
+        let before = open();
+        finished(place.spawn("subscriber.descriptors"));
+        // Other tests open and close theirs meanwhile.
+        until("what was sent is closed", || open() < before + 200);
+    });
+}
+
+fn descriptors(path: &Path) {
+    let files: Vec<OwnedFd> = (0..253)
+        .map(|_| std::fs::File::open("/dev/null").unwrap().into())
+        .collect();
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    for count in [1, 2, 100, 253] {
+        let socket = raw::call(path).unwrap();
+        raw::say(&socket, &hello(), &files[..count]).unwrap();
+        let answer = raw::refusal(&raw::hear(&socket).0);
+        assert!(answer.contains("descriptors"), "{answer}");
+    }
+}
+
+#[test]
+fn a16_a_page_holds_nothing_of_whoever_had_it_before() {
+    attacked_by("look", "wait=park");
+}
+
+fn look(path: &Path) {
+    for _ in 0..4 {
+        let joined = raw::join(path);
+        // The header and its geometry, the one lane and the one slot.
+        let known = |n: usize| {
+            n <= 22
+                || [ATTACHED, 112, 512, 513, ROOM, SLEEPERS].contains(&n)
+                || [SLOT_STATE, PARK, POSITION].contains(&n)
+        };
+        for n in (0..joined.page.words()).filter(|n| !known(*n)) {
+            let found = joined.page.word(n).load(Ordering::Relaxed);
+            assert_eq!(found, 0, "word {n} of a new page");
+            joined.page.word(n).store(0x5ec7e7, Ordering::Relaxed);
+        }
+    }
+}

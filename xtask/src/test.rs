@@ -35,6 +35,7 @@ pub(crate) fn test(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     // The tests start it.
     report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
+    report.run("zstd", packed_journals);
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants, said);
     report.run("examples", examples::run);
@@ -128,11 +129,29 @@ pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>)
 }
 
 fn workspace_tests() -> Result<Step> {
+    cargo_test("tests", &["--workspace"])
+}
+
+/// The journal's tests once more, in a build that packs blocks.
+fn packed_journals() -> Result<Step> {
+    let tests = [
+        "--test",
+        "journal",
+        "--test",
+        "journal_damage",
+        "--test",
+        "file",
+    ];
+    let build = ["-p", "olivine", "--features", "zstd"];
+    cargo_test("zstd", &[&build[..], &tests].concat())
+}
+
+fn cargo_test(name: &str, arguments: &[&str]) -> Result<Step> {
     let mut output = TestOutput::default();
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--no-fail-fast"]).args(arguments);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
-    Ok(output.step("tests", outcome.success(), &outcome.words()))
+    Ok(output.step(name, outcome.success(), &outcome.words()))
 }
 
 /// Connections that come and go, so many that any leak shows.

@@ -4,9 +4,10 @@
 //! light and dark. A script that only this check adds measures every text of every plot. Pictures of each are left
 //! for people to look at.
 
-use crate::apt;
 use crate::cargo::{at_most, cargo, root, target};
 use crate::child;
+use crate::clients;
+use crate::packages::Missing;
 use crate::report::Step;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
@@ -16,8 +17,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
-/// Names that the browser goes by.
-const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Widths in pixels: a desk, and a phone.
 const WIDTHS: [u32; 2] = [1280, 390];
 /// The narrowest window that the browser opens: what is narrower is a frame in it.
@@ -40,7 +39,7 @@ told.paper=getComputedStyle(document.body).backgroundColor})</script></body>";
 
 /// Makes the page, opens it, prints it.
 pub(crate) fn run() -> Result<Step> {
-    let Some(browser) = browser() else {
+    let Some(browser) = clients::browser(Missing::Install) else {
         let why = "no chromium, and apt-get cannot install it; install the package chromium";
         println!("skipped: {why}");
         return Ok(Step::skipped("browser", why));
@@ -161,7 +160,7 @@ fn recorded() -> Result<Vec<PathBuf>> {
 }
 
 /// Opens `page` with `arguments`; what the browser prints.
-fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
+fn open(browser: &Path, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
     let mut command = Command::new(browser);
     command
         .args([
@@ -182,7 +181,7 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
         .arg(format!("file://{}", page.display()));
     let (outcome, text) = child::capture(&mut command, at_most(LIMIT))?;
     if !outcome.success() {
-        bail!("{browser}: {}", outcome.words());
+        bail!("{}: {}", browser.display(), outcome.words());
     }
     Ok(text)
 }
@@ -190,26 +189,6 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
 fn attribute<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = dom.split_once(&format!("{name}=\""))?;
     rest.split('"').next()
-}
-
-/// The browser's name, after trying to install it; `None` where it cannot be had.
-fn browser() -> Option<String> {
-    let find = || {
-        let mut names = BROWSERS.into_iter();
-        names.find(|name| {
-            Command::new(name)
-                .arg("--version")
-                .output()
-                .is_ok_and(|out| out.status.success())
-        })
-    };
-    if let Some(name) = find() {
-        return Some(name.to_owned());
-    }
-    if !apt::install(&["chromium"]) {
-        return None;
-    }
-    find().map(str::to_owned)
 }
 
 #[cfg(test)]

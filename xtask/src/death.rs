@@ -137,6 +137,22 @@ pub(crate) fn sealed(length: Duration, said: &mut Vec<String>) -> Result<Step> {
     run.run(said)
 }
 
+/// Bridges over a wire between two network namespaces, which delays, loses and is cut for `cut`.
+pub(crate) fn wire(messages: u64, cut: Duration, said: &mut Vec<String>) -> Result<Step> {
+    let run = Run {
+        name: "wire",
+        test: "namespaces",
+        arguments: &[],
+        filter: "",
+        environment: &[
+            ("OLIVINE_WIRE_MESSAGES", messages.to_string()),
+            ("OLIVINE_WIRE_CUT_S", cut.as_secs().to_string()),
+            ("OLIVINE_WIRE_SEED", any_seed().to_string()),
+        ],
+    };
+    run.run(said)
+}
+
 /// A seed nobody chose. It is printed, so that a failure can be repeated.
 #[allow(
     clippy::disallowed_methods,

@@ -4,19 +4,23 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
-mod apt;
+mod allocators;
 mod browser;
 mod cargo;
 mod child;
+mod clients;
 mod death;
 mod deny;
 mod evidence;
 mod examples;
 mod fresh;
 mod fuzz;
+mod hello;
 mod miri;
 mod model;
+mod nats;
 mod nightly;
+mod packages;
 mod readme;
 mod record;
 mod report;
@@ -29,6 +33,7 @@ mod tidy;
 mod tools;
 
 use clap::{Parser, Subcommand};
+use packages::Missing;
 use report::Report;
 use sanitize::Sanitizer;
 use std::process::ExitCode;
@@ -72,7 +77,7 @@ enum Task {
     },
     /// Rules checked on the text of the repository.
     Tidy,
-    /// The models under loom.
+    /// The models: the code under loom, the protocol under spin.
     Model {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]
@@ -141,6 +146,18 @@ enum Task {
     Readme,
     /// The report page in a real browser.
     Browser,
+    /// Other people's clients before the example `hello_http`: curl, wrk and a browser, installed when missing.
+    Clients,
+    /// The example `hello_http` under each allocator that can be loaded before the system's, installed when
+    /// missing: a table of the CPU time of a request.
+    Allocators {
+        /// How long each run loads the server at each depth, in seconds.
+        #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+        /// How many runs each allocator gets, in turns.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -160,7 +177,7 @@ enum Task {
 fn main() -> ExitCode {
     let mut report = Report::default();
     match Cli::parse().command {
-        Task::Test { mutants } => test::test(&mut report, mutants),
+        Task::Test { mutants } => test::test(&mut report, mutants, &mut Vec::new()),
         Task::Ci { limit } => {
             if let Some(minutes) = limit {
                 cargo::set_deadline(Duration::from_secs(minutes * 60));
@@ -169,8 +186,8 @@ fn main() -> ExitCode {
         }
         Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
         Task::Tidy => report.run("tidy", tidy::run),
-        Task::Model { mutants } => test::models(&mut report, mutants),
-        Task::Spin { mutants } => report.run("spin", || spin::run(mutants)),
+        Task::Model { mutants } => test::models(&mut report, mutants, &mut Vec::new()),
+        Task::Spin { mutants } => report.run("spin", || spin::run(mutants, &mut Vec::new())),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
         Task::Death { kills, seed } => {
             report.run("death", || death::run(kills, seed, &mut Vec::new()));
@@ -190,6 +207,10 @@ fn main() -> ExitCode {
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
         Task::Browser => report.run("browser", browser::run),
+        Task::Clients => report.run("clients", || clients::run(Missing::Install, true)),
+        Task::Allocators { seconds, runs } => report.run("allocators", || {
+            allocators::run(seconds, runs, Missing::Install)
+        }),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

@@ -3,9 +3,9 @@
 //! Each rival is a package of the workspace in `rivals/`, built on its own, so that one that cannot be built
 //! takes nobody with it.
 
-use crate::apt;
 use crate::cargo::{at_most, cargo, root, target};
 use crate::child::{self, Line};
+use crate::packages;
 use crate::report::{Report, Step};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -73,8 +73,8 @@ fn missing(name: &str) -> Vec<&'static str> {
     let needs = NEEDS.iter().find(|(rival, _)| *rival == name);
     let all = needs.map_or(&[][..], |(_, packages)| packages);
     let mut missing = all.to_vec();
-    missing.retain(|package| !apt::has(package));
-    if !missing.is_empty() && apt::install(&missing) {
+    missing.retain(|package| !packages::has(package));
+    if !missing.is_empty() && packages::install(&missing) {
         missing.clear();
     }
     missing

@@ -2,9 +2,12 @@
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
+use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::{self, Sanitizer};
-use crate::{browser, death, deny, evidence, examples, fuzz, miri, model, readme, spin, tidy};
+use crate::{
+    browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme, spin, tidy,
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -20,15 +23,23 @@ const DEEP_FUZZ_S: u64 = 600;
 const DEEP_SOAK: Duration = Duration::from_secs(600);
 /// How long each attack on a sealed channel lasts in `deep`.
 const DEEP_SEALED: Duration = Duration::from_secs(60);
+/// How many connections come and go in `deep`, on each back end.
+const DEEP_CONNECTIONS: u32 = 100_000;
+/// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
+const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
-pub(crate) fn test(report: &mut Report, mutants: bool) {
+pub(crate) fn test(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
+    // The tests start it.
+    report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
+    report.run("zstd", packed_journals);
     report.run("points", || death::points(&mut Vec::new()));
-    models(report, mutants);
+    models(report, mutants, said);
     report.run("examples", examples::run);
+    report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
 }
 
@@ -55,14 +66,14 @@ pub(crate) fn ci(report: &mut Report) {
         cargo_check("docs", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
     });
     report.run("deny", deny::run);
-    test(report, true);
+    test(report, true, &mut Vec::new());
 }
 
 /// Everything that takes longer.
 pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u32) {
     let started = Instant::now();
     let mut said = Vec::new();
-    test(report, true);
+    test(report, true, &mut said);
     report.run("miri", || miri::run(seeds, None));
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
@@ -73,10 +84,13 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
         sanitize::hostile(DEEP_WRITES, seed, &mut said)
     });
     fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
+    report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
     report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
     report.run("death", || death::run(kills, Some(seed), &mut said));
     report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
     report.run("browser", browser::run);
+    report.run("clients", || clients::run(Missing::Install, true));
+    report.run("churn", churn);
     let summary = report.text();
     report.run("evidence", || {
         let path = evidence::write(&summary, &said, started.elapsed())?;
@@ -102,24 +116,61 @@ pub(crate) fn deep_kills() -> u64 {
 }
 
 /// The models, and their mutants where asked for.
-pub(crate) fn models(report: &mut Report, mutants: bool) {
+pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     println!("\n== model");
-    match model::run(mutants) {
+    match model::run(mutants, said) {
         Ok(steps) => steps.into_iter().for_each(|step| report.add(step)),
         Err(error) => {
             println!("error: {error:#}");
             report.add(Step::single("model", false, error.to_string()));
         }
     }
-    report.run("spin", || spin::run(mutants));
+    report.run("spin", || spin::run(mutants, said));
 }
 
 fn workspace_tests() -> Result<Step> {
+    cargo_test("tests", &["--workspace"])
+}
+
+/// The journal's tests once more, in a build that packs blocks.
+fn packed_journals() -> Result<Step> {
+    let tests = [
+        "--test",
+        "journal",
+        "--test",
+        "journal_damage",
+        "--test",
+        "file",
+    ];
+    let build = ["-p", "olivine", "--features", "zstd"];
+    cargo_test("zstd", &[&build[..], &tests].concat())
+}
+
+fn cargo_test(name: &str, arguments: &[&str]) -> Result<Step> {
     let mut output = TestOutput::default();
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--no-fail-fast"]).args(arguments);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
-    Ok(output.step("tests", outcome.success(), &outcome.words()))
+    Ok(output.step(name, outcome.success(), &outcome.words()))
+}
+
+/// Connections that come and go, so many that any leak shows.
+fn churn() -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "olivine-net",
+            "--test",
+            "process",
+        ])
+        .args(["churn", "--", "--nocapture"])
+        .env("OLIVINE_NET_CHURN", DEEP_CONNECTIONS.to_string());
+    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
+    Ok(output.step("churn", outcome.success(), &outcome.words()))
 }
 
 /// The lock file fits the manifests: nobody builds with other versions than these.

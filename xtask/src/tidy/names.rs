@@ -14,7 +14,8 @@ const PUBLIC: &[&str] = &[
 const BANNED: &[(&[&str], &str)] = &[
     (&["writer", "sender", "sink"], "publisher"),
     (&["reader", "receiver"], "subscriber"),
-    (&["topic", "service", "stream", "bus"], "channel"),
+    // A topic is what a message is about, and not a channel.
+    (&["service", "stream", "bus"], "channel"),
     (&["event", "sample", "packet", "record"], "message"),
     (&["chunk"], "fragment"),
     (&["entry"], "frame"),
@@ -41,6 +42,8 @@ const BANNED: &[(&[&str], &str)] = &[
 
 /// Public names that hold a banned word all the same.
 const EXCEPTIONS: &[(&str, &str)] = &[
+    ("stream", "what a NATS server calls the place of a channel"),
+    ("storage", "what a NATS server calls that place's medium"),
     ("event_fd", "the kernel's name for the thing: eventfd(2)"),
     (
         "push",

@@ -50,6 +50,14 @@ impl Bridge {
     ) -> Result<Self, OpenError> {
         source.validate()?;
         destination.validate()?;
+        if source.topic.is_some() || destination.topic.is_some() {
+            return Err(UriError::Pair {
+                first: "topic",
+                second: "a bridge",
+                rule: "it carries every topic; give 'topic=' to publishers and subscribers",
+            }
+            .into());
+        }
         let words = format!("{} to {}", source.uri(), destination.uri());
         let refused = |source: std::io::Error| LinkError::Io {
             action: "start a thread for",
@@ -137,7 +145,7 @@ fn is_near(config: &Config) -> bool {
 /// `config` with a durable name, where it can have one and has none.
 fn named(config: &Config, name: &str) -> Config {
     let mut config = config.clone();
-    let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp);
+    let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp | Scheme::Nats);
     if can && config.name.is_none() && config.delivery == crate::uri::Delivery::Reliable {
         config.name = Some(name.to_owned());
     }

@@ -77,7 +77,7 @@ enum Task {
     },
     /// Rules checked on the text of the repository.
     Tidy,
-    /// The models under loom.
+    /// The models: the code under loom, the protocol under spin.
     Model {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]
@@ -177,7 +177,7 @@ enum Task {
 fn main() -> ExitCode {
     let mut report = Report::default();
     match Cli::parse().command {
-        Task::Test { mutants } => test::test(&mut report, mutants),
+        Task::Test { mutants } => test::test(&mut report, mutants, &mut Vec::new()),
         Task::Ci { limit } => {
             if let Some(minutes) = limit {
                 cargo::set_deadline(Duration::from_secs(minutes * 60));
@@ -186,8 +186,8 @@ fn main() -> ExitCode {
         }
         Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
         Task::Tidy => report.run("tidy", tidy::run),
-        Task::Model { mutants } => test::models(&mut report, mutants),
-        Task::Spin { mutants } => report.run("spin", || spin::run(mutants)),
+        Task::Model { mutants } => test::models(&mut report, mutants, &mut Vec::new()),
+        Task::Spin { mutants } => report.run("spin", || spin::run(mutants, &mut Vec::new())),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
         Task::Death { kills, seed } => {
             report.run("death", || death::run(kills, seed, &mut Vec::new()));

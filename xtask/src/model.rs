@@ -23,13 +23,17 @@ const MUTANT_LIMIT: Duration = Duration::from_secs(120);
 const PREEMPTIONS: &str = "3";
 
 /// Runs the models; with `mutants` also every weakening named in the core.
-pub(crate) fn run(mutants: bool) -> Result<Vec<Step>> {
+pub(crate) fn run(mutants: bool, said: &mut Vec<String>) -> Result<Vec<Step>> {
     let tests = build()?;
     let baseline = models(&tests)?;
     let sound = baseline.failed == 0 && baseline.passed > 0;
     let mut steps = vec![baseline];
     if mutants && sound {
-        steps.push(kill_all(&tests, &tidy::mutants(&Tree::read(root())?))?);
+        steps.push(kill_all(
+            &tests,
+            &tidy::mutants(&Tree::read(root())?),
+            said,
+        )?);
     } else if mutants {
         // Everything would "kill" a mutant then.
         steps.push(Step::single(
@@ -113,7 +117,8 @@ enum Fate {
     Hung(Option<String>),
 }
 
-fn kill_all(tests: &Path, mutants: &[String]) -> Result<Step> {
+/// Runs the models once for each of `mutants`; the table of their fates goes to `said` as well.
+fn kill_all(tests: &Path, mutants: &[String], said: &mut Vec<String>) -> Result<Step> {
     let mut step = Step::new("mutants", "killed");
     let width = mutants
         .iter()
@@ -121,7 +126,11 @@ fn kill_all(tests: &Path, mutants: &[String]) -> Result<Step> {
         .max()
         .unwrap_or(0)
         .max("mutant".len());
-    println!("{:width$}  {:>7}  killed by", "mutant", "seconds");
+    let mut tell = |line: String| {
+        println!("{line}");
+        said.push(line);
+    };
+    tell(format!("{:width$}  {:>7}  killed by", "mutant", "seconds"));
     for mutant in mutants {
         let (fate, elapsed) = kill(tests, mutant)?;
         let text = match &fate {
@@ -130,7 +139,10 @@ fn kill_all(tests: &Path, mutants: &[String]) -> Result<Step> {
             Fate::Hung(None) => "HUNG, and no test reported a failure".to_owned(),
             Fate::Hung(Some(test)) => format!("HUNG in {test}, which reported no failure"),
         };
-        println!("{mutant:width$}  {:>7.2}  {text}", elapsed.as_secs_f64());
+        tell(format!(
+            "{mutant:width$}  {:>7.2}  {text}",
+            elapsed.as_secs_f64()
+        ));
         let killed = matches!(fate, Fate::KilledBy(_));
         step.count(killed);
         if !killed {
@@ -205,7 +217,7 @@ mod tests {
             "survivor".to_owned(),
             "crashed".to_owned(),
         ];
-        let step = kill_all(&tests, &names).unwrap();
+        let step = kill_all(&tests, &names, &mut Vec::new()).unwrap();
         assert_eq!((step.passed, step.failed), (2, 1));
         assert_eq!(step.note, "survivor");
     }

@@ -24,22 +24,30 @@ const WALK_LIMIT: Duration = Duration::from_secs(600);
 /// Longest path, in steps: far more than any has.
 const DEPTH: &str = "-m1000000";
 
-/// Walks the model; with `mutants` also everything that can be taken away from it.
+/// Walks the model; with `mutants` also everything that can be taken away from it. What was found goes to `said` as well.
 ///
 /// # Errors
 ///
 /// A missing model, or a child that cannot be started.
-pub(crate) fn run(mutants: bool) -> Result<Step> {
+pub(crate) fn run(mutants: bool, said: &mut Vec<String>) -> Result<Step> {
     let mut step = Step::new("spin", "models");
     if let Some(missing) = missing() {
         println!("skipped: {missing}");
         return Ok(Step::skipped("spin", missing));
     }
+    let mut tell = |line: String| {
+        println!("{line}");
+        said.push(line);
+    };
     let model = root().join(MODEL);
     let text = std::fs::read_to_string(&model).with_context(|| format!("cannot read {MODEL}"))?;
     for (name, settings) in CHANNELS {
         let found = walk(&model, settings)?;
-        println!("{name}: {} states, {}", found.states, found.verdict());
+        tell(format!(
+            "spin {name}: {} states, {}",
+            found.states,
+            found.verdict()
+        ));
         step.count(found.error.is_none() && found.states > 0);
     }
     if !mutants || step.failed > 0 {
@@ -60,7 +68,7 @@ pub(crate) fn run(mutants: bool) -> Result<Step> {
         }
         let seconds = started.elapsed().as_secs_f64();
         let text = killer.as_deref().unwrap_or("SURVIVED");
-        println!("{name:32}  {seconds:>6.2}  {text}");
+        tell(format!("{name:32}  {seconds:>6.2}  {text}"));
         step.count(killer.is_some());
     }
     Ok(step)

@@ -29,14 +29,15 @@ const DEEP_CONNECTIONS: u32 = 100_000;
 const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
-pub(crate) fn test(report: &mut Report, mutants: bool) {
+pub(crate) fn test(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     // The tests start it.
     report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
+    report.run("zstd", packed_journals);
     report.run("points", || death::points(&mut Vec::new()));
-    models(report, mutants);
+    models(report, mutants, said);
     report.run("examples", examples::run);
     report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
@@ -65,14 +66,14 @@ pub(crate) fn ci(report: &mut Report) {
         cargo_check("docs", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
     });
     report.run("deny", deny::run);
-    test(report, true);
+    test(report, true, &mut Vec::new());
 }
 
 /// Everything that takes longer.
 pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u32) {
     let started = Instant::now();
     let mut said = Vec::new();
-    test(report, true);
+    test(report, true, &mut said);
     report.run("miri", || miri::run(seeds, None));
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
@@ -115,24 +116,42 @@ pub(crate) fn deep_kills() -> u64 {
 }
 
 /// The models, and their mutants where asked for.
-pub(crate) fn models(report: &mut Report, mutants: bool) {
+pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     println!("\n== model");
-    match model::run(mutants) {
+    match model::run(mutants, said) {
         Ok(steps) => steps.into_iter().for_each(|step| report.add(step)),
         Err(error) => {
             println!("error: {error:#}");
             report.add(Step::single("model", false, error.to_string()));
         }
     }
-    report.run("spin", || spin::run(mutants));
+    report.run("spin", || spin::run(mutants, said));
 }
 
 fn workspace_tests() -> Result<Step> {
+    cargo_test("tests", &["--workspace"])
+}
+
+/// The journal's tests once more, in a build that packs blocks.
+fn packed_journals() -> Result<Step> {
+    let tests = [
+        "--test",
+        "journal",
+        "--test",
+        "journal_damage",
+        "--test",
+        "file",
+    ];
+    let build = ["-p", "olivine", "--features", "zstd"];
+    cargo_test("zstd", &[&build[..], &tests].concat())
+}
+
+fn cargo_test(name: &str, arguments: &[&str]) -> Result<Step> {
     let mut output = TestOutput::default();
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--no-fail-fast"]).args(arguments);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
-    Ok(output.step("tests", outcome.success(), &outcome.words()))
+    Ok(output.step(name, outcome.success(), &outcome.words()))
 }
 
 /// Connections that come and go, so many that any leak shows.

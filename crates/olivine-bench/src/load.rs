@@ -7,7 +7,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `client` | the loop of the generator |
+//! | `client` | the loop of the generator over epoll |
+//! | `driven` | the generator on the engine's io_uring back end |
 //! | `answer` | HTTP answers: learned once, then compared byte by byte |
 //! | `echo` | messages that must come back as they were sent |
 //! | `frames` | a stream of small frames, decoded and counted by the other side |
@@ -26,6 +27,7 @@
 mod answer;
 mod client;
 pub mod compare;
+mod driven;
 mod echo;
 mod error;
 pub mod frames;
@@ -63,6 +65,17 @@ pub enum Waiting {
     Block,
 }
 
+/// What the generator asks the kernel by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Interface {
+    /// A receive and a send for each batch.
+    Epoll,
+    /// One call for all connections that have something to say or to hear; closed loops only.
+    IoUring,
+}
+
 /// What is to be done to a server.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Plan {
@@ -78,6 +91,8 @@ pub struct Plan {
     pub cpu: u32,
     /// How the generator waits.
     pub waiting: Waiting,
+    /// What the generator asks the kernel by.
+    pub interface: Interface,
 }
 
 /// What was found: everything a figure needs to be judged.
@@ -179,9 +194,15 @@ fn load(
     let servers = usage::servers(address);
     let times = Times::from_now(&clock, WARM_UP, Duration::from_secs_f64(plan.seconds));
     let (plan, cpu) = (plan.clone(), plan.cpu);
-    let generator = std::thread::spawn(move || {
-        probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-        Client::connect(address, &plan, protocol, times)?.run()
+    let generator = std::thread::spawn(move || match plan.interface {
+        Interface::IoUring if plan.rate_per_s.is_none() => {
+            driven::run(address, &plan, protocol, times)
+        }
+        Interface::IoUring => Err(LoadError::Paced),
+        Interface::Epoll => {
+            probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+            Client::connect(address, &plan, protocol, times)?.run()
+        }
     });
     // This thread only looks at the clocks of CPU time, when the measured time begins and when it ends.
     let pacer = Pacer::start(clock, 1.0);

@@ -14,6 +14,7 @@ mod exchange;
 mod fixed;
 mod mirror;
 mod olivine_shm;
+mod olivine_tcp;
 mod place;
 mod player;
 mod queue;
@@ -174,6 +175,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &olivine_shm::ADAPTIVE,
     &olivine_shm::YIELD,
     &olivine_shm::PARK,
+    &olivine_tcp::TCP,
     &exchange::POSIX,
     &exchange::SYSTEM_V,
     &exchange::FILE,

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+pub(crate) mod carry;
 pub(crate) mod channel;
 pub(crate) mod load;
 mod stream;
@@ -15,6 +16,7 @@ pub(crate) use bench::{
 pub(crate) use stream::{InputForm, OutputForm, PubArgs, ReportArgs, Stat, SubArgs};
 
 use crate::log::Level;
+use carry::{BridgeArgs, RecordArgs, ReplayArgs};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Rm(RmArgs),
     Gc(GcArgs),
     Bridge(BridgeArgs),
+    Record(RecordArgs),
+    Replay(ReplayArgs),
     Demo(DemoArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
@@ -87,35 +91,6 @@ pub(crate) enum Command {
     Peer(PeerArgs),
     #[command(name = "__serve", hide = true)]
     Serve(load::ServeArgs),
-}
-
-/// Carry messages between channels: memory, machines, journals
-#[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
-Examples:
-  olivine bridge shm://ticks tcp://0.0.0.0:9000/ticks     serve a channel
-  olivine bridge tcp://host:9000/ticks shm://ticks        bring it here
-  olivine bridge shm://ticks file:///data/ticks.olv       record it
-  olivine bridge --config bridges.toml                    several at once:
-                                      [[bridge]]
-                                      source = \"shm://ticks\"
-                                      destination = \"tcp://0.0.0.0:9000/ticks\"
-
-One side is shm://. Killed and started again, it goes on where it was: nothing
-is lost or repeated. Ends when every publisher has closed, without --keep.")]
-pub(crate) struct BridgeArgs {
-    /// Where messages come from, such as shm://ticks
-    #[arg(requires = "destination")]
-    pub(crate) source: Option<String>,
-    /// Where they go
-    pub(crate) destination: Option<String>,
-    /// Go on when every publisher has closed
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// TOML file with any number of bridges, each with source, destination and
-    /// keep
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "keep"])]
-    pub(crate) config: Option<PathBuf>,
 }
 
 /// Two processes, full speed and a paced rate, every byte verified

@@ -1,6 +1,7 @@
 //! `olivine bridge`: carries messages between channels, one process for one pair or for a file of them.
 
-use crate::args::{BridgeArgs, Common};
+use crate::args::Common;
+use crate::args::carry::BridgeArgs;
 use crate::failure::{Failure, Outcome, complain};
 use crate::log;
 use crate::output::{print, print_json, table};
@@ -25,11 +26,11 @@ struct File {
 /// One bridge of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pair {
-    source: String,
-    destination: String,
+pub(crate) struct Pair {
+    pub(crate) source: String,
+    pub(crate) destination: String,
     #[serde(default)]
-    keep: bool,
+    pub(crate) keep: bool,
 }
 
 struct Running {
@@ -40,9 +41,14 @@ struct Running {
 
 /// Runs bridges until they have ended, or somebody asks to stop.
 pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
+    carry(pairs(args)?, common)
+}
+
+/// Runs these bridges until they have ended, or somebody asks to stop, and reports.
+pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
-    for pair in pairs(args)? {
+    for pair in pairs {
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
         let bridge = Bridge::start(&source, &destination, !pair.keep)?;
         running.push(Running {

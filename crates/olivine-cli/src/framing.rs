@@ -114,15 +114,31 @@ impl Splitter {
     }
 }
 
+/// A message on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written<'a> {
+    pub(crate) tag: u32,
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+}
+
 /// Writes one message in a form.
 pub(crate) fn write_message(
     out: &mut impl Write,
     form: OutputForm,
-    tag: u32,
-    payload: &[u8],
+    message: &Written<'_>,
 ) -> io::Result<()> {
+    let Written {
+        tag,
+        topic,
+        payload,
+    } = *message;
     match form {
-        OutputForm::Lines => {
+        OutputForm::Lines | OutputForm::Topics => {
+            if form == OutputForm::Topics {
+                out.write_all(topic.as_bytes())?;
+                out.write_all(b"\t")?;
+            }
             out.write_all(payload)?;
             if tag == OPEN_LINE {
                 Ok(())
@@ -146,6 +162,22 @@ pub(crate) fn write_message(
 mod tests {
     use super::*;
 
+    fn written(tag: u32, payload: &[u8]) -> Written<'_> {
+        let topic = "a.b";
+        Written {
+            tag,
+            topic,
+            payload,
+        }
+    }
+
+    #[test]
+    fn topics_stand_before_their_messages() {
+        let mut output = Vec::new();
+        write_message(&mut output, OutputForm::Topics, &written(0, b"hello")).unwrap();
+        assert_eq!(output, b"a.b\thello\n");
+    }
+
     /// Feeds `input` in pieces of `step` bytes; writes every message out again.
     fn through(
         form: InputForm,
@@ -166,7 +198,7 @@ mod tests {
             loop {
                 match splitter.next(&held, scanned, ended) {
                     Split::Message { tag, payload, used } => {
-                        write_message(&mut output, out, tag, payload).unwrap();
+                        write_message(&mut output, out, &written(tag, payload)).unwrap();
                         held.drain(..used);
                         scanned = 0;
                     }
@@ -207,7 +239,7 @@ mod tests {
     fn frames_and_raw_bytes_come_out_byte_for_byte() {
         let mut frames = Vec::new();
         for (tag, payload) in [(7, &b"hello"[..]), (0, b""), (u32::MAX, b"\n\n")] {
-            write_message(&mut frames, OutputForm::Frames, tag, payload).unwrap();
+            write_message(&mut frames, OutputForm::Frames, &written(tag, payload)).unwrap();
         }
         assert_eq!(&frames[..8], &[5, 0, 0, 0, 7, 0, 0, 0]);
         for step in [1, 3, 8, 100] {

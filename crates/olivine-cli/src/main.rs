@@ -11,6 +11,7 @@ mod bridge;
 mod demo;
 mod failure;
 mod framing;
+mod journal;
 mod log;
 mod meter;
 mod output;
@@ -49,6 +50,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Rm(args) => admin::rm(args, common),
         Command::Gc(args) => admin::gc(args, common),
         Command::Bridge(args) => bridge::run(args, common),
+        Command::Record(args) => journal::record(args, common),
+        Command::Replay(args) => journal::replay(args, common),
         Command::Demo(args) => demo::run(args, common),
         Command::Bench(args) => bench::run(args, common),
         Command::Completions(args) => shell::completions(args),

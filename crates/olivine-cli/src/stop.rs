@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use olivine::clock;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Catches Ctrl-C, SIGTERM and SIGHUP. The second one ends the process at once.
+    /// Catches Ctrl-C, SIGTERM and SIGHUP. The second one ends the process at once. A journal that reaches the limit
+    /// on file sizes is an error of the write and waited out, not a death.
     pub(crate) fn install() -> Outcome<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -29,6 +30,10 @@ impl Stop {
                     Failure::Failed(anyhow::Error::new(error).context("cannot catch Ctrl-C"))
                 })?;
         }
+        // Nobody looks at the flag: that the signal is caught is all.
+        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(
+            |error| Failure::Failed(anyhow::Error::new(error).context("cannot catch SIGXFSZ")),
+        )?;
         Ok(Self {
             asked,
             deadline_ns: None,

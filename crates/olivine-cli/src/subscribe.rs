@@ -2,7 +2,7 @@
 
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::failure::{Failure, Outcome};
-use crate::framing::write_message;
+use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
@@ -95,7 +95,12 @@ impl Sink<'_> {
     fn take(&mut self, message: &Message<'_>) {
         self.totals.add(message.len());
         if self.form != OutputForm::None && self.failed.is_none() {
-            self.failed = write_message(&mut self.out, self.form, message.tag(), message).err();
+            let written = Written {
+                tag: message.tag(),
+                topic: message.topic(),
+                payload: message,
+            };
+            self.failed = write_message(&mut self.out, self.form, &written).err();
         }
         let stamp = match &mut self.verifier {
             Some(verifier) => verifier.receive(message.lane(), message),

@@ -56,6 +56,38 @@ fn each_of_our_servers_is_measured_and_every_answer_checked() {
 }
 
 #[test]
+fn the_generator_on_io_uring_checks_every_answer_too() {
+    let place = Place::new();
+    let quick = ["--generator", "io-uring", "--seconds", "0.2", "--runs", "1"];
+    for words in [
+        &["bench", "http", "--depth", "1,16,300"][..],
+        &["bench", "tcp", "--wait", "block", "--connections", "3"],
+    ] {
+        let output = place.run(&[words, &quick, &["--json"]].concat());
+        if said(&output).contains("the generator cannot run on io_uring") {
+            println!("io_uring is left out: this machine forbids it");
+            return;
+        }
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{words:?}: {}",
+            said(&output)
+        );
+        for row in json(&output)["results"].as_array().unwrap() {
+            assert!(row["per_s"]["median"].as_f64().unwrap() > 0.0, "{row}");
+            assert_eq!(row["plan"]["interface"], "io_uring", "{row}");
+            assert_eq!(row["failure"], serde_json::Value::Null, "{row}");
+        }
+    }
+    let nobody = [&["bench", "tcp", "127.0.0.1:1"], &quick[..]].concat();
+    let output = place.run(&nobody);
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("no connection can be made"), "{table}");
+}
+
+#[test]
 fn a_load_that_makes_no_sense_is_refused() {
     let place = Place::new();
     for (words, code, what) in [
@@ -76,6 +108,16 @@ fn a_load_that_makes_no_sense_is_refused() {
             "--peers apache is not known",
         ),
         (&["bench", "tcp", "--size", "8"], 2, "--size 8 is too small"),
+        (
+            &["bench", "http", "--rate", "1K", "--generator", "io-uring"],
+            2,
+            "leave out --rate",
+        ),
+        (
+            &["bench", "tcp", "--frames", "--generator", "io-uring"],
+            2,
+            "does not go with --frames",
+        ),
     ] {
         let output = place.run(&[words, &["--seconds", "0.1", "--runs", "1"]].concat());
         let said = said(&output) + &String::from_utf8_lossy(&output.stdout);

@@ -55,6 +55,89 @@ fn shards_post_to_each_other_and_connections_are_handed_over() {
     }
 }
 
+/// Posts numbered messages to the other shard, as fast as its mailbox takes them, and echoes meanwhile.
+struct Courier {
+    sent: u64,
+    came: u64,
+    told: mpsc::Sender<Result<usize, String>>,
+}
+
+const LETTERS: u64 = 100_000;
+
+impl Courier {
+    fn post(&mut self, shard: &mut Shard<u64>) {
+        let other = 1 - shard.index();
+        while self.sent < LETTERS && shard.post(other, self.sent).is_ok() {
+            self.sent += 1;
+        }
+        if self.sent < LETTERS {
+            // The mailbox is full: the other shard is behind.
+            shard.set_timer(Duration::from_millis(1), 0);
+        }
+    }
+}
+
+impl Handler for Courier {
+    type Message = u64;
+
+    fn on_start(&mut self, shard: &mut Shard<u64>) {
+        self.post(shard);
+    }
+
+    fn on_timer(&mut self, shard: &mut Shard<u64>, _: u64) {
+        self.post(shard);
+    }
+
+    fn on_message(&mut self, shard: &mut Shard<u64>, number: u64) {
+        if number != self.came {
+            let _ = self
+                .told
+                .send(Err(format!("{number} instead of {}", self.came)));
+        }
+        self.came += 1;
+        if self.came == LETTERS {
+            let _ = self.told.send(Ok(shard.index()));
+        }
+    }
+
+    fn on_data(&mut self, shard: &mut Shard<u64>, id: ConnectionId, data: &[u8]) -> usize {
+        shard.offer(id, data).map_or(0, |()| data.len())
+    }
+}
+
+#[test]
+fn messages_between_shards_come_once_and_in_order_while_connections_are_busy() {
+    for backend in backends() {
+        let (told, tidings) = mpsc::channel();
+        let settings = config(backend)
+            .threads(2)
+            .accept(AcceptMode::HandOver)
+            .mailbox_max(1000);
+        let courier = move |_| Courier {
+            sent: 0,
+            came: 0,
+            told: told.clone(),
+        };
+        let engine = Engine::start(settings, courier).unwrap();
+        let mut peers: Vec<_> = (0..4)
+            .map(|_| client(engine.local_address().unwrap()))
+            .collect();
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            for peer in &mut peers {
+                assert_eq!(exchange(peer, b"busy", 4), b"busy", "{backend:?}");
+            }
+            done.extend(tidings.try_iter().map(Result::unwrap));
+        }
+        done.sort_unstable();
+        assert_eq!(done, [0, 1]);
+        let counters = engine.counters();
+        assert!(counters.iter().all(|shard| shard.messages == LETTERS));
+        assert!(counters.iter().all(|shard| shard.received_bytes > 0));
+        assert_eq!(engine.stop(Duration::from_secs(5)).failed_shards, []);
+    }
+}
+
 #[test]
 fn connections_spread_over_the_listeners_of_all_shards() {
     for backend in backends() {

@@ -24,6 +24,8 @@ pub struct Message<'a> {
     pub(crate) tag: u32,
     pub(crate) position: u64,
     pub(crate) lane: usize,
+    /// Letters, digits and a few marks: checked when it was received.
+    pub(crate) topic: &'a [u8],
     pub(crate) borrow: PhantomData<&'a [u8]>,
 }
 
@@ -49,6 +51,13 @@ impl Message<'_> {
         self.lane
     }
 
+    /// What the message is about; empty on a channel without topics.
+    #[must_use]
+    #[inline]
+    pub fn topic(&self) -> &str {
+        core::str::from_utf8(self.topic).unwrap_or_default()
+    }
+
     /// A copy that outlives the ring.
     #[must_use]
     pub fn to_owned_message(&self) -> OwnedMessage {
@@ -57,6 +66,7 @@ impl Message<'_> {
             tag: self.tag,
             position: self.position(),
             lane: self.lane,
+            topic: self.topic().to_owned(),
         }
     }
 }
@@ -83,6 +93,7 @@ impl fmt::Debug for Message<'_> {
             .field("tag", &self.tag)
             .field("position", &self.position)
             .field("lane", &self.lane)
+            .field("topic", &self.topic())
             .finish_non_exhaustive()
     }
 }
@@ -99,6 +110,8 @@ pub struct OwnedMessage {
     pub position: Position,
     /// Index of the publisher's lane.
     pub lane: usize,
+    /// What it is about; empty on a channel without topics.
+    pub topic: String,
 }
 
 /// A plain-data type that travels as its own bytes.

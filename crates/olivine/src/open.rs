@@ -4,7 +4,7 @@ use crate::bridge::{self, Destination, Source};
 use crate::channel::attach::TypeTag;
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
-use crate::channel::typed::tag_of;
+use crate::channel::typed::{tag_of, with_topics};
 use crate::error::{LinkError, OpenError};
 use crate::link::{Control, Link};
 use crate::message::Plain;
@@ -60,6 +60,7 @@ impl<T: Plain> Publisher<T> {
 
 impl<T: ?Sized> Publisher<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        let typed = in_channel(typed, config);
         if is_here(config) {
             return Self::open_as(config, typed, None);
         }
@@ -68,7 +69,8 @@ impl<T: ?Sized> Publisher<T> {
         let ring = bridge::ring_of(config);
         let mut publisher = Self::open_as(&ring, typed, None)?;
         let mut follower = ring;
-        (follower.cpu, follower.subscribers) = (None, 0);
+        // It carries every topic.
+        (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
         let source = Source::new(&follower, outlet.is_single())?;
         let link = start(config, move |control| outlet.run(source, control, false))?;
         link.wait_tried(FIRST_ANSWER_MAX)?;
@@ -122,6 +124,7 @@ impl<T: Plain> Subscriber<T> {
 
 impl<T: ?Sized> Subscriber<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        let typed = in_channel(typed, config);
         if is_here(config) {
             return Self::open_as(config, typed);
         }
@@ -130,6 +133,8 @@ impl<T: ?Sized> Subscriber<T> {
         let mut ring = bridge::ring_of(config);
         // Nothing was in the ring before us, and everything that comes into it is for us.
         ring.from = crate::uri::Start::Oldest;
+        // How many are waited for is the far publisher's matter.
+        ring.subscribers = 0;
         inlet.shape(&mut ring)?;
         let mut subscriber = Self::open_as(&ring, typed.clone())?;
         let destination = Destination::new(&ring, typed);
@@ -139,6 +144,14 @@ impl<T: ?Sized> Subscriber<T> {
         link.wait_tried(FIRST_ANSWER_MAX)?;
         subscriber.set_link(link);
         Ok(subscriber)
+    }
+}
+
+/// The type that the channel has if its messages are of this one.
+fn in_channel(typed: TypeTag, config: &Config) -> TypeTag {
+    match config.topic {
+        Some(_) => with_topics(&typed),
+        None => typed,
     }
 }
 

@@ -12,9 +12,11 @@ mod parse;
 pub(crate) mod remote;
 mod sealed;
 mod start;
+pub(crate) mod topic;
 mod values;
 
 pub use journal::{Compression, Pace, Rotation, SyncPolicy};
+pub(crate) use parse::TOPIC_OF_PUBLISHER_RULE;
 pub use sealed::Peers;
 pub use start::Start;
 pub use values::{
@@ -163,6 +165,7 @@ pub struct Config {
     pub(crate) numa: Option<u32>,
     pub(crate) linger: Duration,
     pub(crate) cpu: Option<u32>,
+    pub(crate) topic: Option<String>,
     pub(crate) origin: u64,
     pub(crate) remote: Box<remote::Remote>,
 }
@@ -192,6 +195,7 @@ impl Config {
             numa: None,
             linger: Duration::ZERO,
             cpu: None,
+            topic: None,
             origin: 0,
             remote: Box::default(),
         }
@@ -329,6 +333,19 @@ impl Config {
     /// CPU to which opening pins the calling thread. Default: not pinned.
     pub fn cpu(mut self, cpu: u32) -> Self {
         self.cpu = Some(cpu);
+        self
+    }
+
+    /// What messages are about. Default: nothing, the channel has no topics.
+    ///
+    /// A publisher gives one topic, 1 to 128 bytes: words of `A-Za-z0-9_-` joined by dots, such as `orders.eu.created`; it
+    /// can change it by [`crate::Publisher::set_topic`]. A subscriber gives up to 16 filters separated by commas, in which
+    /// `*` stands for any one word and `>` at the end for one or more, and receives what any of them matches.
+    ///
+    /// Whether a channel has topics is decided by whoever creates it, as its type is: all who open it give `topic`, or
+    /// none does. `>` takes every topic. Each message carries its topic behind the payload: that many bytes and one more.
+    pub fn topic(mut self, topic: &str) -> Self {
+        self.topic = Some(topic.to_owned());
         self
     }
 

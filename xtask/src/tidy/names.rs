@@ -14,7 +14,8 @@ const PUBLIC: &[&str] = &[
 const BANNED: &[(&[&str], &str)] = &[
     (&["writer", "sender", "sink"], "publisher"),
     (&["reader", "receiver"], "subscriber"),
-    (&["topic", "service", "stream", "bus"], "channel"),
+    // A topic is what a message is about, and not a channel.
+    (&["service", "stream", "bus"], "channel"),
     (&["event", "sample", "packet", "record"], "message"),
     (&["chunk"], "fragment"),
     (&["entry"], "frame"),

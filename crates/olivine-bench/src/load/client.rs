@@ -17,13 +17,20 @@ const RECEIVE_BYTES: usize = 256 * 1024;
 /// Connections that a spinning generator reads in turn, without asking which of them is ready.
 const DIRECT_MAX: usize = 4;
 /// A server that answers nothing for so long is given up.
-const SILENCE_NS: u64 = 10_000_000_000;
+pub(super) const SILENCE_NS: u64 = 10_000_000_000;
 /// How long the answers of an open loop may come after its end.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// Longest sleep, so that the end is seen.
 const SLEEP_MAX_NS: u64 = 20_000_000;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const EVENTS: usize = 512;
+
+/// The error of a server that has said nothing for that long.
+pub(super) fn silent() -> LoadError {
+    LoadError::Silent {
+        seconds: SILENCE_NS / 1_000_000_000,
+    }
+}
 
 /// What is said on the connections.
 pub(super) trait Protocol: Send {
@@ -59,7 +66,7 @@ impl Times {
         }
     }
 
-    fn measured(&self, at: u64) -> bool {
+    pub(super) fn measured(&self, at: u64) -> bool {
         (self.begin..self.end).contains(&at)
     }
 }
@@ -281,9 +288,7 @@ impl<P: Protocol> Client<P> {
             return Ok(!waits || now >= self.times.end + self.clock.ticks_for(DRAIN_NS));
         }
         if now > self.last_answer + self.clock.ticks_for(SILENCE_NS) && outstanding() {
-            return Err(LoadError::Silent {
-                seconds: SILENCE_NS / 1_000_000_000,
-            });
+            return Err(silent());
         }
         Ok(false)
     }

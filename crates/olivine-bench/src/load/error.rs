@@ -61,6 +61,15 @@ pub enum LoadError {
         /// How it differs.
         found: String,
     },
+    /// The engine that drives the load could not be started.
+    #[error("the generator cannot run on io_uring")]
+    Engine(#[source] olivine_net::StartError),
+    /// An open loop was asked of the generator on io_uring.
+    #[error("the generator on io_uring drives closed loops only: leave out --rate, or take epoll")]
+    Paced,
+    /// No connection could be made from the engine that drives the load.
+    #[error("no connection can be made; is the server running?")]
+    Attempt(#[source] olivine_net::ConnectError),
     /// The server has stopped answering.
     #[error("the server has answered nothing for {seconds} s")]
     Silent {

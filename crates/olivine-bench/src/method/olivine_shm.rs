@@ -96,11 +96,7 @@ impl Olivine {
         door.exchange("subscribed")?;
         let publisher = Publisher::open(&to.uri())?;
         door.exchange("open")?;
-        Ok(Channels {
-            publisher,
-            subscriber,
-            size,
-        })
+        Ok(Channels::new(publisher, subscriber, size))
     }
 }
 
@@ -109,6 +105,17 @@ pub(super) struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
     size: usize,
+}
+
+impl Channels {
+    /// For messages of `size` bytes.
+    pub(super) fn new(publisher: Publisher, subscriber: Subscriber, size: usize) -> Self {
+        Self {
+            publisher,
+            subscriber,
+            size,
+        }
+    }
 }
 
 impl End for Channels {

@@ -61,6 +61,10 @@ pub(crate) struct ChannelArgs {
     /// CPU to run on
     #[arg(long, value_name = "N")]
     cpu: Option<String>,
+    /// Publisher: what messages are about, such as orders.eu; subscriber: which
+    /// to receive, such as orders.* or >, several with commas
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
 }
 
 impl ChannelArgs {
@@ -85,6 +89,7 @@ impl ChannelArgs {
             ("numa", &self.numa),
             ("linger", &self.linger),
             ("cpu", &self.cpu),
+            ("topic", &self.topic),
         ];
         all.into_iter()
             .filter_map(|(key, value)| Some((key, value.as_deref()?)))

@@ -2,7 +2,7 @@
 
 use super::{MethodArgs, values};
 use clap::{Args, ValueEnum};
-use olivine_bench::load::{Url, Waiting, server};
+use olivine_bench::load::{Interface, Url, Waiting, server};
 use olivine_net::Backend;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -77,6 +77,9 @@ pub(crate) struct LoadArgs {
     /// How the generator waits [default: http block, tcp and with --rate spin]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
+    /// Kernel interface of the generator; io-uring without --rate only
+    #[arg(long, value_enum, default_value = "epoll", value_name = "INTERFACE")]
+    pub(crate) generator: InterfaceName,
     /// Kernel interface of our own server; a list is measured in turns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "mio")]
     pub(crate) backend: Vec<BackendName>,
@@ -87,6 +90,13 @@ pub(crate) struct LoadArgs {
 pub(crate) enum WaitName {
     Spin,
     Block,
+}
+
+/// Names of the generator's kernel interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InterfaceName {
+    Epoll,
+    IoUring,
 }
 
 /// Names of the engine's back ends.
@@ -120,6 +130,15 @@ impl From<WaitName> for Waiting {
         match name {
             WaitName::Spin => Self::Spin,
             WaitName::Block => Self::Block,
+        }
+    }
+}
+
+impl From<InterfaceName> for Interface {
+    fn from(name: InterfaceName) -> Self {
+        match name {
+            InterfaceName::Epoll => Self::Epoll,
+            InterfaceName::IoUring => Self::IoUring,
         }
     }
 }

@@ -60,6 +60,7 @@ pub(crate) struct PubArgs {
 Examples:
   olivine sub shm://ticks                     every message a line
   olivine sub shm://log --out raw > copy      payload bytes as they are
+  olivine sub shm://x --topic 'a.*' --out topics   some topics, and their names
   olivine sub shm://x --verify                count lost, repeated, reordered
                                               and corrupt generated messages
   olivine sub shm://x --stats latency,interval --csv x.csv
@@ -136,6 +137,8 @@ pub(crate) enum InputForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputForm {
     Lines,
+    // Lines with the topic and a tab before the message
+    Topics,
     Frames,
     Raw,
     None,

@@ -5,7 +5,7 @@ mod print;
 use super::{Bench, Found};
 use crate::args::Common;
 use crate::args::load::{
-    BackendName, HttpArgs, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
+    BackendName, HttpArgs, InterfaceName, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
 };
 use crate::failure::{Failure, Outcome};
 use crate::log;
@@ -32,7 +32,7 @@ const SIZE_MIN: u64 = 16;
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Url { .. } => Self::Usage(error.into()),
+            LoadError::Url { .. } | LoadError::Paced => Self::Usage(error.into()),
             _ => Self::Failed(error.into()),
         }
     }
@@ -40,6 +40,7 @@ impl From<LoadError> for Failure {
 
 /// Runs `bench http`.
 pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
+    refuse_pace_on_io_uring(&args.load)?;
     let bench = Bench::new("http", &args.method)?;
     let plans: Vec<Plan> = args
         .depth
@@ -83,6 +84,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
     if args.frames {
         return stream(args, common);
     }
+    refuse_pace_on_io_uring(&args.load)?;
     let size = usize::try_from(args.size)
         .ok()
         .filter(|_| args.size >= SIZE_MIN)
@@ -150,6 +152,11 @@ struct StreamRow {
 }
 
 fn stream(args: &TcpArgs, common: Common) -> Outcome {
+    if args.load.generator != InterfaceName::Epoll {
+        return Err(Failure::usage(
+            "--generator io-uring does not go with --frames: a stream is one blocking sender",
+        ));
+    }
     let bench = Bench::new("tcp", &args.method)?;
     let wait = args.load.wait.unwrap_or(WaitName::Spin);
     let runs = bench.setup.runs;
@@ -248,7 +255,16 @@ fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: W
         seconds: bench.setup.seconds / f64::from(bench.setup.runs),
         cpu: bench.setup.cpus.1,
         waiting: Waiting::from(load.wait.unwrap_or(default)),
+        interface: load.generator.into(),
     }
+}
+
+/// Said before anything is started, and not once for each server.
+fn refuse_pace_on_io_uring(load: &LoadArgs) -> Outcome {
+    if load.rate.is_some() && load.generator == InterfaceName::IoUring {
+        return Err(LoadError::Paced.into());
+    }
+    Ok(())
 }
 
 /// Starts one of our own servers on the first CPU.

@@ -3,6 +3,8 @@
 //! The process is this test program again, told by [`ROLE`] to be the server: each test file that starts one
 //! has a test called `server` that calls [`serve`].
 
+#![allow(unreachable_pub, reason = "a module of test files")]
+
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -164,6 +166,8 @@ impl Server {
         let said = say(&mut lines, &[LISTENING, FAILED]);
         let Some((address, backend)) = said.split_once(' ').filter(|_| said.contains("127.0.0.1"))
         else {
+            // It ends by itself where it could not start.
+            drop(child.stdin.take());
             child.wait().unwrap();
             return Err(said);
         };

@@ -50,6 +50,14 @@ impl Bridge {
     ) -> Result<Self, OpenError> {
         source.validate()?;
         destination.validate()?;
+        if source.topic.is_some() || destination.topic.is_some() {
+            return Err(UriError::Pair {
+                first: "topic",
+                second: "a bridge",
+                rule: "it carries every topic; give 'topic=' to publishers and subscribers",
+            }
+            .into());
+        }
         let words = format!("{} to {}", source.uri(), destination.uri());
         let refused = |source: std::io::Error| LinkError::Io {
             action: "start a thread for",

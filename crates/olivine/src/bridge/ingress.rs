@@ -80,8 +80,9 @@ impl Ingress {
         let key = fnv(who.bytes()).max(1);
         // Each lane is a publisher of its own; what else the settings say concerns the source.
         let mut config = config.clone();
-        (config.name, config.expire) = (None, Expire::Never);
-        (config.subscribers, config.cpu, config.linger) = (0, None, Duration::ZERO);
+        // What comes from there has its topic already.
+        (config.name, config.expire, config.topic) = (None, Expire::Never, None);
+        (config.cpu, config.linger) = (None, Duration::ZERO);
         let (attached, kept) = attach::open(&config, typed.clone(), |attached| {
             Ok(lanes_kept_for(attached, key))
         })?;
@@ -381,30 +382,36 @@ impl Lane {
             self.partial = None;
             *messages += 1;
         }
-        // Then whole ones, together.
+        // Then whole ones, together and as they lie, as many at a time as there is room for.
         let mut rest = bytes;
-        let mut batch = publisher.batch();
         let mut outcome = Ok(());
         while let Some((header, _)) = rest.split_first_chunk::<8>() {
             let header = u64::from_le_bytes(*header);
-            let frame = frame_bytes(header);
-            if !(HEADER_BYTES..=frame_max).contains(&frame) {
+            let Some(padded) = padded_frame(header, align, frame_max) else {
                 outcome = Err(wrong(header));
                 break;
-            }
-            let padded = usize_of(frame.next_multiple_of(align));
-            if padded > rest.len() {
+            };
+            if padded > rest.len() as u64 {
                 break;
             }
-            let payload = &rest[8..usize_of(frame)];
-            if let Err(why) = batch.push_tagged(frame_tag(header), payload) {
+            // Asks the gate if need be; what follows takes what it said.
+            if let Err(why) = publisher.ask_room(usize_of(frame_bytes(header) - HEADER_BYTES)) {
                 outcome = Err(refused(why, all - rest.len()));
                 break;
             }
-            *messages += 1;
-            rest = &rest[padded..];
+            let most = publisher.room_left().min(rest.len() as u64);
+            let (run, count) = whole_frames(rest, align, frame_max, most);
+            if run == 0 {
+                // Another process's memory that changed meanwhile.
+                outcome = Err(wrong(header));
+                break;
+            }
+            let (frames, behind) = rest.split_at(run);
+            publisher.publish_frames(frames);
+            *messages += count;
+            rest = behind;
         }
-        self.position = batch.commit().0;
+        self.position = publisher.cursor().0;
         outcome?;
         // Last the first part of the next one.
         if let Some((header, part)) = rest.split_first_chunk::<8>() {
@@ -421,6 +428,33 @@ impl Lane {
         }
         Ok(())
     }
+}
+
+/// Bytes of the frame that begins with `header`, padding included; `None` for a length that no message has here.
+#[inline]
+fn padded_frame(header: u64, align: u64, frame_max: u64) -> Option<u64> {
+    let frame = frame_bytes(header);
+    (HEADER_BYTES..=frame_max)
+        .contains(&frame)
+        .then(|| frame.next_multiple_of(align))
+}
+
+/// Bytes and number of the whole frames at the start of `bytes`, `most` bytes at most. Ends before a frame of a length
+/// that no message has.
+fn whole_frames(bytes: &[u8], align: u64, frame_max: u64, most: u64) -> (usize, u64) {
+    let (mut end, mut count) = (0, 0);
+    while let Some(header) = bytes.get(end..).and_then(|rest| rest.first_chunk::<8>()) {
+        let header = u64::from_le_bytes(*header);
+        let Some(padded) = padded_frame(header, align, frame_max) else {
+            break;
+        };
+        if end as u64 + padded > most {
+            break;
+        }
+        end += usize_of(padded);
+        count += 1;
+    }
+    (end, count)
 }
 
 /// What a lane's publisher answered, after `taken` bytes were taken.

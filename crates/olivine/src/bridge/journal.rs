@@ -24,6 +24,7 @@ mod recorder;
 mod recover;
 mod replay;
 mod settings;
+mod syncer;
 mod term;
 mod walk;
 mod watch;

@@ -4,10 +4,14 @@ use super::subscriber::Subscriber;
 use crate::error::ReceiveError;
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame};
+use crate::uri::topic;
 use core::marker::PhantomData;
 
 /// Messages taken from one lane before the next gets its turn.
 const LANE_BUDGET: usize = 256;
+
+/// Messages of topics that nobody asked for that one call goes past, before it says that there is nothing.
+const SKIPPED_MAX: usize = 4096;
 
 /// Looks between two looks for new lanes while there is always something to read in the old ones.
 const NEW_LANES_EVERY: u32 = 64;
@@ -38,8 +42,8 @@ impl<T: ?Sized> Subscriber<T> {
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        if self.checked {
-            return self.poll_checked(handler, limit);
+        if self.slow {
+            return self.poll_slowly(handler, limit);
         }
         if let [only] = &mut self.lanes[..] {
             return drain(only, handler, limit);
@@ -60,22 +64,133 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    fn poll_checked(
+    /// Where messages are copied out and checked, or have topics.
+    fn poll_slowly(
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        let mut total = 0;
-        while total < limit {
+        if !self.checked {
+            return self.poll_topics(handler, limit);
+        }
+        let (mut total, mut seen) = (0, 0);
+        while total < limit && seen - total < SKIPPED_MAX {
             let Some((lane, frame)) = self.next_copied()? else {
                 break;
             };
-            let consumer = &mut self.lanes[lane];
-            handler(message_of(&self.copy, consumer.index(), &frame));
-            consumer.advance(&frame);
-            total += 1;
+            seen += 1;
+            let chosen = self.choose(lane, &frame);
+            if let Ok(Some(payload)) = chosen {
+                self.payload = payload;
+                handler(self.message(lane, &frame));
+                total += 1;
+            }
+            self.lanes[lane].advance(&frame);
+            chosen?;
         }
         Ok(total)
+    }
+
+    /// Messages that lie in place, of topics that are asked for.
+    fn poll_topics(
+        &mut self,
+        handler: &mut impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        let Some(filter) = &self.filter else {
+            return Ok(0);
+        };
+        let lanes = self.lanes.len();
+        let (mut total, mut seen, mut dry) = (0, 0, 0);
+        let mut wrong = None;
+        while total < limit && seen - total < SKIPPED_MAX && dry < lanes {
+            if self.turn >= lanes {
+                self.turn = 0;
+            }
+            let consumer = &mut self.lanes[self.turn];
+            self.turn += 1;
+            let lane = consumer.index();
+            let budget = LANE_BUDGET.min(limit - total);
+            let count = consumer.walk(budget, |frame, bytes| match topic::split(bytes) {
+                Some((payload, topic)) => {
+                    if filter.matches(topic) {
+                        total += 1;
+                        handler(message_of(payload, lane, frame, topic));
+                    }
+                }
+                None => wrong = Some(no_topic(lane, frame)),
+            })?;
+            seen += count;
+            dry = if count == 0 { dry + 1 } else { 0 };
+            if let Some(wrong) = wrong {
+                return Err(wrong);
+            }
+        }
+        Ok(total)
+    }
+
+    /// The next frame of any lane that is asked for. A copied one is gone past, one in place is pending.
+    #[cold]
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        for _ in 0..SKIPPED_MAX {
+            let found = if self.checked {
+                self.next_copied()?
+            } else {
+                self.next_in_place()?
+            };
+            let Some((lane, frame)) = found else {
+                return Ok(None);
+            };
+            let chosen = self.choose(lane, &frame);
+            if self.checked || !matches!(chosen, Ok(Some(_))) {
+                self.pending = None;
+                self.lanes[lane].advance(&frame);
+            }
+            if let Some(payload) = chosen? {
+                self.payload = payload;
+                return Ok(Some((lane, frame)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of the message in `frame`, without its topic; `None` if that is not asked for.
+    fn choose(&self, lane: usize, frame: &Frame) -> Result<Option<usize>, ReceiveError> {
+        let Some(filter) = &self.filter else {
+            return Ok(Some(frame.length));
+        };
+        match topic::split(self.carried(lane, frame)) {
+            Some((payload, topic)) => Ok(filter.matches(topic).then_some(payload.len())),
+            None => Err(no_topic(self.lanes[lane].index(), frame)),
+        }
+    }
+
+    /// What `frame` carries.
+    #[inline(always)]
+    fn carried(&self, lane: usize, frame: &Frame) -> &[u8] {
+        if self.checked {
+            &self.copy
+        } else {
+            self.lanes[lane].view(frame)
+        }
+    }
+
+    /// The message in `frame`, of as many bytes as `choose` said.
+    #[cold]
+    #[inline(never)]
+    fn payload_slowly(&self, lane: usize, frame: &Frame, payload: usize) -> &[u8] {
+        let carried = self.carried(lane, frame);
+        carried.get(..payload).unwrap_or(carried)
+    }
+
+    /// The topic behind it.
+    #[cold]
+    #[inline(never)]
+    fn topic_slowly(&self, lane: usize, frame: &Frame, payload: usize) -> &[u8] {
+        let behind = self.carried(lane, frame).get(payload..).unwrap_or_default();
+        // The last byte behind a message is the length of its topic.
+        behind.split_last().map_or(behind, |(_, topic)| topic)
     }
 
     /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
@@ -100,12 +215,8 @@ impl<T: ?Sized> Subscriber<T> {
     pub(super) fn next_frame(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         self.begin()?;
         loop {
-            let found = if self.checked {
-                let found = self.next_copied()?;
-                if let Some((lane, frame)) = &found {
-                    self.lanes[*lane].advance(frame);
-                }
-                found
+            let found = if self.slow {
+                self.next_slowly()?
             } else {
                 self.next_in_place()?
             };
@@ -161,12 +272,16 @@ impl<T: ?Sized> Subscriber<T> {
     /// The message in `frame`, which `next_frame` just found.
     #[inline(always)]
     pub(super) fn message(&self, lane: usize, frame: &Frame) -> Message<'_> {
-        let bytes = if self.checked {
-            &self.copy
+        // Each part by a function of its own, so that the fast path builds the message in registers.
+        let (bytes, topic) = if self.slow {
+            (
+                self.payload_slowly(lane, frame, self.payload),
+                self.topic_slowly(lane, frame, self.payload),
+            )
         } else {
-            self.lanes[lane].view(frame)
+            (self.lanes[lane].view(frame), &[][..])
         };
-        message_of(bytes, self.lanes[lane].index(), frame)
+        message_of(bytes, self.lanes[lane].index(), frame, topic)
     }
 
     /// Whether lanes appeared since the last look; they are mapped now. Costs one load of a word that hardly ever
@@ -208,13 +323,24 @@ impl<T: ?Sized> Subscriber<T> {
 }
 
 #[inline(always)]
-fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame) -> Message<'a> {
+fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame, topic: &'a [u8]) -> Message<'a> {
     Message {
+        topic,
         bytes,
         tag: frame.tag,
         position: frame.position,
         lane,
         borrow: PhantomData,
+    }
+}
+
+/// What `frame` carries does not end with a topic, on a channel where everything does.
+#[cold]
+fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
+    ReceiveError::Corrupt {
+        lane,
+        position: frame.position,
+        found: frame.length as u64,
     }
 }
 
@@ -227,6 +353,6 @@ fn drain(
 ) -> Result<usize, ReceiveError> {
     let lane = consumer.index();
     consumer.walk(limit, |frame, bytes| {
-        handler(message_of(bytes, lane, frame))
+        handler(message_of(bytes, lane, frame, &[]))
     })
 }

@@ -13,7 +13,8 @@ use crate::message::Position;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
 use crate::ring::publish::Producer;
 use crate::sync::Ordering;
-use crate::uri::Config;
+use crate::uri::topic::{is_topic, trailer_length, write_trailer};
+use crate::uri::{Config, UriError};
 use crate::wait::{Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
@@ -50,6 +51,8 @@ pub(super) struct Endpoint {
     /// Still waiting for the subscribers that the settings ask for.
     connecting: bool,
     closed: bool,
+    /// What its messages are about, on a channel with topics.
+    topic: Option<Box<str>>,
     hold: Hold,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
@@ -137,12 +140,34 @@ impl Publisher {
     /// [`NotSent`]; nothing is reserved.
     #[inline(always)]
     pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
-        let end = self.room(self.producer.position(), length)?;
+        let at = self.producer.position();
+        let Ok(end) = self.producer.fits(at, length) else {
+            return self.claim_slowly(length);
+        };
         self.producer.begin(end);
         Ok(Claim {
             producer: &mut self.producer,
             end,
             length,
+            whole: length,
+            tag: 0,
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_slowly(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
+        let at = self.producer.position();
+        let (end, whole) = self.room_with_topic(at, length)?;
+        self.producer.begin(end);
+        if let Some(topic) = &self.endpoint.topic {
+            write_trailer(&mut self.producer.payload_mut(whole)[length..], topic);
+        }
+        Ok(Claim {
+            producer: &mut self.producer,
+            end,
+            length,
+            whole,
             tag: 0,
         })
     }
@@ -202,19 +227,114 @@ impl<T: ?Sized> Publisher<T> {
             sleeper,
             connecting: config.subscribers > 0,
             closed: false,
+            topic: None,
         });
-        Ok(Self {
+        let mut publisher = Self {
             producer,
             endpoint,
             typed: PhantomData,
-        })
+        };
+        if let Some(topic) = &config.topic {
+            publisher.set_topic(topic)?;
+            publisher.producer.take_slow_path();
+        }
+        Ok(publisher)
+    }
+
+    /// From the next message on, messages are about `topic`, on a channel that was opened with one.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError::Value`] if it is no topic, or the ring's messages are too short for it, or the channel has no topics.
+    pub fn set_topic(&mut self, topic: &str) -> Result<(), UriError> {
+        let refused = |rule| UriError::Value {
+            key: "topic",
+            value: topic.escape_default().to_string(),
+            rule,
+        };
+        if self.endpoint.config.topic.is_none() {
+            return Err(refused(
+                "the channel has no topics; open it with 'topic=' in the URI",
+            ));
+        }
+        if !is_topic(topic.as_bytes()) {
+            return Err(refused(crate::uri::TOPIC_OF_PUBLISHER_RULE));
+        }
+        if trailer_length(topic) > self.producer.message_max() {
+            return Err(refused(
+                "it leaves no room for a message; make the ring larger by 'capacity='",
+            ));
+        }
+        self.endpoint.topic = Some(topic.into());
+        Ok(())
+    }
+
+    /// What the next message is about; `None` on a channel without topics.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        self.endpoint.topic.as_deref()
     }
 
     #[inline(always)]
     pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
         let at = self.producer.position();
-        let end = self.room(at, message.len())?;
+        let Ok(end) = self.producer.fits(at, message.len()) else {
+            return self.send_slowly(tag, message);
+        };
         Ok(Position(self.producer.send(end, tag, message)))
+    }
+
+    /// Where the cached limit is used up, or a topic follows the message.
+    #[cold]
+    #[inline(never)]
+    fn send_slowly(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+        let at = self.producer.position();
+        let (end, whole) = self.write_with_topic(at, message)?;
+        Ok(Position(self.producer.commit(end, tag, whole)))
+    }
+
+    /// Writes a message and its topic at `at`; where the frame ends, and how long what it carries is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_with_topic(
+        &mut self,
+        at: u64,
+        message: &[u8],
+    ) -> Result<(u64, usize), NotSent> {
+        let (end, whole) = self.room_with_topic(at, message.len())?;
+        let (payload, trailer) = self
+            .producer
+            .place_mut(at, whole)
+            .split_at_mut(message.len());
+        payload.copy_from_slice(message);
+        if let Some(topic) = &self.endpoint.topic {
+            write_trailer(trailer, topic);
+        }
+        Ok((end, whole))
+    }
+
+    /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.
+    #[cold]
+    #[inline(never)]
+    fn room_with_topic(&mut self, at: u64, length: usize) -> Result<(u64, usize), NotSent> {
+        let whole = self.with_topic(length);
+        let found = match self.producer.fits_whole(at, whole) {
+            Err(NotSent::BackPressured) => self.ask_gate(at, whole),
+            found => found,
+        };
+        match found {
+            // The caller counts without the topic.
+            Err(NotSent::TooLong { .. }) => Err(NotSent::TooLong {
+                max: self.message_max(),
+            }),
+            found => Ok((found?, whole)),
+        }
+    }
+
+    /// Bytes that a frame carries for a message of `length` bytes.
+    fn with_topic(&self, length: usize) -> usize {
+        let topic = self.endpoint.topic.as_deref();
+        length.saturating_add(topic.map_or(0, trailer_length))
     }
 
     #[inline(always)]
@@ -233,8 +353,7 @@ impl<T: ?Sized> Publisher<T> {
     pub(super) fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
         match self.producer.fits(at, length) {
             Ok(end) => Ok(end),
-            Err(NotSent::BackPressured) => self.ask_gate(at, length),
-            Err(other) => Err(other),
+            Err(_) => self.room_with_topic(at, length).map(|(end, _)| end),
         }
     }
 
@@ -264,7 +383,7 @@ impl<T: ?Sized> Publisher<T> {
             || (hold.no_room(attached, &self.producer, need) && self.producer.make_room(need))
         {
             hold.let_go(&self.producer);
-            return self.producer.fits(at, length);
+            return self.producer.fits_whole(at, length);
         }
         Err(NotSent::BackPressured)
     }
@@ -285,7 +404,7 @@ impl<T: ?Sized> Publisher<T> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         let mut beds = Beds::default();
         loop {
-            let found = self.room(at, length);
+            let found = self.room_with_topic(at, length);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
                 // The second look before a sleep may have found the room: the time without any ends here too.
                 self.endpoint.hold.let_go(&self.producer);
@@ -295,7 +414,7 @@ impl<T: ?Sized> Publisher<T> {
                 return Err(found);
             };
             if let Step::Park = step {
-                let need = self.producer.need(at, length);
+                let need = self.producer.need(at, self.with_topic(length));
                 let wanted = self.endpoint.config.subscribers as usize;
                 let sleeper = beds.choose(&self.endpoint.sleeper, &self.producer);
                 let producer = &mut self.producer;
@@ -389,10 +508,10 @@ impl<T: ?Sized> Publisher<T> {
         self.endpoint.attached.geometry.capacity
     }
 
-    /// Longest message in bytes.
+    /// Longest message in bytes; on a channel with topics, one of this publisher's topic.
     #[must_use]
     pub fn message_max(&self) -> usize {
-        self.producer.message_max()
+        self.producer.message_max() - self.with_topic(0)
     }
 
     /// Counters since this publisher opened its lane; those of the lane's earlier publishers are included in

@@ -7,9 +7,9 @@ use super::publisher::Publisher;
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
-use crate::region::Words;
+use crate::region::{HEADER_BYTES, Words};
 use crate::ring::consume::Consumer;
-use crate::ring::layout::{Geometry, control, lane, lane_entry};
+use crate::ring::layout::{Geometry, control, frame_bytes, frame_tag, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::uri::HugePages;
 
@@ -189,6 +189,22 @@ impl Publisher {
     /// [`NotSent`].
     pub(crate) fn ask_room(&mut self, length: usize) -> Result<(), NotSent> {
         self.room(self.producer.position(), length).map(|_| ())
+    }
+
+    /// Bytes of frames that have room now without asking the gate.
+    pub(crate) fn room_left(&self) -> u64 {
+        self.producer.room_left()
+    }
+
+    /// Makes whole frames of another ring with the same `align` visible together. At least one, no more bytes than
+    /// [`Publisher::room_left`] says, and only of lengths that this ring takes.
+    pub(crate) fn publish_frames(&mut self, frames: &[u8]) {
+        if let Some(header) = frames.first_chunk::<8>() {
+            let header = u64::from_le_bytes(*header);
+            let length = frame_bytes(header).saturating_sub(HEADER_BYTES);
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            self.producer.send_frames(frames, frame_tag(header), length);
+        }
     }
 
     /// Makes the message that [`Publisher::write_part`] put together visible.

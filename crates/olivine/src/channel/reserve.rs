@@ -16,6 +16,8 @@ pub struct Claim<'a> {
     pub(super) producer: &'a mut Producer,
     pub(super) end: u64,
     pub(super) length: usize,
+    /// With the topic behind the message.
+    pub(super) whole: usize,
     pub(super) tag: u32,
 }
 
@@ -28,7 +30,7 @@ impl Claim<'_> {
     /// Makes the message visible; returns the position after it.
     #[inline(always)]
     pub fn commit(self) -> Position {
-        Position(self.producer.commit(self.end, self.tag, self.length))
+        Position(self.producer.commit(self.end, self.tag, self.whole))
     }
 
     /// Gives the message up, as dropping does.
@@ -92,16 +94,28 @@ impl Batch<'_> {
     #[inline(always)]
     pub fn push_tagged(&mut self, tag: u32, message: &[u8]) -> Result<(), NotSent> {
         let at = self.end;
-        let end = self.publisher.room(at, message.len())?;
-        self.publisher.producer.write(at, message);
+        let (end, length) = match self.publisher.producer.fits(at, message.len()) {
+            Ok(end) => {
+                self.publisher.producer.write(at, message);
+                (end, message.len())
+            }
+            // By the publisher alone: the batch's own words stay in registers.
+            Err(_) => self.publisher.write_with_topic(at, message)?,
+        };
+        self.add(end, tag, length);
+        Ok(())
+    }
+
+    /// Counts a frame that was written up to `end`.
+    #[inline(always)]
+    fn add(&mut self, end: u64, tag: u32, length: usize) {
         if self.count == 0 {
-            self.first = (tag, message.len());
+            self.first = (tag, length);
         } else {
-            self.publisher.producer.prepare(at, tag, message.len());
+            self.publisher.producer.prepare(self.end, tag, length);
         }
         self.end = end;
         self.count += 1;
-        Ok(())
     }
 
     /// Messages in the batch.

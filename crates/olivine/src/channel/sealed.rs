@@ -1,10 +1,8 @@
-//! `shm+fd://`: channels of peers that do not trust each other ([ADR 0013]).
+//! `shm+fd://`: channels of peers that do not trust each other (ADR 0013).
 //!
 //! The publisher [`listen`]s at a socket and [`serve`]s it from a thread; a subscriber [`connect`]s, and [`watch`]es from a
 //! thread of its own for the end of its publisher. What they say is in [`wire`], what they hand out in [`memory`]. The
 //! rings, the gate and the sleeping are those of every channel; what is special is in [`crate::ring::pages`].
-//!
-//! [ADR 0013]: https://docs.rs/crate/olivine/latest/source/docs/adr/0013-hand-out-sealed-memory.md
 
 mod connect;
 mod listen;

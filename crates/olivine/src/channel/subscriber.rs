@@ -14,6 +14,7 @@ use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
+use crate::uri::topic::Filter;
 use crate::uri::{Config, Delivery, Scheme};
 use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
 use core::fmt;
@@ -53,8 +54,14 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) turn: usize,
     /// The frame that `receive` handed out and that the next call goes past.
     pub(super) pending: Option<(usize, Frame)>,
+    /// Messages are not handed out just as they lie: they are copied out and checked, or have topics.
+    pub(super) slow: bool,
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
+    /// The topics that are asked for, on a channel that has them.
+    pub(super) filter: Option<Box<Filter>>,
+    /// Bytes of the message found last, without its topic.
+    pub(super) payload: usize,
     pub(super) copy: Vec<u8>,
     /// Looks in a row that found nothing.
     pub(super) dry: u32,
@@ -185,11 +192,16 @@ impl<T: ?Sized> Subscriber<T> {
         let checked = sealed
             || config.delivery == Delivery::Latest
             || core.attached.geometry.evict_after_ns != 0;
+        // `validate` has seen that it can be read.
+        let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {
             lanes,
             turn: 0,
             pending: None,
+            slow: checked || filter.is_some(),
             checked,
+            filter: filter.map(Box::new),
+            payload: 0,
             copy: Vec::new(),
             dry: 0,
             looks: 0,

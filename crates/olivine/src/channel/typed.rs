@@ -5,6 +5,7 @@ use super::publisher::Publisher;
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, ReceiveError};
 use crate::message::{Message, Plain, Position, layout_hash};
+use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
 use core::marker::PhantomData;
 use core::ops::Deref;
 
@@ -14,9 +15,7 @@ pub(crate) fn tag_of<T: Plain>() -> TypeTag {
             align_of::<T>() <= 8,
             "messages start on 8-byte boundaries: a type may not need more"
         );
-        assert!(
-            T::TYPE_NAME.len() <= crate::ring::layout::TYPE_NAME_BYTES && !T::TYPE_NAME.is_empty()
-        );
+        assert!(T::TYPE_NAME.len() <= TYPE_NAME_BYTES && !T::TYPE_NAME.is_empty());
     }
     TypeTag {
         hash: layout_hash::<T>(),
@@ -24,6 +23,35 @@ pub(crate) fn tag_of<T: Plain>() -> TypeTag {
         any: false,
     }
 }
+
+/// The type of a channel whose messages carry topics: another one, so that who does not know of them is refused
+/// wherever types are compared.
+pub(crate) fn with_topics(typed: &TypeTag) -> TypeTag {
+    let bytes = b"with topics"
+        .iter()
+        .copied()
+        .chain(typed.hash.to_le_bytes());
+    let name = if typed.name.is_empty() {
+        "bytes"
+    } else {
+        &typed.name
+    };
+    let longest = TYPE_NAME_BYTES - TOPICS_SUFFIX.len();
+    let name: String = name
+        .char_indices()
+        .take_while(|(at, c)| at + c.len_utf8() <= longest)
+        .map(|(_, c)| c)
+        .chain(TOPICS_SUFFIX.chars())
+        .collect();
+    TypeTag {
+        hash: fnv(bytes).max(1),
+        name: name.into(),
+        any: typed.any,
+    }
+}
+
+/// Tells people that the channel is to be opened with topics.
+const TOPICS_SUFFIX: &str = " with 'topic='";
 
 impl<T: Plain> Publisher<T> {
     /// Sends a copy of `value` if there is room. Never waits. Returns the position after it.

@@ -31,6 +31,8 @@ pub(crate) struct Producer {
     /// Cached limit, on a page that reads as zeros in a forked child: there every call takes the slow path.
     limit: Word,
     align_mask: u64,
+    /// Lengths from here on take the slow path: those that are too long, or all of them.
+    slow_from: u64,
     message_max: u64,
     cursor: Word,
     /// The sleepers hint, or a word that is always 1 where membarrier is missing.
@@ -70,6 +72,7 @@ impl Producer {
                 .min(POSITION_MAX),
             zeroed: 0,
             align_mask: geometry.align - 1,
+            slow_from: geometry.message_max() + 1,
             message_max: geometry.message_max(),
             cursor: lane.resolve(lane::CURSOR),
             hint: control.resolve(hint),
@@ -176,13 +179,38 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// [`NotSent::TooLong`]; [`NotSent::BackPressured`] if the cached limit is used up, which says only that
-    /// the gate must be asked.
+    /// [`NotSent::TooLong`], for every length after [`Producer::take_slow_path`]; [`NotSent::BackPressured`] if the
+    /// cached limit is used up, which says only that the gate must be asked.
     #[inline(always)]
     pub(crate) fn fits(&self, at: u64, length: usize) -> Result<u64, NotSent> {
+        if length as u64 >= self.slow_from {
+            return Err(self.too_long());
+        }
+        self.ends(at, length)
+    }
+
+    /// From now on [`Producer::fits`] refuses every length: the caller has to add something to each message, and
+    /// asks [`Producer::fits_whole`].
+    #[cfg(not(loom))]
+    pub(crate) fn take_slow_path(&mut self) {
+        self.slow_from = 0;
+    }
+
+    /// As [`Producer::fits`], whatever path is taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::fits`].
+    #[cfg(not(loom))]
+    pub(crate) fn fits_whole(&self, at: u64, length: usize) -> Result<u64, NotSent> {
         if length as u64 > self.message_max {
             return Err(self.too_long());
         }
+        self.ends(at, length)
+    }
+
+    #[inline(always)]
+    fn ends(&self, at: u64, length: usize) -> Result<u64, NotSent> {
         let end = at + self.padded(length as u64 + HEADER_BYTES);
         // Relaxed: a private word.
         if end + HEADER_BYTES > self.limit.load(Ordering::Relaxed) {
@@ -227,6 +255,15 @@ impl Producer {
     pub(crate) fn payload_mut(&mut self, length: usize) -> &mut [u8] {
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(self.position, length) }
+    }
+
+    /// The payload place of the frame at `at`, which [`Producer::fits_whole`] found room for, of a batch that may be
+    /// given up.
+    #[cfg(not(loom))]
+    pub(crate) fn place_mut(&mut self, at: u64, length: usize) -> &mut [u8] {
+        self.zeroed = 0;
+        // SAFETY: as in `write`; `&mut self` makes the slice the only one.
+        unsafe { self.ring.payload_mut(at, length) }
     }
 
     /// What [`Producer::payload_mut`] wrote.
@@ -371,6 +408,25 @@ impl Producer {
             self.limit.store(wanted, Ordering::Relaxed);
         }
         need <= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of frames that have room behind the position as far as the cached limit tells.
+    #[cfg(not(loom))]
+    pub(crate) fn room_left(&self) -> u64 {
+        // Relaxed: a private word.
+        let limit = self.limit.load(Ordering::Relaxed);
+        limit.saturating_sub(self.position + HEADER_BYTES)
+    }
+
+    /// Makes whole frames of another ring with the same `align` visible together, as they lie there. At least one,
+    /// the first with these words in its header, and no more bytes than [`Producer::room_left`] said.
+    #[cfg(not(loom))]
+    pub(crate) fn send_frames(&mut self, frames: &[u8], tag: u32, length: usize) {
+        // As a batch: everything but the first header, which commits.
+        if let Some((_, behind)) = frames.split_first_chunk::<8>() {
+            self.write(self.position, behind);
+            self.commit(self.position + frames.len() as u64, tag, length);
+        }
     }
 
     /// Takes over the positions of subscribers with pages of their own.

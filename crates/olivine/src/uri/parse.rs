@@ -5,6 +5,7 @@ use super::{
     CAPACITY_RANGE, Config, Delivery, Expire, NAME_LENGTH_MAX, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT,
     Scheme, Slow, Start, UriError, nats,
     remote::{self, TIMEOUT_RANGE, is_token, show_token},
+    topic::Filter,
 };
 use std::str::FromStr;
 
@@ -28,6 +29,7 @@ pub(super) const KEYS: &[&str] = &[
     "numa",
     "linger",
     "cpu",
+    "topic",
     "channel",
     "role",
     "token",
@@ -74,6 +76,8 @@ const HUGEPAGES_RULE: &str = "one of no, try, require";
 const NUMA_RULE: &str = "a node number from 0 to 63";
 const LINGER_RULE: &str = "a duration such as 500ms, 2s or 1m";
 const CPU_RULE: &str = "a CPU number from 0 to 1023";
+const TOPIC_RULE: &str = "words of A-Z a-z 0-9 _ - joined by dots, such as orders.eu.created, 128 bytes at most; for subscribers also filters with * for a word and > for the rest, 16 at most, separated by commas";
+pub(crate) const TOPIC_OF_PUBLISHER_RULE: &str = "a publisher has one topic without * and >, such as orders.eu.created; filters are for subscribers";
 const CHANNEL_RULE: &str = "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -";
 const ROLE_RULE: &str = "one of listen, connect";
 const TOKEN_RULE: &str = "1 to 256 visible ASCII characters, or @ and the path of a file with them";
@@ -207,6 +211,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         "numa" => config.numa = Some(read("numa", value, NUMA_RULE, whole(value))?),
         "linger" => config.linger = read("linger", value, LINGER_RULE, parse_duration(value))?,
         "cpu" => config.cpu = Some(read("cpu", value, CPU_RULE, whole(value))?),
+        "topic" => config.topic = Some(value.to_owned()),
         "channel" => {
             let fits = config.scheme() == Scheme::File && is_name(value, 64);
             config.channel = read(
@@ -275,6 +280,7 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "numa" => config.numa.map(|node| node.to_string()),
         "linger" => (!config.linger.is_zero()).then(|| show_duration(config.linger)),
         "cpu" => config.cpu.map(|cpu| cpu.to_string()),
+        "topic" => config.topic.clone(),
         "channel" => {
             let given = config.scheme() == Scheme::File && config.remote.named;
             given.then(|| config.channel().to_owned())
@@ -372,6 +378,13 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     }
     if config.cpu.is_some_and(|cpu| cpu > 1023) {
         return refuse("cpu", CPU_RULE);
+    }
+    if config
+        .topic
+        .as_ref()
+        .is_some_and(|topic| Filter::read(topic).is_none())
+    {
+        return refuse("topic", TOPIC_RULE);
     }
     let far = &config.remote;
     if far.token.as_deref().is_some_and(|token| !is_token(token)) {
@@ -483,7 +496,7 @@ mod tests {
         assert_eq!(round(sealed).as_deref(), Ok(sealed));
         let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
                    &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
-                   &hugepages=try&numa=0&linger=2s&cpu=1";
+                   &hugepages=try&numa=0&linger=2s&cpu=1&topic=a.*,b.>";
         let config = config(uri).unwrap();
         assert_eq!(config.uri(), uri);
         for key in KEYS {
@@ -540,6 +553,9 @@ mod tests {
             ("shm://x?linger=5", "linger=5"),
             ("shm://x?cpu=two", "cpu=two"),
             ("shm://x?cpu=+1", "cpu=+1"),
+            ("shm://x?topic=", "topic= is not usable: words of"),
+            ("shm://x?topic=a..b", "topic=a..b is not usable"),
+            ("shm://x?topic=a.>.b", "topic=a.>.b is not usable"),
             ("shm://x?wait=spin&wait=park", "key 'wait' is given twice"),
             (
                 "shm://x?speed=11",

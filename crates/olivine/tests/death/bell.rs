@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const LENGTH: usize = 4096;
 
-/// One shared word. The mapping is never taken away: it lives as long as its process.
-#[derive(Clone, Copy, Debug)]
+/// One shared word.
+#[derive(Debug)]
 pub(crate) struct Bell {
     word: NonNull<AtomicU32>,
 }
@@ -52,7 +52,7 @@ impl Bell {
     }
 
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: page aligned, mapped for the life of this process, and touched by atomics alone.
+        // SAFETY: page aligned, mapped as long as `self` lives, and touched by atomics alone.
         unsafe { self.word.as_ref() }
     }
 
@@ -94,8 +94,10 @@ impl Bell {
     }
 }
 
-/// Lets bells go where references to them go.
-// SAFETY: all there is to it is an atomic word that is never unmapped.
-unsafe impl Send for Bell {}
-// SAFETY: as above.
-unsafe impl Sync for Bell {}
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; nobody borrows the word any more.
+        let unmapped = unsafe { libc::munmap(self.word.as_ptr().cast(), LENGTH) };
+        assert_eq!(unmapped, 0, "a mapping of our own");
+    }
+}

@@ -66,7 +66,7 @@ fn role() {
     let path = role_setting("OLIVINE_DEATH_WORDS");
     let words = SharedWords::attach(path.as_ref()).unwrap();
     match role.as_str() {
-        "zygote" => zygote::serve(&words, Bell::attach(&stage::bell_of(path.as_ref()))),
+        "zygote" => zygote::serve(&words, &Bell::attach(&stage::bell_of(path.as_ref()))),
         "witness" => witness(&role_setting("OLIVINE_DEATH_URI"), &words),
         other => panic!("no role {other}"),
     }

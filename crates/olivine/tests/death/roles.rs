@@ -70,7 +70,7 @@ fn bump(words: &SharedWords, index: usize) {
 }
 
 /// Plays the role of `order` until told to stop.
-pub(crate) fn play(order: &Order, words: &SharedWords, bell: Bell, alive: &PipeReader) {
+pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &PipeReader) {
     if !order.die_at.is_empty() {
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var("OLIVINE_DIE_AT", &order.die_at) };
@@ -98,7 +98,7 @@ pub(crate) fn play(order: &Order, words: &SharedWords, bell: Bell, alive: &PipeR
 struct Stage<'a> {
     uri: &'a str,
     words: &'a SharedWords,
-    bell: Bell,
+    bell: &'a Bell,
     session: u64,
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn signal(pid: Pid, signal: Signal) {
 }
 
 /// The zygote itself: obeys until its orders end.
-pub(crate) fn serve(words: &SharedWords, bell: Bell) {
+pub(crate) fn serve(words: &SharedWords, bell: &Bell) {
     let (alive, keep) = std::io::pipe().expect("a pipe");
     let mut line = String::new();
     // Not the buffered handle: a child must not inherit half a line.

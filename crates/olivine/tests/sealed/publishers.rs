@@ -333,12 +333,10 @@ fn a15_a_publisher_that_says_more_than_it_should_is_left() {
     let uri = place.uri("timeout=60s&wait=park");
     let subscriber = std::thread::spawn(move || {
         let mut subscriber = Subscriber::open(&uri).unwrap();
-        match subscriber.receive() {
-            Ok(_) => panic!("there is no message"),
-            Err(error) => std::error::Error::source(&error)
-                .expect("a reason")
-                .to_string(),
-        }
+        let error = subscriber.receive().map(drop).expect_err("no message");
+        std::error::Error::source(&error)
+            .expect("a reason")
+            .to_string()
     });
     let socket = meet(&listener);
     let handout = Handout::new();

@@ -1,5 +1,7 @@
 //! Places where a channel can be, for suites that run over all of them.
 
+#![allow(dead_code, reason = "no suite needs all of it")]
+
 #[cfg(feature = "tls")]
 use crate::common::certificates::{Authority, Purpose};
 use crate::common::{Place, free_port, until};

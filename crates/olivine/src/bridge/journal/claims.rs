@@ -33,10 +33,13 @@ pub fn check_journal(data: &[u8]) {
     let path = folder.path().join("claimed.olv");
     std::fs::write(&path, &bytes).expect("written");
     let whole = replay(&path, |_| Ok(()));
-    // However one starts, no more comes than from the beginning.
     let position = u64::from(choice) * 8;
     let part = replay(&path, |replay| replay.seek_position(position));
-    assert!(part <= whole, "{part} of {whole} messages from {position}");
+    // However one starts, no more comes than from the beginning; but where the description of a lane is damaged, the
+    // index at the end has it, and who starts by that may find messages which the others had to leave out.
+    if let (Some(part), Some(whole)) = (part, whole) {
+        assert!(part <= whole, "{part} of {whole} messages from {position}");
+    }
     replay(&path, |replay| replay.seek_time(position));
     replay(&path, Replay::seek_end);
     record_on(&path);
@@ -97,15 +100,11 @@ fn blocks(input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Reads everything from where `seek` leads, over every damage; how many messages that was.
-fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -> u64 {
-    let mut replay = match Replay::open(path) {
-        Ok(replay) => replay,
-        Err(error) => return named(&error),
-    };
-    if let Err(error) = seek(&mut replay) {
-        return named(&error);
-    }
+/// Reads everything from where `seek` leads, over every damage; how many messages that was, if nothing was damaged.
+fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -> Option<u64> {
+    let mut replay = Replay::open(path).map_err(|error| named(&error)).ok()?;
+    seek(&mut replay).map_err(|error| named(&error)).ok()?;
+    let mut is_whole = true;
     let (mut messages, mut reached) = (0, None);
     let mut sum = 0_u64;
     for _ in 0..SKIPS_MAX {
@@ -122,10 +121,11 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
             }
             Ok(None) => {
                 std::hint::black_box((sum, replay.state()));
-                return messages;
+                return is_whole.then_some(messages);
             }
             Err(error) => named(&error),
-        };
+        }
+        is_whole = false;
         match replay.skip_damage() {
             Ok(Some(skipped)) => {
                 // A later file of the journal sorts behind an earlier one.
@@ -133,10 +133,10 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
                 assert!(Some(&at) > reached.as_ref(), "a skip that goes nowhere");
                 reached = Some(at);
             }
-            Ok(None) => return messages,
+            Ok(None) => return None,
             Err(error) => {
                 named(&error);
-                return messages;
+                return None;
             }
         }
     }
@@ -148,13 +148,14 @@ fn record_on(path: &Path) {
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
     let recorder = Recorder::open(path, &settings).map_err(|error| named(&error));
     if let Ok(recorder) = recorder {
-        recorder.close().map_or_else(|error| named(&error), |_| 0);
+        if let Err(error) = recorder.close() {
+            named(&error);
+        }
         replay(path, |_| Ok(()));
     }
 }
 
-/// Nothing is read of what is refused; what is refused has a name.
-fn named(error: &JournalError) -> u64 {
+/// What is refused has a name.
+fn named(error: &JournalError) {
     assert!(!error.to_string().is_empty());
-    0
 }

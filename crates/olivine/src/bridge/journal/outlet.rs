@@ -4,6 +4,7 @@
 use super::lane::Lane;
 use super::recorder::{LaneId, Recorder};
 use super::settings::RecorderSettings;
+use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
 use crate::clock::wall_ns;
@@ -80,6 +81,8 @@ impl Outlet for JournalOutlet {
         let recorder = Recorder::open(path, &self.settings()).map_err(link_error)?;
         let recording = Recording {
             egress: source.take_first()?,
+            syncer: Syncer::start(recorder.path()).map_err(link_error)?,
+            syncing: None,
             recorder,
             channel,
             lanes: Vec::new(),
@@ -102,10 +105,23 @@ impl Outlet for JournalOutlet {
 struct Recording {
     egress: Egress,
     recorder: Recorder,
+    /// Syncs while we gather the next block.
+    syncer: Syncer,
+    /// A sync runs: how far each lane is written by then, and what that comes to.
+    syncing: Option<Written>,
     channel: String,
     /// Number in the recorder of the ring's lane at each place.
     lanes: Vec<LaneId>,
     naps: Duration,
+}
+
+/// What counts as recorded once it is synced.
+#[derive(Debug)]
+struct Written {
+    /// Of the lane at each place.
+    positions: Vec<u64>,
+    messages: u64,
+    bytes: u64,
 }
 
 impl Recording {
@@ -137,6 +153,7 @@ impl Recording {
         loop {
             let taken = self.pass(control)?;
             if control.must_stop() {
+                self.settle(control)?;
                 return self.give_up(None);
             }
             if taken > 0 {
@@ -147,6 +164,7 @@ impl Recording {
                 if self.pass(control)? > 0 {
                     continue;
                 }
+                self.settle(control)?;
                 self.recorder.close().map_err(link_error)?;
                 return Ok(());
             }
@@ -160,6 +178,7 @@ impl Recording {
             let mut waited = [
                 PollFd::new(&ready, PollFlags::IN),
                 PollFd::new(&wake, PollFlags::IN),
+                PollFd::new(&self.syncer, PollFlags::IN),
             ];
             match poll(&mut waited, Some(&nap)) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -174,7 +193,8 @@ impl Recording {
         }
     }
 
-    /// Appends what is there, up to a few megabytes, and acknowledges it once it counts. Returns its bytes.
+    /// Appends what is there, up to a few megabytes, and acknowledges what counts by now. Returns the bytes appended,
+    /// or 1 if something else has changed.
     fn pass(&mut self, control: &Arc<Control>) -> Result<u64, LinkError> {
         let places = self.egress.look().map_err(receive_error)?;
         let time = wall_ns();
@@ -207,10 +227,11 @@ impl Recording {
                 break;
             }
         }
-        if total > 0 {
-            self.flush(control)?;
+        let synced = self.collect(control)?;
+        if self.syncing.is_none() && (total > 0 || synced) {
+            self.write(control)?;
         }
-        Ok(total)
+        Ok(total.max(synced.into()))
     }
 
     /// The recorder's number for the lane at `place`.
@@ -230,26 +251,78 @@ impl Recording {
         Ok(self.lanes[place])
     }
 
-    /// Makes everything appended count, then gives its room back.
-    fn flush(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
-        loop {
-            match self.recorder.flush() {
-                Ok(()) => break,
+    /// Writes everything appended, and begins to sync it where the policy asks for that; else it counts already.
+    fn write(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        let file = loop {
+            match self.recorder.write_for_sync() {
+                Ok(file) => break file,
                 Err(error @ JournalError::NoSpace { .. }) => self.wait_for_room(error, control)?,
                 Err(error) => return Err(link_error(error)),
             }
-        }
-        for place in 0..self.lanes.len() {
-            let position = self.egress.position(place);
-            self.egress.acknowledge(place, position);
-        }
+        };
         let stats = self.recorder.stats();
+        let written = Written {
+            positions: (0..self.lanes.len())
+                .map(|place| self.egress.position(place))
+                .collect(),
+            messages: stats.messages,
+            bytes: stats.frame_bytes,
+        };
+        match file {
+            Some(file) => {
+                self.syncer.begin(file);
+                self.syncing = Some(written);
+            }
+            None => self.recorded(&written, control),
+        }
+        Ok(())
+    }
+
+    /// What was written counts: gives its room back.
+    fn recorded(&mut self, written: &Written, control: &Arc<Control>) {
+        for (place, position) in written.positions.iter().enumerate() {
+            self.egress.acknowledge(place, *position);
+        }
         control.report(|status| {
             status.stage = LinkStage::Connected;
-            status.messages = stats.messages;
-            status.bytes = stats.frame_bytes;
-            status.acknowledged_bytes = stats.frame_bytes;
+            status.messages = written.messages;
+            status.bytes = written.bytes;
+            status.acknowledged_bytes = written.bytes;
         });
+    }
+
+    /// Looks whether the sync that runs is done; `true` if it is.
+    fn collect(&mut self, control: &Arc<Control>) -> Result<bool, LinkError> {
+        if self.syncing.is_none() {
+            return Ok(false);
+        }
+        let Some(outcome) = self.syncer.outcome() else {
+            return Ok(false);
+        };
+        self.synced(outcome, control).map(|()| true)
+    }
+
+    /// Waits for the sync that runs, and makes the rest count too.
+    fn settle(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        while self.syncing.is_some() {
+            let outcome = self.syncer.wait();
+            self.synced(outcome, control)?;
+            self.write(control)?;
+        }
+        Ok(())
+    }
+
+    fn synced(
+        &mut self,
+        outcome: Result<(), Errno>,
+        control: &Arc<Control>,
+    ) -> Result<(), LinkError> {
+        if let Err(errno) = outcome {
+            return Err(link_error(self.recorder.sync_failed(errno)));
+        }
+        if let Some(written) = self.syncing.take() {
+            self.recorded(&written, control);
+        }
         Ok(())
     }
 

@@ -15,8 +15,9 @@ use crate::fork::ForkPage;
 use crate::liveness::Locks;
 use crate::uri::SyncPolicy;
 use core::fmt;
+use rustix::io::Errno;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use zerocopy::IntoBytes;
@@ -158,7 +159,8 @@ impl Recorder {
             settings: settings.clone(),
             opened: now,
             synced: now,
-            dirty: false,
+            // Blocks of a recorder that was killed may not have reached the disk, and count as recorded with the next sync.
+            dirty: !found.sealed && found.offset > TERM_BYTES,
             unsynced: false,
             page,
             recovered: found.recovered,
@@ -314,6 +316,36 @@ impl Recorder {
             SyncPolicy::Block => self.sync(),
             _ => self.tick(),
         }
+    }
+
+    /// Writes everything appended so far, and leaves what the policy `block` promises to the caller: the file to sync,
+    /// on whatever thread. `None` where nothing is to be synced, or the policy does not ask for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recorder::flush`].
+    pub(super) fn write_for_sync(&mut self) -> Result<Option<OwnedFd>, JournalError> {
+        self.usable()?;
+        self.write_collected()?;
+        if self.settings.sync != SyncPolicy::Block {
+            self.tick()?;
+            return Ok(None);
+        }
+        if !self.dirty {
+            return Ok(None);
+        }
+        let file = rustix::io::fcntl_dupfd_cloexec(self.descriptor()?, 0)
+            .map_err(term::refused("force to the disk", &self.path))?;
+        self.dirty = false;
+        self.stats.syncs += 1;
+        Ok(Some(file))
+    }
+
+    /// The sync of a file that [`Recorder::write_for_sync`] gave has failed: nothing is recorded any more.
+    pub(super) fn sync_failed(&mut self, errno: Errno) -> JournalError {
+        // The kernel may have dropped what it could not write: asking again would be answered with "fine".
+        self.unsynced = true;
+        term::refused("force to the disk", &self.path)(errno)
     }
 
     /// Does what is due by time: call it now and then while nothing is to be recorded.
@@ -516,9 +548,7 @@ impl Recorder {
             return Ok(());
         }
         if let Err(errno) = rustix::fs::fdatasync(self.descriptor()?) {
-            // The kernel may have dropped what it could not write: asking again would be answered with "fine".
-            self.unsynced = true;
-            return Err(term::refused("force to the disk", &self.path)(errno));
+            return Err(self.sync_failed(errno));
         }
         self.dirty = false;
         self.stats.syncs += 1;

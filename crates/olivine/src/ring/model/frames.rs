@@ -94,6 +94,7 @@ fn what_was_given_up_never_shows() {
 }
 
 /// A lane counts as drained only once what its subscriber did with the messages is visible.
+#[cfg(test)]
 pub(super) fn drained_means_read(ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static) {
     check(4, move || {
         let (mut producer, mut consumer) = ends();

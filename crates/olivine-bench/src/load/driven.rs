@@ -1,0 +1,250 @@
+//! The generator on the engine's io_uring back end, for closed loops.
+//!
+//! What all connections have to send after a round goes to the kernel in one call, and what has come for
+//! them is taken with it: at a low depth, where the loop over epoll pays a receive and a send for every few
+//! requests, this saves most of its calls.
+
+use super::client::{Protocol, SILENCE_NS, Tally, Times, silent};
+use super::error::LoadError;
+use super::{Plan, Waiting};
+use olivine::clock::TickClock;
+use olivine_net::{
+    Backend, CloseReason, ConnectError, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard,
+    Slots, WaitStrategy,
+};
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Time between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the loop came to.
+type Ending = Result<Tally, LoadError>;
+
+struct Link {
+    index: usize,
+    outstanding: usize,
+    /// When the batch under way was sent, in ticks.
+    asked_at: u64,
+    /// Whether part of an answer has come.
+    partial: bool,
+}
+
+struct Loader<P> {
+    address: SocketAddr,
+    connections: usize,
+    depth: usize,
+    protocol: P,
+    times: Times,
+    silence: u64,
+    links: Slots<Link>,
+    /// Connections that are open or being made.
+    live: usize,
+    out: Vec<u8>,
+    last_answer: u64,
+    tally: Tally,
+    /// `None` once the end was told.
+    ending: Option<mpsc::Sender<Ending>>,
+}
+
+/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU.
+pub(super) fn run(
+    address: SocketAddr,
+    plan: &Plan,
+    protocol: impl Protocol + 'static,
+    times: Times,
+) -> Ending {
+    let (ending, ended) = mpsc::channel();
+    let loader = Loader {
+        address,
+        connections: plan.connections,
+        depth: plan.depth,
+        protocol,
+        times,
+        silence: TickClock::calibrate().ticks_for(SILENCE_NS),
+        links: Slots::new(),
+        live: 0,
+        out: Vec::new(),
+        last_answer: times.start,
+        tally: Tally::default(),
+        ending: Some(ending),
+    };
+    let wait = match plan.waiting {
+        Waiting::Spin => WaitStrategy::Spin,
+        Waiting::Block => WaitStrategy::Block,
+    };
+    // CPUs are u32 here and usize there.
+    let cpu = usize::try_from(plan.cpu).unwrap_or(usize::MAX);
+    let config = EngineConfig::client()
+        .cpus([cpu])
+        .backend(Backend::IoUring)
+        .wait(wait)
+        .linger(Duration::ZERO);
+    // One shard, so it is taken once.
+    let loader = Mutex::new(Some(loader));
+    let engine = Engine::start(config, move |_| {
+        let mut loader = loader.lock().unwrap_or_else(PoisonError::into_inner);
+        Maybe(loader.take())
+    })
+    .map_err(LoadError::Engine)?;
+    let ending = ended.recv().unwrap_or(Err(LoadError::Panicked));
+    engine.stop(Duration::ZERO);
+    ending
+}
+
+/// The loader; `None` would be a second shard's, of which there is none.
+struct Maybe<P>(Option<Loader<P>>);
+
+impl<P: Protocol> Loader<P> {
+    fn connect(&mut self, shard: &mut Shard<()>, index: usize) {
+        match shard.connect(self.address, CONNECT_MAX, index as u64) {
+            Ok(_) => self.live += 1,
+            Err(_) => self.look_for_life(),
+        }
+    }
+
+    /// Ends when the last connection is gone and could not be made again.
+    fn look_for_life(&mut self) {
+        if self.live == 0 {
+            self.tally.gone = true;
+            self.end(None);
+        }
+    }
+
+    fn end(&mut self, error: Option<LoadError>) {
+        if let Some(ending) = self.ending.take() {
+            let mut tally = std::mem::take(&mut self.tally);
+            tally.ended = TickClock::ticks();
+            // Whoever no longer listens has given up.
+            let _ = ending.send(error.map_or(Ok(tally), Err));
+        }
+    }
+
+    fn ask(&mut self, shard: &mut Shard<()>, id: ConnectionId, now: u64) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        self.out.clear();
+        self.protocol.ask(link.index, self.depth, &mut self.out);
+        (link.outstanding, link.asked_at) = (self.depth, now);
+        // Nothing is queued before it, so that it is taken; a connection that is gone is told of.
+        let _ = shard.offer(id, &self.out);
+    }
+
+    fn answered(&mut self, id: ConnectionId, data: &[u8]) -> Result<(usize, bool), LoadError> {
+        let Some(link) = self.links.get_mut(id) else {
+            return Ok((data.len(), false));
+        };
+        let (answers, used) = self.protocol.read(link.index, data)?;
+        link.partial = used < data.len();
+        if answers > link.outstanding {
+            return Err(LoadError::Wrong {
+                number: self.tally.answers + 1,
+                found: format!(
+                    "{} answers that nobody asked for",
+                    answers - link.outstanding
+                ),
+            });
+        }
+        link.outstanding -= answers;
+        if answers == 0 {
+            return Ok((used, false));
+        }
+        let now = TickClock::ticks();
+        self.last_answer = now;
+        if self.times.measured(now) {
+            self.tally.answers += answers as u64;
+            let taken = now.saturating_sub(link.asked_at);
+            self.tally.latency.record_many(taken, answers as u64);
+        }
+        Ok((used, link.outstanding == 0 && now < self.times.end))
+    }
+}
+
+impl<P: Protocol + 'static> Handler for Maybe<P> {
+    type Message = ();
+
+    fn on_start(&mut self, shard: &mut Shard<()>) {
+        let Some(loader) = &mut self.0 else { return };
+        for index in 0..loader.connections {
+            loader.connect(shard, index);
+        }
+        shard.set_timer(LOOK, 0);
+    }
+
+    fn on_open(&mut self, shard: &mut Shard<()>, id: ConnectionId, origin: Origin) {
+        let Some(loader) = &mut self.0 else { return };
+        let Origin::Connected { token } = origin else {
+            return;
+        };
+        let link = Link {
+            // Tokens are the indices that connections were asked for with.
+            index: usize::try_from(token).unwrap_or(0),
+            outstanding: 0,
+            asked_at: 0,
+            partial: false,
+        };
+        loader.links.insert(id, link);
+        loader.ask(shard, id, TickClock::ticks());
+    }
+
+    fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+        let Some(loader) = &mut self.0 else {
+            return data.len();
+        };
+        match loader.answered(id, data) {
+            Ok((used, again)) => {
+                if again {
+                    loader.ask(shard, id, TickClock::ticks());
+                }
+                used
+            }
+            Err(error) => {
+                loader.end(Some(error));
+                data.len()
+            }
+        }
+    }
+
+    fn on_close(&mut self, shard: &mut Shard<()>, id: ConnectionId, _: CloseReason) {
+        let Some(loader) = &mut self.0 else { return };
+        loader.live -= 1;
+        let Some(link) = loader.links.remove(id) else {
+            return;
+        };
+        // Closed by the end of the measurement, when nobody is told any more.
+        if loader.ending.is_none() {
+            return;
+        }
+        if link.partial {
+            loader.tally.cut += 1;
+        } else {
+            loader.tally.closed += 1;
+        }
+        loader.protocol.reopened(link.index);
+        loader.connect(shard, link.index);
+    }
+
+    fn on_connect_failed(&mut self, _: &mut Shard<()>, _: u64, error: ConnectError) {
+        let Some(loader) = &mut self.0 else { return };
+        loader.live -= 1;
+        if loader.last_answer == loader.times.start && loader.live == 0 {
+            // Nobody was ever there.
+            return loader.end(Some(LoadError::Attempt(error)));
+        }
+        loader.look_for_life();
+    }
+
+    fn on_timer(&mut self, shard: &mut Shard<()>, _: u64) {
+        let Some(loader) = &mut self.0 else { return };
+        let now = TickClock::ticks();
+        if now >= loader.times.end {
+            loader.end(None);
+        } else if now > loader.last_answer + loader.silence {
+            loader.end(Some(silent()));
+        }
+        shard.set_timer(LOOK, 0);
+    }
+}

@@ -1,0 +1,41 @@
+//! Olivine over `tcp://` on loopback: on each side a publisher that listens, and a subscriber of the other one.
+//!
+//! Both sides are pinned, and each has a thread for either connection on its CPU: whoever waited by spinning would keep
+//! from the CPU whom it waits for. So this one sleeps.
+
+use super::olivine_shm::Channels;
+use super::player::{Player, play};
+use super::{Described, Door, Side};
+use crate::error::{BenchError, Result};
+use olivine::{Publisher, Subscriber};
+use std::time::Duration;
+
+/// Longest wait for the other side's subscriber.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+pub(super) const TCP: Described = Described {
+    name: "olivine-tcp",
+    about: "tcp:// on 127.0.0.1 with wait=park",
+    wait: "park",
+    streams: true,
+    lacks: "",
+    open,
+};
+
+fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<dyn Player>> {
+    let more = if settings.is_empty() { "" } else { "&" };
+    // Whoever is left does not wait long for one that was killed.
+    let query = format!("wait=park&linger=1s&expire=1s{more}{settings}");
+    let (theirs, ours) = side.from_to("there", "back");
+    let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))?;
+    let address = publisher.link_status().unwrap_or_default().address;
+    let far = door.exchange(address)?;
+    let subscriber = Subscriber::open(&format!("tcp://{far}/{theirs}?{query}"))?;
+    if !publisher.wait_for_subscribers(1, Some(CONNECT_MAX))? {
+        return Err(BenchError::Protocol {
+            found: "no connection of the other side".to_owned(),
+        });
+    }
+    door.exchange("open")?;
+    Ok(play(Channels::new(publisher, subscriber, size), size))
+}

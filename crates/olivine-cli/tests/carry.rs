@@ -1,0 +1,166 @@
+//! `record` and `replay`, and topics from one end of the tool to the other.
+
+mod common;
+
+use common::{Place, awkward_text, json, said, until};
+use rustix::process::{Resource, Rlimit};
+use std::io::{BufRead, BufReader};
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_recorded_comes_back_byte_for_byte() {
+    let place = Place::new();
+    let text = awkward_text(200_000);
+    let file = place.path().join("text.olv").display().to_string();
+    let recorder = place.start(&["record", "text", &file, "--sync", "never", "--json"]);
+    place.await_subscribers("text", 1);
+    let words = ["pub", "shm://text", "--stdin", "lines"];
+    let publisher = place.start_with(&words, text.clone()).output();
+    assert!(publisher.status.success(), "{}", said(&publisher));
+    let recorded = recorder.output();
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let bridge = &json(&recorded)["bridges"][0];
+    assert_eq!(bridge["delivered"], true, "{bridge}");
+    assert_eq!(bridge["source"], "shm://text");
+
+    let reader = place.start(&["sub", "shm://again"]).reading();
+    place.await_subscribers("again", 1);
+    let replayed = place.run(&["replay", &file, "again", "--subscribers", "1"]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let output = reader.output();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.stdout == text, "{} bytes came", output.stdout.len());
+}
+
+#[test]
+fn a_replay_waits_for_the_subscribers_it_is_told_of() {
+    let place = Place::new();
+    let file = place.path().join("few.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let published = place.run(&["pub", &journal, "one", "two", "three"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let replay = place.start(&["replay", &file, "shm://late", "--wait-for", "1"]);
+    until("the replay has come", || place.look("late").is_some());
+    let output = place.run(&["sub", "shm://late", "--from", "oldest"]);
+    assert_eq!(lines(&output.stdout), ["one", "two", "three"]);
+    let replayed = replay.output();
+    assert!(replayed.status.success(), "{}", said(&replayed));
+}
+
+#[test]
+fn topics_go_through_a_journal_and_are_shown() {
+    let place = Place::new();
+    let file = place.path().join("news.olv").display().to_string();
+    let publish = |topic: &str, words: &[&str]| {
+        let uri = format!("file://{file}?channel=news&topic={topic}");
+        let output = place.run(&[&["pub", &uri], words].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    publish("sport.tennis", &["game", "set"]);
+    publish("weather", &["rain"]);
+    publish("sport.chess", &["mate"]);
+
+    let reader = place
+        .start(&["sub", "shm://news?topic=sport.*", "--out", "topics"])
+        .reading();
+    place.await_subscribers("news", 1);
+    let replayed = place.run(&["replay", &file, "news", "--wait-for", "1"]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let output = reader.output();
+    assert_eq!(
+        lines(&output.stdout),
+        [
+            "sport.tennis\tgame",
+            "sport.tennis\tset",
+            "sport.chess\tmate"
+        ],
+        "{}",
+        said(&output)
+    );
+    // Straight from the journal, and only a part of it.
+    let uri = format!("file://{file}");
+    let output = place.run(&["sub", &uri, "--topic", "weather", "--out", "topics"]);
+    assert_eq!(lines(&output.stdout), ["weather\train"]);
+}
+
+/// The journal waits until the limit is raised; nothing is lost, and nobody dies of it.
+#[test]
+fn a_limit_on_file_sizes_is_said_and_waited_out() {
+    const LIMIT: u64 = 64 << 10;
+    let place = Place::new();
+    let text = awkward_text(300_000);
+    let file = place.path().join("limited.olv").display().to_string();
+    let mut recorder = place.start(&["record", "limited", &file, "--sync", "never"]);
+    place.await_subscribers("limited", 1);
+    let pid = rustix::process::Pid::from_child(&recorder.child);
+    let before = rustix::process::getrlimit(Resource::Fsize);
+    let limit = |current| {
+        let limit = Rlimit {
+            current,
+            maximum: before.maximum,
+        };
+        rustix::process::prlimit(Some(pid), Resource::Fsize, limit).expect("a limit");
+    };
+    limit(Some(LIMIT));
+    let publisher = place
+        .start_with(&["pub", "shm://limited", "--stdin", "lines"], text.clone())
+        .output();
+    assert!(publisher.status.success(), "{}", said(&publisher));
+    let mut said = BufReader::new(recorder.child.stderr.take().expect("its words")).lines();
+    let full = said.find(|line| {
+        line.as_ref()
+            .is_ok_and(|line| line.contains("raise the limit on file sizes"))
+    });
+    assert!(full.is_some(), "it ended without a word of the limit");
+    let length = std::fs::metadata(&file).unwrap().len();
+    assert!(length <= LIMIT, "{length} bytes in spite of the limit");
+    limit(before.current);
+    assert!(recorder.wait().success());
+    let output = place.run(&["sub", &format!("file://{file}"), "--out", "lines"]);
+    assert!(output.stdout == text, "{} bytes came", output.stdout.len());
+}
+
+#[test]
+fn wrong_use_is_refused_in_one_line() {
+    let place = Place::new();
+    let cases = [
+        (
+            &["record", "tcp://h:1/x", "/tmp/a.olv"][..],
+            "is not in shared memory",
+        ),
+        (&["replay", "shm://x", "shm://y"], "is no journal"),
+        (
+            &["replay", "/no/such/a.olv", "x", "--pace", "fast"],
+            "pace=fast is not usable",
+        ),
+        (
+            &["record", "x", "/tmp/a.olv", "--sync", "never&mode=0666"],
+            "holds a '&'",
+        ),
+        (&["sub", "shm://x?topic=a..b"], "topic=a..b is not usable"),
+        (
+            &["pub", "shm://x?topic=a.*", "m"],
+            "filters are for subscribers",
+        ),
+        (
+            &["bridge", "shm://x?topic=a", "file:///tmp/a.olv"],
+            "it carries every topic",
+        ),
+    ];
+    for (words, expected) in cases {
+        let output = place.run(words);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            said(&output)
+        );
+        let text = said(&output);
+        assert!(text.contains(expected), "{words:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Forcing a file out to the disk on a thread of its own, while the next block is gathered and written.
+
+use crate::error::JournalError;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+/// A thread that syncs one file at a time.
+#[derive(Debug)]
+pub(super) struct Syncer {
+    /// Gone when the thread is to end.
+    files: Option<Sender<OwnedFd>>,
+    outcomes: Receiver<Result<(), Errno>>,
+    /// Readable when an outcome is there.
+    done: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// Starts the thread; `path` is what errors name.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Io`] if the system has no descriptor or thread left.
+    pub(super) fn start(path: &Path) -> Result<Self, JournalError> {
+        let refused = |source: io::Error| JournalError::Io {
+            action: "start a thread for",
+            path: path.to_owned(),
+            source,
+        };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let done = eventfd(0, flags).map_err(|errno| refused(errno.into()))?;
+        let tell = done.try_clone().map_err(refused)?;
+        let (files, taken) = channel::<OwnedFd>();
+        let (told, outcomes) = channel();
+        let thread = std::thread::Builder::new()
+            .name("olivine-sync".into())
+            .spawn(move || {
+                for file in taken {
+                    let outcome = rustix::fs::fdatasync(&file);
+                    // The file's lock goes with its last descriptor: before anybody hears that it is done.
+                    drop(file);
+                    // Nobody listens any more only when the recorder is being dropped.
+                    let _ = told.send(outcome);
+                    let _ = rustix::io::write(&tell, &1_u64.to_ne_bytes());
+                }
+            })
+            .map_err(refused)?;
+        Ok(Self {
+            files: Some(files),
+            outcomes,
+            done,
+            thread: Some(thread),
+        })
+    }
+
+    /// Begins to sync; ask for the outcome before the next one.
+    pub(super) fn begin(&self, file: OwnedFd) {
+        // The thread ends only after this sender is gone.
+        let _ = self.files.as_ref().map(|files| files.send(file));
+    }
+
+    /// The outcome of the sync that was begun, if it is there.
+    pub(super) fn outcome(&self) -> Option<Result<(), Errno>> {
+        match self.outcomes.try_recv() {
+            Ok(outcome) => {
+                // Clears the descriptor. Nothing there only if it was cleared before.
+                let _ = rustix::io::read(&self.done, &mut [0; 8]);
+                Some(outcome)
+            }
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Errno::IO)),
+        }
+    }
+
+    /// Waits for the outcome of the sync that was begun.
+    pub(super) fn wait(&self) -> Result<(), Errno> {
+        let outcome = self.outcomes.recv().unwrap_or(Err(Errno::IO));
+        let _ = rustix::io::read(&self.done, &mut [0; 8]);
+        outcome
+    }
+}
+
+impl AsFd for Syncer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.files = None;
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to panic about; what it had begun is done when it ends.
+            let _ = thread.join();
+        }
+    }
+}

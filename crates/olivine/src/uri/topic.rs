@@ -1,0 +1,191 @@
+//! Topics: names of what a message is about, and the filters that choose among them.
+//!
+//! A topic is one or more words joined by dots, such as `orders.eu.created`. A filter is a topic in which `*` stands for
+//! any one word, and `>` at its end for one or more: `orders.*.created`, `orders.>`. How a message carries its topic
+//! is said in `docs/layout.md`.
+
+/// Longest topic or filter in bytes.
+pub(crate) const TOPIC_LENGTH_MAX: usize = 128;
+/// Most filters of one subscriber.
+const FILTERS_MAX: usize = 16;
+
+/// Whether `text` can be the topic of a message. One look at each byte: readers ask it of every message.
+pub(crate) fn is_topic(text: &[u8]) -> bool {
+    let mut word = 0;
+    for byte in text {
+        match byte {
+            b'.' if word == 0 => return false,
+            b'.' => word = 0,
+            byte if is_plain(*byte) => word += 1,
+            _ => return false,
+        }
+    }
+    word > 0 && text.len() <= TOPIC_LENGTH_MAX
+}
+
+/// Whether a word may hold it.
+#[inline]
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// Which topics a subscriber asks for: those that any of its filters matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    filters: Vec<Box<[u8]>>,
+}
+
+impl Filter {
+    /// Reads filters, separated by commas; `None` if that is not what it is.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let filters: Vec<Box<[u8]>> = text.split(',').map(|one| one.as_bytes().into()).collect();
+        let usable = filters.len() <= FILTERS_MAX && filters.iter().all(|one| is_filter(one));
+        usable.then_some(Self { filters })
+    }
+
+    /// Whether a message of this topic is asked for. Allocates nothing.
+    pub(crate) fn matches(&self, topic: &[u8]) -> bool {
+        self.filters.iter().any(|filter| matches(filter, topic))
+    }
+}
+
+fn is_filter(text: &[u8]) -> bool {
+    let mut ended = false;
+    (1..=TOPIC_LENGTH_MAX).contains(&text.len())
+        && text.split(|byte| *byte == b'.').all(|word| {
+            let is_word = !word.is_empty() && word.iter().all(|byte| is_plain(*byte));
+            // Nothing follows what stands for all the rest.
+            let usable = !ended && (word == b"*" || word == b">" || is_word);
+            ended = word == b">";
+            usable
+        })
+}
+
+/// Both are what they should be: no word is empty, and wildcards are words.
+fn matches(filter: &[u8], topic: &[u8]) -> bool {
+    let (mut at, mut place) = (0, 0);
+    while let (Some(wanted), Some(found)) = (filter.get(at), topic.get(place)) {
+        match wanted {
+            b'>' => return true,
+            b'*' => place += word_length(&topic[place..]),
+            wanted if wanted == found => place += 1,
+            _ => return false,
+        }
+        at += 1;
+    }
+    at == filter.len() && place == topic.len()
+}
+
+/// Bytes up to the next dot.
+fn word_length(text: &[u8]) -> usize {
+    text.iter()
+        .position(|byte| *byte == b'.')
+        .unwrap_or(text.len())
+}
+
+/// Bytes behind a message's payload that carry its topic: the topic, and one for its length.
+pub(crate) fn trailer_length(topic: &str) -> usize {
+    topic.len() + 1
+}
+
+/// Writes the topic into the bytes behind a message's payload; they are `trailer_length` long.
+pub(crate) fn write_trailer(into: &mut [u8], topic: &str) {
+    if let Some((length, name)) = into.split_last_mut() {
+        name.copy_from_slice(topic.as_bytes());
+        *length = u8::try_from(topic.len()).unwrap_or(u8::MAX);
+    }
+}
+
+/// Parts what a frame carries into the payload and the topic; `None` if no publisher writes such bytes.
+pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_last()?;
+    let (payload, topic) = rest.split_at_checked(rest.len().checked_sub((*length).into())?)?;
+    is_topic(topic).then_some((payload, topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_choose_by_words() {
+        let cases = [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("a.b", "a", false),
+            ("a.b", "a.b.c", false),
+            ("a.*", "a.b", true),
+            ("a.*", "a", false),
+            ("a.*", "a.b.c", false),
+            ("*.b", "a.b", true),
+            ("*", "a", true),
+            ("*", "a.b", false),
+            ("a.>", "a", false),
+            ("a.>", "a.b", true),
+            ("a.>", "a.b.c", true),
+            ("a.*.c", "a.b.c", true),
+            ("a.*.c", "a.b.d", false),
+            ("*.*.>", "a.b", false),
+            ("*.*.>", "a.b.c.d", true),
+            (">", "a.b.c", true),
+            ("x,a.*", "a.b", true),
+            ("x,y.>", "a.b", false),
+        ];
+        for (filter, topic, expected) in cases {
+            let found = Filter::read(filter).expect(filter);
+            assert_eq!(
+                found.matches(topic.as_bytes()),
+                expected,
+                "{filter} {topic}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        let long = "a".repeat(TOPIC_LENGTH_MAX + 1);
+        let many = ["a"; FILTERS_MAX + 1].join(",");
+        for text in [
+            "", ".", "a.", ".a", "a..b", "a.>.b", ">.a", "a*", "a.b>", "a b", "a,", "ä", &long,
+            &many,
+        ] {
+            assert_eq!(Filter::read(text), None, "{text}");
+        }
+        assert!(Filter::read(&"a".repeat(TOPIC_LENGTH_MAX)).is_some());
+    }
+
+    #[test]
+    fn a_topic_has_no_wildcards() {
+        assert!(is_topic(b"orders.eu-1.created_at"));
+        for text in ["a.*", ">", "a,b", "", "a."] {
+            assert!(!is_topic(text.as_bytes()), "{text}");
+        }
+    }
+
+    /// What is split is what was written, and no other bytes are taken for it.
+    #[test]
+    fn a_trailer_is_split_as_it_was_written() {
+        for (payload, topic) in [(&b""[..], "a"), (b"payload", "a.b.c")] {
+            let mut bytes = payload.to_vec();
+            bytes.resize(payload.len() + trailer_length(topic), 0xff);
+            write_trailer(&mut bytes[payload.len()..], topic);
+            assert_eq!(split(&bytes), Some((payload, topic.as_bytes())));
+            // Cut short, it never reaches before the first byte.
+            for cut in 0..bytes.len() {
+                let _ = split(&bytes[cut..]);
+            }
+            assert_eq!(split(&bytes[..bytes.len() - 1]), None);
+        }
+        for bytes in [
+            &[][..],
+            &[0],
+            &[1],
+            b"a\x02",
+            b"*\x01",
+            b"\xff\x01",
+            &[0xff; 300],
+        ] {
+            assert_eq!(split(bytes), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Topics: given by publishers, chosen by subscribers, in every place a channel can be.
+
+#![cfg(not(loom))]
+
+mod common;
+#[cfg(feature = "nats")]
+mod nats_server;
+mod transports;
+
+use common::{Place, WATCHDOG, until};
+use olivine::{NotSent, OpenError, Plain, Publisher, ReceiveError, Subscriber, UriError};
+use transports::{Transport, each};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const TOPICS: [&str; 5] = ["a", "a.b", "a.b.c", "a.x.c", "orders.eu-1.created"];
+
+fn with(transport: &Transport, uri: &str, topic: &str) -> String {
+    format!("{uri}{}topic={topic}", transport.and(uri))
+}
+
+/// Topic and payload of every message up to the end of the stream.
+fn read_all(subscriber: &mut Subscriber) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    loop {
+        match subscriber.receive_timeout(WATCHDOG) {
+            Ok(Some(message)) => found.push((message.topic().to_owned(), message.to_vec())),
+            Ok(None) => panic!("no message in time after {}", found.len()),
+            Err(ReceiveError::Closed) => return found,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn every_filter_gets_what_it_asks_for_and_nothing_else_everywhere() {
+    let filters = [
+        (">", vec![0, 1, 2, 3, 4]),
+        ("a.*", vec![1]),
+        ("a.>", vec![1, 2, 3]),
+        ("a.*.c", vec![2, 3]),
+        ("orders.eu-1.created,a", vec![0, 4]),
+        ("nobody", vec![]),
+    ];
+    each(|transport| {
+        let (publish, subscribe) = transport.pair("capacity=64KiB&subscribers=6");
+        let readers: Vec<_> = filters
+            .iter()
+            .map(|(filter, _)| {
+                let uri = with(transport, &subscribe, filter);
+                std::thread::spawn(move || read_all(&mut Subscriber::open(&uri).unwrap()))
+            })
+            .collect();
+        let mut publisher = Publisher::open(&with(transport, &publish, "a")).unwrap();
+        for number in 0..500_u32 {
+            let topic = TOPICS[number as usize % TOPICS.len()];
+            publisher.set_topic(topic).unwrap();
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        publisher.close().unwrap();
+        for (reader, (filter, wanted)) in readers.into_iter().zip(&filters) {
+            let expected: Vec<_> = (0..500_u32)
+                .map(|number| (number as usize % TOPICS.len(), number))
+                .filter(|(topic, _)| wanted.contains(topic))
+                .map(|(topic, number)| (TOPICS[topic].to_owned(), number.to_le_bytes().to_vec()))
+                .collect();
+            let found = reader.join().unwrap();
+            assert_eq!(found, expected, "{transport:?} {filter}");
+        }
+    });
+}
+
+#[test]
+fn every_way_of_sending_carries_the_topic() {
+    let place = Place::new();
+    let uri = place.uri("ways", "topic=way.of");
+    let mut subscriber = Subscriber::open(&place.uri("ways", "topic=way.*")).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    assert_eq!(publisher.topic(), Some("way.of"));
+    publisher.offer(b"offer").unwrap();
+    publisher.publish_tagged(7, b"tagged").unwrap();
+    publisher.publish_timeout(b"timeout", WATCHDOG).unwrap();
+    let mut claim = publisher.claim(5).unwrap();
+    claim.copy_from_slice(b"claim");
+    claim.set_tag(8);
+    claim.commit();
+    let _ = publisher.claim(9).unwrap();
+    publisher.claim_wait(0).unwrap().commit();
+    let mut batch = publisher.batch();
+    batch.push(b"first of two").unwrap();
+    batch.push_tagged(9, b"second").unwrap();
+    batch.commit();
+    publisher.set_topic("way.out").unwrap();
+    publisher.publish(b"last").unwrap();
+    publisher.close().unwrap();
+    let mut found = Vec::new();
+    let mut keep = |message: &olivine::Message<'_>| {
+        found.push((message.tag(), message.topic().to_owned(), message.to_vec()));
+    };
+    // Half of them by each way of receiving.
+    subscriber.poll(|message| keep(&message), 4).unwrap();
+    while let Ok(message) = subscriber.receive() {
+        keep(&message);
+    }
+    let of = |tag, text: &str| (tag, "way.of".to_owned(), text.as_bytes().to_vec());
+    let mut expected = vec![
+        of(0, "offer"),
+        of(7, "tagged"),
+        of(0, "timeout"),
+        of(8, "claim"),
+        of(0, ""),
+        of(0, "first of two"),
+        of(9, "second"),
+    ];
+    expected.push((0, "way.out".into(), b"last".to_vec()));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_channel_has_topics_for_everybody_or_for_nobody() {
+    let place = Place::new();
+    let (plain, topics) = (place.uri("plain", ""), place.uri("topics", "topic=a"));
+    let _plain = Publisher::open(&plain).unwrap();
+    let _topics = Publisher::open(&topics).unwrap();
+    let refused = |outcome: Result<Subscriber, OpenError>| outcome.unwrap_err().to_string();
+    let error = refused(Subscriber::open(&place.uri("topics", "")));
+    assert!(error.contains("carries 'bytes with 'topic=''"), "{error}");
+    let error = refused(Subscriber::open(&place.uri("plain", "topic=a")));
+    assert!(error.contains("carries 'untyped bytes'"), "{error}");
+    let error = Publisher::open(&place.uri("topics", "")).unwrap_err();
+    assert!(matches!(error, OpenError::Type { .. }), "{error}");
+}
+
+#[test]
+fn a_publisher_takes_one_topic_and_says_what_is_wrong_with_another() {
+    let place = Place::new();
+    for topic in ["a.*", ">", "a,b"] {
+        let error = Publisher::open(&place.uri("x", &format!("topic={topic}"))).unwrap_err();
+        assert!(
+            error.to_string().contains("filters are for subscribers"),
+            "{error}"
+        );
+        assert!(!place.channel("x").exists(), "nothing stays behind");
+    }
+    let mut publisher = Publisher::open(&place.uri("x", "topic=a")).unwrap();
+    assert!(matches!(
+        publisher.set_topic("a..b"),
+        Err(UriError::Value { key: "topic", .. })
+    ));
+    assert_eq!(publisher.topic(), Some("a"), "the old one stays");
+    let mut plain = Publisher::open(&place.uri("y", "")).unwrap();
+    let error = plain.set_topic("a").unwrap_err().to_string();
+    assert!(error.contains("has no topics"), "{error}");
+}
+
+#[test]
+fn the_longest_message_leaves_room_for_its_topic() {
+    let place = Place::new();
+    let mut publisher = Publisher::open(&place.uri("x", "topic=abc&capacity=4KiB")).unwrap();
+    let mut subscriber = Subscriber::open(&place.uri("x", "topic=>")).unwrap();
+    let longest = publisher.message_max();
+    assert!(matches!(
+        publisher.publish(&vec![1; longest + 1]),
+        Err(NotSent::TooLong { max }) if max == longest
+    ));
+    assert!(matches!(
+        publisher.claim(longest + 1),
+        Err(NotSent::TooLong { .. })
+    ));
+    // Each fills the ring: the second has to wait, and says so.
+    publisher.publish(&vec![2; longest]).unwrap();
+    assert_eq!(
+        publisher.offer(&vec![3; longest]),
+        Err(NotSent::BackPressured)
+    );
+    assert_eq!(*subscriber.receive().unwrap(), vec![2; longest][..]);
+    let mut sent = false;
+    until("there is room again", || {
+        sent |= publisher.offer(&vec![3; longest]).is_ok();
+        sent || subscriber.try_receive().unwrap().is_some()
+    });
+}
+
+#[test]
+fn what_nobody_asks_for_holds_no_room() {
+    let place = Place::new();
+    let mut publisher = Publisher::open(&place.uri("x", "topic=noise&capacity=4KiB")).unwrap();
+    let mut subscriber = Subscriber::open(&place.uri("x", "topic=signal&wait=park")).unwrap();
+    let publishing = std::thread::spawn(move || {
+        // More than one call goes past, and many rings.
+        for number in 0..20_000_u32 {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        publisher.set_topic("signal").unwrap();
+        publisher.publish(b"heard").unwrap();
+        publisher
+    });
+    let heard = subscriber.receive_timeout(WATCHDOG).unwrap();
+    assert_eq!(&*heard.expect("the signal"), b"heard");
+    publishing.join().unwrap();
+}
+
+#[test]
+fn readers_that_may_be_overrun_choose_by_topic_too() {
+    let place = Place::new();
+    let uri = place.uri("x", "topic=b.c&capacity=64KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let query = "topic=b.*&delivery=latest&from=oldest";
+    let mut subscriber = Subscriber::open(&place.uri("x", query)).unwrap();
+    for number in 0..10_u8 {
+        publisher
+            .set_topic(if number % 2 == 0 { "b.c" } else { "c.b" })
+            .unwrap();
+        publisher.publish(&[number]).unwrap();
+    }
+    publisher.close().unwrap();
+    let found = read_all(&mut subscriber);
+    let expected: Vec<_> = (0..10_u8)
+        .step_by(2)
+        .map(|number| ("b.c".to_owned(), vec![number]))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, PartialEq, Debug)]
+#[repr(C)]
+struct Quote {
+    bid: i64,
+    ask: i64,
+}
+
+impl Plain for Quote {
+    const TYPE_NAME: &'static str = "quote v1";
+}
+
+#[test]
+fn typed_messages_have_topics_too() {
+    let place = Place::new();
+    let mut publisher = Publisher::<Quote>::typed(&place.uri("q", "topic=fx.eur")).unwrap();
+    let mut subscriber = Subscriber::<Quote>::typed(&place.uri("q", "topic=fx.*")).unwrap();
+    let quote = Quote { bid: 1, ask: 2 };
+    publisher.publish(&quote).unwrap();
+    publisher.set_topic("equity.x").unwrap();
+    publisher.publish(&quote).unwrap();
+    publisher.set_topic("fx.usd").unwrap();
+    publisher.publish(&quote).unwrap();
+    for expected in ["fx.eur", "fx.usd"] {
+        let received = subscriber.receive().unwrap();
+        assert_eq!(*received, quote);
+        assert_eq!(received.message().topic(), expected);
+    }
+    let error = Subscriber::open(&place.uri("q", "topic=>")).unwrap_err();
+    assert!(error.to_string().contains("quote v1 with"), "{error}");
+}
+
+/// Whoever comes in the middle of a stream, or of a journal, knows the topics all the same.
+#[test]
+fn late_comers_know_the_topics() {
+    let place = Place::new();
+    let mut publisher = Publisher::open(&place.uri("x", "topic=a.b&capacity=4KiB")).unwrap();
+    for number in 0..10_000_u32 {
+        publisher.publish(&number.to_le_bytes()).unwrap();
+    }
+    let mut late = Subscriber::open(&place.uri("x", "topic=a.*")).unwrap();
+    publisher.publish(b"now").unwrap();
+    let received = late.receive().unwrap();
+    assert_eq!((received.topic(), &*received), ("a.b", &b"now"[..]));
+}

@@ -134,6 +134,7 @@ impl Ingress {
     }
 
     /// Every lane that was kept or opened: its index, the incarnation that it goes by, and the position there.
+    #[cfg(feature = "nats")]
     pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
         self.lanes
             .iter()
@@ -148,6 +149,7 @@ impl Ingress {
     }
 
     /// An open lane goes by another incarnation of the source from here on; its positions stay.
+    #[cfg(feature = "nats")]
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         if let Some(lane) = lane
@@ -245,6 +247,7 @@ impl Ingress {
     /// # Errors
     ///
     /// [`NotTaken::Ring`] if it was closed and cannot be opened for that.
+    #[cfg(feature = "nats")]
     pub(crate) fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
         if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
             if self.lanes[place].publisher.is_none() {

@@ -91,7 +91,7 @@ pub(crate) fn each_pair(test: impl Fn(&Transport)) {
 pub(crate) fn each(test: impl Fn(&Transport)) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut transports = vec![
+    let transports = vec![
         Transport::Inproc(next),
         Transport::Shm(PlaceOf(Place::new())),
         Transport::Sealed(PlaceOf(Place::new())),
@@ -102,8 +102,9 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
         Transport::File(PlaceOf(Place::new())),
     ];
     #[cfg(feature = "nats")]
-    transports
-        .extend(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
+    let transports = transports
+        .into_iter()
+        .chain(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
     // One at a time: a server goes when its test is over.
     for transport in transports {
         eprintln!("over {transport:?}");

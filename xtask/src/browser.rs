@@ -1,12 +1,15 @@
-//! The report page in a real browser: nothing is cut off, light and dark differ, it prints.
+//! The report page in a real browser: nothing is cut off, nothing is fetched, light and dark differ, it prints.
 //!
 //! A page is made of the recorded results and opened without a network at the width of a desk and of a phone,
-//! light and dark. A script that only this check adds measures every text of every plot.
+//! light and dark. A script that only this check adds measures every text of every plot. Pictures of each are left
+//! for people to look at.
 
 use crate::cargo::{at_most, cargo, root, target};
 use crate::child;
+use crate::clients;
+use crate::packages::Missing;
 use crate::report::Step;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,25 +17,29 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
-const INSTALL_LIMIT: Duration = Duration::from_secs(600);
-/// Names that the browser goes by.
-const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
-/// Window widths in pixels: a desk, and the narrowest that the browser opens.
-const WIDTHS: [u32; 2] = [1280, 500];
+/// Widths in pixels: a desk, and a phone.
+const WIDTHS: [u32; 2] = [1280, 390];
+/// The narrowest window that the browser opens: what is narrower is a frame in it.
+const WINDOW_MIN: u32 = 500;
+/// Height of the window, in pixels: what a picture shows.
+const HEIGHT: u32 = 4000;
+/// The largest page that may be sent around, in bytes.
+const PAGE_MAX: usize = 2_000_000;
 /// A printed report takes at least this many bytes; an empty page takes less.
 const PRINTED_MIN: u64 = 20_000;
-/// Writes into the page what does not fit.
+/// Writes into the outermost page what does not fit and what was fetched.
 const SCRIPT: &str = "<script>addEventListener('load',()=>{const bad=[];let seen=0;\
 for(const svg of document.querySelectorAll('svg.plot')){const paper=svg.getBoundingClientRect();\
 for(const text of svg.querySelectorAll('text')){seen++;const at=text.getBoundingClientRect();\
 if(at.left<paper.left-1||at.right>paper.right+1||at.top<paper.top-1||at.bottom>paper.bottom+1)bad.push(text.textContent)}}\
 if(document.documentElement.scrollWidth>innerWidth+1)bad.push('the page itself');\
-document.body.dataset.seen=seen;document.body.dataset.bad=bad.join(', ');\
-document.body.dataset.paper=getComputedStyle(document.body).backgroundColor})</script></body>";
+const told=top.document.body.dataset;told.seen=seen;told.bad=bad.join(', ');\
+told.fetched=performance.getEntriesByType('resource').map(one=>one.name).join(', ');\
+told.paper=getComputedStyle(document.body).backgroundColor})</script></body>";
 
 /// Makes the page, opens it, prints it.
 pub(crate) fn run() -> Result<Step> {
-    let Some(browser) = browser() else {
+    let Some(browser) = clients::browser(Missing::Install) else {
         let why = "no chromium, and apt-get cannot install it; install the package chromium";
         println!("skipped: {why}");
         return Ok(Step::skipped("browser", why));
@@ -56,40 +63,53 @@ pub(crate) fn run() -> Result<Step> {
             .arg(&page),
     )?;
     let html = fs::read_to_string(&page)?;
-    let checked = folder.join("checked.html");
-    fs::write(&checked, html.replace("</body>", SCRIPT))?;
     let mut step = Step::new("browser", "checks");
+    let mut judge = |holds: bool, what: &str| {
+        if !holds {
+            println!("{what}");
+        }
+        step.count(holds);
+    };
+    judge(
+        html.len() < PAGE_MAX,
+        &format!("the page takes {} bytes, more than {PAGE_MAX}", html.len()),
+    );
     let mut papers = BTreeSet::new();
     let mut texts = 0;
     for width in WIDTHS {
+        let checked = folder.join(format!("checked-{width}.html"));
+        fs::write(&checked, framed(&html.replace("</body>", SCRIPT), width))?;
         // Blink's numbers for the reader's choice of colours.
         for (scheme, name) in [(1, "light"), (0, "dark")] {
-            let dom = open(
-                &browser,
-                &folder,
-                &checked,
-                &[
-                    format!("--window-size={width},2000"),
-                    format!("--blink-settings=preferredColorScheme={scheme}"),
-                    "--dump-dom".to_owned(),
-                ],
-            )?;
-            let seen: u64 = attribute(&dom, "data-seen")
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(0);
-            let bad = attribute(&dom, "data-bad").unwrap_or("the script did not run");
-            if seen == 0 || !bad.is_empty() {
-                println!("{width} pixels, {name}: {seen} texts, cut off: {bad}");
+            let window = [
+                format!("--window-size={},{HEIGHT}", width.max(WINDOW_MIN)),
+                format!("--blink-settings=preferredColorScheme={scheme}"),
+            ];
+            let look = |what: String| {
+                let words = [&window[..], &[what]].concat();
+                open(&browser, &folder, &checked, &words)
+            };
+            let dom = look("--dump-dom".to_owned())?;
+            let told = |name: &str| attribute(&dom, name).unwrap_or("the script did not run");
+            let seen: u64 = told("data-seen").parse().unwrap_or(0);
+            let place = format!("{width} pixels, {name}");
+            judge(seen > 0, &format!("{place}: no text in any plot"));
+            for (what, name) in [("cut off", "data-bad"), ("fetched", "data-fetched")] {
+                let found = told(name);
+                judge(found.is_empty(), &format!("{place}: {what}: {found}"));
             }
-            step.count(seen > 0 && bad.is_empty());
-            papers.extend(attribute(&dom, "data-paper").map(str::to_owned));
+            let complaint = dom.lines().find(|line| line.contains(":CONSOLE"));
+            judge(complaint.is_none(), complaint.unwrap_or_default());
+            papers.insert(told("data-paper").to_owned());
             texts += seen;
+            let picture = folder.join(format!("{width}-{name}.png"));
+            look(format!("--screenshot={}", picture.display()))?;
         }
     }
-    if papers.len() != 2 {
-        println!("light and dark have the colours {papers:?}");
-    }
-    step.count(papers.len() == 2);
+    judge(
+        papers.len() == 2,
+        &format!("light and dark have the colours {papers:?}"),
+    );
     let printed = folder.join("report.pdf");
     let to = format!("--print-to-pdf={}", printed.display());
     open(
@@ -98,9 +118,24 @@ pub(crate) fn run() -> Result<Step> {
         &page,
         &["--no-pdf-header-footer".to_owned(), to],
     )?;
-    step.count(fs::metadata(&printed).is_ok_and(|file| file.len() > PRINTED_MIN));
-    step.note = format!("{texts} texts measured");
+    judge(
+        fs::metadata(&printed).is_ok_and(|file| file.len() > PRINTED_MIN),
+        "nothing was printed",
+    );
+    step.note = format!("{texts} texts measured; pictures in {}", folder.display());
     Ok(step)
+}
+
+/// The page itself, or in a frame where no window is as narrow as `width`.
+fn framed(html: &str, width: u32) -> String {
+    if width >= WINDOW_MIN {
+        return html.to_owned();
+    }
+    let inner = html.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!doctype html><body style=\"margin:0\">\
+         <iframe srcdoc=\"{inner}\" style=\"border:0;width:{width}px;height:{HEIGHT}px\"></iframe></body>"
+    )
 }
 
 /// Every recorded result.
@@ -125,7 +160,7 @@ fn recorded() -> Result<Vec<PathBuf>> {
 }
 
 /// Opens `page` with `arguments`; what the browser prints.
-fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
+fn open(browser: &Path, folder: &Path, page: &Path, arguments: &[String]) -> Result<String> {
     let mut command = Command::new(browser);
     command
         .args([
@@ -133,6 +168,10 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            // Whatever is asked for outside of the page does not exist.
+            "--host-resolver-rules=MAP * ~NOTFOUND",
         ])
         .arg(format!(
             "--user-data-dir={}",
@@ -142,7 +181,7 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
         .arg(format!("file://{}", page.display()));
     let (outcome, text) = child::capture(&mut command, at_most(LIMIT))?;
     if !outcome.success() {
-        bail!("{browser}: {}", outcome.words());
+        bail!("{}: {}", browser.display(), outcome.words());
     }
     Ok(text)
 }
@@ -150,37 +189,6 @@ fn open(browser: &str, folder: &Path, page: &Path, arguments: &[String]) -> Resu
 fn attribute<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = dom.split_once(&format!("{name}=\""))?;
     rest.split('"').next()
-}
-
-/// The browser's name, after trying to install it; `None` where it cannot be had.
-fn browser() -> Option<String> {
-    let find = || {
-        let mut names = BROWSERS.into_iter();
-        names.find(|name| {
-            Command::new(name)
-                .arg("--version")
-                .output()
-                .is_ok_and(|out| out.status.success())
-        })
-    };
-    if let Some(name) = find() {
-        return Some(name.to_owned());
-    }
-    println!("installing chromium");
-    for words in [
-        &["update", "-qq"][..],
-        &["install", "-y", "-qq", "chromium"],
-    ] {
-        let mut install = Command::new("apt-get");
-        install.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-        let outcome = child::capture(&mut install, at_most(INSTALL_LIMIT))
-            .context("apt-get")
-            .ok()?;
-        if !outcome.0.success() {
-            return None;
-        }
-    }
-    find().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -194,5 +202,16 @@ mod tests {
         assert_eq!(attribute(dom, "data-bad"), Some(""));
         assert_eq!(attribute(dom, "data-none"), None);
         assert!(recorded().is_ok_and(|files| !files.is_empty()));
+    }
+
+    #[test]
+    fn a_page_for_a_phone_stands_in_a_frame_unchanged() {
+        let html = "<p title=\"a&b\">";
+        assert_eq!(framed(html, WIDTHS[0]), html);
+        let phone = framed(html, WIDTHS[1]);
+        assert!(
+            phone.contains("srcdoc=\"<p title=&quot;a&amp;b&quot;>\" style=\"border:0;width:390px"),
+            "{phone}"
+        );
     }
 }

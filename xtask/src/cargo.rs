@@ -67,6 +67,8 @@ pub(crate) struct TestOutput {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) ignored: usize,
+    /// Tests that passed because what they need is not to be had: each says so in a line.
+    pub(crate) excused: usize,
     /// Test programs that reported.
     pub(crate) programs: usize,
     /// Names of failed tests, in order.
@@ -89,6 +91,10 @@ impl TestOutput {
         }
         if let Some(test) = text.strip_prefix("test ") {
             return self.test_line(test);
+        }
+        if text.starts_with("skipped: ") {
+            self.excused += 1;
+            return Line::Show;
         }
         if self.unfinished.is_some() && matches!(text, "ok" | "FAILED") {
             let name = self.unfinished.take().unwrap_or_default();
@@ -143,8 +149,8 @@ impl TestOutput {
     /// program crashed) counts as one failure.
     pub(crate) fn step(self, name: &str, success: bool, how: &str) -> Step {
         let mut step = Step::new(name, "tests");
-        step.passed = self.passed;
-        step.skipped = self.ignored;
+        step.passed = self.passed.saturating_sub(self.excused);
+        step.skipped = self.ignored + self.excused;
         step.failed = self.failed.max(self.failures.len());
         if !success && step.failed == 0 {
             step.failed = 1;
@@ -217,6 +223,17 @@ mod tests {
         assert_eq!(shown.len(), 4, "{shown:?}");
         let step = output.step("test", false, "exit status: 101");
         assert_eq!((step.passed, step.failed, step.skipped), (8, 1, 2));
+    }
+
+    #[test]
+    fn a_test_that_cannot_run_here_counts_as_skipped() {
+        let (output, shown) = read(
+            "skipped: no network namespace\n\
+             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(shown.len(), 2);
+        let step = output.step("test", true, "exit status: 0");
+        assert_eq!((step.passed, step.failed, step.skipped), (2, 0, 1));
     }
 
     #[test]

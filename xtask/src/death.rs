@@ -65,7 +65,7 @@ pub(crate) fn run(kills: u64, seed: Option<u64>, said: &mut Vec<String>) -> Resu
 }
 
 /// Kills, stops and newcomers for `duration`.
-pub(crate) fn soak(duration: Duration, seed: Option<u64>) -> Result<Step> {
+pub(crate) fn soak(duration: Duration, seed: Option<u64>, said: &mut Vec<String>) -> Result<Step> {
     let seed = seed.unwrap_or_else(any_seed);
     println!("{} s, seed {seed}", duration.as_secs());
     let run = Run {
@@ -78,9 +78,21 @@ pub(crate) fn soak(duration: Duration, seed: Option<u64>) -> Result<Step> {
             ("OLIVINE_SEED", seed.to_string()),
         ],
     };
-    let mut step = run.run(&mut Vec::new())?;
+    let mut step = run.run(said)?;
     step.note = format!("{} s, seed {seed}; {}", duration.as_secs(), step.note);
     Ok(step)
+}
+
+/// More busy processes than any machine here has processors.
+pub(crate) fn crowd(said: &mut Vec<String>) -> Result<Step> {
+    let run = Run {
+        name: "crowd",
+        test: "limits",
+        arguments: &["--release"],
+        filter: "crowd",
+        environment: &[("OLIVINE_CROWD", "64".to_owned())],
+    };
+    run.run(said)
 }
 
 /// Deaths aimed at the named places of the source.
@@ -110,15 +122,11 @@ pub(crate) fn every_step(said: &mut Vec<String>) -> Result<Step> {
     run.run(said)
 }
 
-/// Hostile peers, each attack for `length`: of channels whose participants trust each other, and of sealed ones.
-pub(crate) fn hostile(
-    test: &'static str,
-    length: Duration,
-    said: &mut Vec<String>,
-) -> Result<Step> {
+/// The attacks on sealed channels, each for `length`.
+pub(crate) fn sealed(length: Duration, said: &mut Vec<String>) -> Result<Step> {
     let run = Run {
-        name: test,
-        test,
+        name: "sealed",
+        test: "sealed",
         arguments: &[],
         filter: "",
         environment: &[
@@ -129,12 +137,28 @@ pub(crate) fn hostile(
     run.run(said)
 }
 
+/// Bridges over a wire between two network namespaces, which delays, loses and is cut for `cut`.
+pub(crate) fn wire(messages: u64, cut: Duration, said: &mut Vec<String>) -> Result<Step> {
+    let run = Run {
+        name: "wire",
+        test: "namespaces",
+        arguments: &[],
+        filter: "",
+        environment: &[
+            ("OLIVINE_WIRE_MESSAGES", messages.to_string()),
+            ("OLIVINE_WIRE_CUT_S", cut.as_secs().to_string()),
+            ("OLIVINE_WIRE_SEED", any_seed().to_string()),
+        ],
+    };
+    run.run(said)
+}
+
 /// A seed nobody chose. It is printed, so that a failure can be repeated.
 #[allow(
     clippy::disallowed_methods,
     reason = "the wall clock is only a source of variety here"
 )]
-fn any_seed() -> u64 {
+pub(crate) fn any_seed() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(1, |now| u64::from(now.subsec_nanos()))

@@ -159,7 +159,10 @@ impl Target {
         } else {
             step.note = format!("{seconds} s, no finding");
         }
-        said.push(format!("fuzz {name}: {} inputs, {}", step.passed, step.note));
+        said.push(format!(
+            "fuzz {name}: {} inputs, {}",
+            step.passed, step.note
+        ));
         Ok(step)
     }
 }

@@ -4,25 +4,38 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod allocators;
 mod browser;
 mod cargo;
 mod child;
+mod clients;
 mod death;
 mod deny;
 mod evidence;
 mod examples;
 mod fresh;
+mod fuzz;
+mod hello;
 mod miri;
 mod model;
+mod nats;
+mod nightly;
+mod packages;
 mod readme;
+mod record;
 mod report;
 mod rivals;
+mod sanitize;
 mod source;
+mod spin;
 mod test;
 mod tidy;
+mod tools;
 
 use clap::{Parser, Subcommand};
+use packages::Missing;
 use report::Report;
+use sanitize::Sanitizer;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,8 +61,9 @@ enum Task {
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
-    /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, deaths after every
-    /// instruction, faults of every system call, hostile peers, many kills, the report in a browser.
+    /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, sanitizers, deaths after
+    /// every instruction, faults of every system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak,
+    /// the report in a browser.
     Deep {
         /// How many participants to kill.
         #[arg(long, default_value_t = test::deep_kills())]
@@ -66,6 +80,12 @@ enum Task {
     /// The models under loom.
     Model {
         /// Also run every mutant: each must make a model fail.
+        #[arg(long)]
+        mutants: bool,
+    },
+    /// The protocol model over whole lives.
+    Spin {
+        /// Also take away from it whatever can be: each must be found out.
         #[arg(long)]
         mutants: bool,
     },
@@ -96,18 +116,62 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// The fuzz targets, each for a time, under AddressSanitizer.
+    Fuzz {
+        /// Only this one.
+        #[arg(long, value_name = "NAME")]
+        target: Option<String>,
+        /// How long each runs.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+    },
+    /// Hostile peers, with their victims under AddressSanitizer.
+    Hostile {
+        /// How many words each attack overwrites at least.
+        #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+        writes: u64,
+        /// What the choices are drawn from; printed when it is drawn itself.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Tests under sanitizers.
+    Sanitize {
+        /// Which; all of them if none is named.
+        #[arg(value_enum, value_name = "SANITIZERS")]
+        sanitizers: Vec<Sanitizer>,
+    },
     /// The examples.
     Examples,
     /// The commands and Rust blocks of the README.
     Readme,
     /// The report page in a real browser.
     Browser,
+    /// Other people's clients before the example `hello_http`: curl, wrk and a browser, installed when missing.
+    Clients,
+    /// The example `hello_http` under each allocator that can be loaded before the system's, installed when
+    /// missing: a table of the CPU time of a request.
+    Allocators {
+        /// How long each run loads the server at each depth, in seconds.
+        #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+        /// How many runs each allocator gets, in turns.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
+    Record {
+        /// Folder in `results`, such as `epyc-2cpu-virtual`.
+        name: String,
+        /// Only as long as it takes to see that all of it works: nothing to keep.
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -123,20 +187,34 @@ fn main() -> ExitCode {
         Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
         Task::Tidy => report.run("tidy", tidy::run),
         Task::Model { mutants } => test::models(&mut report, mutants),
+        Task::Spin { mutants } => report.run("spin", || spin::run(mutants)),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
         Task::Death { kills, seed } => {
             report.run("death", || death::run(kills, seed, &mut Vec::new()));
         }
         Task::Soak { duration, seed } => {
             let duration = Duration::from_secs(duration);
-            report.run("soak", || death::soak(duration, seed));
+            report.run("soak", || death::soak(duration, seed, &mut Vec::new()));
         }
+        Task::Fuzz { target, seconds } => {
+            fuzz::run(&mut report, target.as_deref(), seconds, &mut Vec::new());
+        }
+        Task::Hostile { writes, seed } => report.run("hostile", || {
+            let seed = seed.unwrap_or_else(death::any_seed);
+            sanitize::hostile(writes, seed, &mut Vec::new())
+        }),
+        Task::Sanitize { sanitizers } => test::sanitizers(&mut report, &sanitizers),
         Task::Examples => report.run("examples", examples::run),
         Task::Readme => report.run("readme", readme::run),
         Task::Browser => report.run("browser", browser::run),
+        Task::Clients => report.run("clients", || clients::run(Missing::Install, true)),
+        Task::Allocators { seconds, runs } => report.run("allocators", || {
+            allocators::run(seconds, runs, Missing::Install)
+        }),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
+        Task::Record { name, short } => record::run(&mut report, &name, short),
     }
     if report.finish() {
         ExitCode::SUCCESS

@@ -1,32 +1,38 @@
 //! The core's unit tests under Miri: undefined behaviour, provenance, data races.
 
-use crate::cargo::{TestOutput, at_most, root, target};
+use crate::cargo::{TestOutput, at_most, target};
 use crate::child;
+use crate::nightly::Nightly;
 use crate::report::Step;
 use anyhow::Result;
-use std::process::Command;
 use std::time::Duration;
 
-/// Miri comes with nightly only; `OLIVINE_NIGHTLY` names another one.
-const NIGHTLY: &str = "nightly";
 const LIMIT: Duration = Duration::from_secs(3600);
-const INSTALL_LIMIT: Duration = Duration::from_secs(300);
+/// Where `unsafe` is, as far as Miri can go: it knows no shared file and no other process.
+const PATHS: [&str; 3] = ["ring::", "wait::", "clock::"];
 
-/// Runs the unit tests whose path contains `filter` once per seed.
+/// Runs the unit tests whose path contains `filter`, without one those of the modules that Miri has something to see in,
+/// once per seed.
 pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
-    let toolchain = std::env::var("OLIVINE_NIGHTLY").unwrap_or_else(|_| NIGHTLY.to_owned());
-    if let Some(missing) = missing(&toolchain)? {
-        println!("skipped: {missing}");
-        return Ok(Step::skipped("miri", missing));
-    }
+    let nightly = match Nightly::with(&["miri", "rust-src"], &["miri", "--version"])? {
+        Ok(nightly) => nightly,
+        Err(missing) => {
+            println!("skipped: {missing}");
+            return Ok(Step::skipped("miri", missing));
+        }
+    };
     let mut total = Step::new("miri", "tests");
     for seed in 0..seeds {
-        let flags = format!("-Zmiri-strict-provenance -Zmiri-disable-isolation -Zmiri-seed={seed}");
+        // Its emulation of weak memory breaks down where headers come to lie on old payload; orderings are loom's.
+        let flags = format!(
+            "-Zmiri-strict-provenance -Zmiri-disable-isolation -Zmiri-disable-weak-memory-emulation -Zmiri-seed={seed}"
+        );
         println!("-- seed {seed}");
-        let mut command = rustup(&toolchain);
+        let mut command = nightly.cargo();
         command
-            .args(["cargo", "miri", "test", "--package", "olivine", "--lib"])
-            .args(filter)
+            .args(["miri", "test", "--package", "olivine", "--lib"])
+            .arg("--")
+            .args(filter.map_or_else(|| PATHS.to_vec(), |filter| vec![filter]))
             .env("MIRIFLAGS", flags)
             .env("CARGO_TARGET_DIR", target().join("miri"));
         let mut output = TestOutput::default();
@@ -46,55 +52,4 @@ pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
         }
     }
     Ok(total)
-}
-
-fn rustup(toolchain: &str) -> Command {
-    let mut command = Command::new("rustup");
-    // The pinned toolchain of the repository must not win over the one asked for.
-    command
-        .args(["run", toolchain])
-        .current_dir(root())
-        .env_remove("RUSTUP_TOOLCHAIN");
-    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// What is missing to run Miri, after trying to install it; `None` when it runs.
-fn missing(toolchain: &str) -> Result<Option<String>> {
-    let runs = || {
-        let version = child::capture(
-            rustup(toolchain).args(["cargo", "miri", "--version"]),
-            LIMIT,
-        );
-        version.is_ok_and(|(outcome, _)| outcome.success())
-    };
-    if runs() {
-        return Ok(None);
-    }
-    println!("installing miri and rust-src for {toolchain}");
-    let mut install = Command::new("rustup");
-    install.args([
-        "component",
-        "add",
-        "--toolchain",
-        toolchain,
-        "miri",
-        "rust-src",
-    ]);
-    let Ok((outcome, text)) = child::capture(&mut install, at_most(INSTALL_LIMIT)) else {
-        return Ok(Some("Miri needs rustup, which is not installed".to_owned()));
-    };
-    if outcome.success() && runs() {
-        return Ok(None);
-    }
-    let why = text
-        .lines()
-        .find(|line| line.starts_with("error"))
-        .unwrap_or("no reason given");
-    Ok(Some(format!(
-        "Miri is not installed for {toolchain} ({why}); \
-         run `rustup toolchain install {toolchain} --component miri,rust-src`"
-    )))
 }

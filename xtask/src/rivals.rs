@@ -5,6 +5,7 @@
 
 use crate::cargo::{at_most, cargo, root};
 use crate::child::{self, Line};
+use crate::packages;
 use crate::report::{Report, Step};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -13,11 +14,18 @@ use std::time::Duration;
 /// Longest build of one rival.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// What a rival needs beside its crates, and how it is had on Debian.
-const NEEDS: &[(&str, &str, &str)] = &[
-    ("zeromq", "libzmq", "apt-get install libzmq3-dev"),
-    ("nng", "cmake", "apt-get install cmake"),
+/// Packages of Debian that a rival needs beside its crates. They are installed where we may.
+const NEEDS: &[(&str, &[&str])] = &[
+    (
+        "aeron",
+        &["cmake", "g++", "libbsd-dev", "libclang-dev", "uuid-dev"],
+    ),
+    ("iceoryx2", &["libclang-dev"]),
+    ("nng", &["cmake"]),
+    ("zeromq", &["g++"]),
 ];
+/// How the lock file is brought in step.
+const RELOCK: &str = "cargo update --workspace --manifest-path rivals/Cargo.toml";
 
 fn folder() -> PathBuf {
     root().join("rivals")
@@ -52,7 +60,20 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
+/// The packages that a rival needs and that are not there, after an attempt to install them.
+fn missing(name: &str) -> Vec<&'static str> {
+    let needs = NEEDS.iter().find(|(rival, _)| *rival == name);
+    let all = needs.map_or(&[][..], |(_, packages)| packages);
+    let mut missing = all.to_vec();
+    missing.retain(|package| !packages::has(package));
+    if !missing.is_empty() && packages::install(&missing) {
+        missing.clear();
+    }
+    missing
+}
+
 fn build(name: &str) -> Result<Step> {
+    let missing = missing(name);
     let mut reason = None;
     let mut command = cargo();
     command
@@ -76,15 +97,14 @@ fn build(name: &str) -> Result<Step> {
             program.display().to_string(),
         ));
     }
-    let reason = reason.unwrap_or_else(|| outcome.words());
-    let need = NEEDS.iter().find(|(rival, ..)| *rival == name);
-    let need = need.map_or_else(String::new, |(_, what, how)| {
-        format!(" (it needs {what}: {how})")
-    });
-    Ok(Step::skipped(
-        name,
-        format!("cannot be built: {reason}{need}"),
-    ))
+    let mut reason = reason.unwrap_or_else(|| outcome.words());
+    if !missing.is_empty() {
+        reason.push_str(&format!(" (apt-get install {})", missing.join(" ")));
+    }
+    if reason.contains("--locked") {
+        reason.push_str(&format!(" ({RELOCK})"));
+    }
+    Ok(Step::skipped(name, format!("cannot be built: {reason}")))
 }
 
 /// Whether a line of cargo's says what is wrong.
@@ -110,6 +130,54 @@ mod tests {
         }
         for (rival, ..) in NEEDS {
             assert!(names.iter().any(|name| name == rival), "{rival}");
+        }
+    }
+
+    /// Names of the packages that `package` depends on in a lock file, without versions.
+    fn depends(lock: &str, package: &str) -> Vec<String> {
+        let head = format!("[[package]]\nname = \"{package}\"\n");
+        let (_, rest) = lock
+            .split_once(&head)
+            .unwrap_or_else(|| panic!("{package}"));
+        let own = rest.split("[[package]]").next().unwrap_or_default();
+        let (_, list) = own.split_once("dependencies = [").unwrap_or_default();
+        let names = list.lines().filter_map(|line| {
+            let name = line.trim().trim_matches([',', '"']);
+            name.split(' ')
+                .next()
+                .filter(|name| !name.is_empty() && *name != "]")
+        });
+        names.map(str::to_owned).collect()
+    }
+
+    /// Only what its own tests need may differ: to the rivals the harness is a library.
+    #[test]
+    fn the_lock_file_fits_what_the_harness_needs() {
+        let ours = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+        let theirs = std::fs::read_to_string(folder().join("Cargo.lock")).unwrap();
+        let manifest = std::fs::read_to_string(root().join("crates/olivine-bench/Cargo.toml"));
+        let manifest = manifest.unwrap();
+        let (_, needs) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let needs = needs.split("\n[").next().unwrap_or_default();
+        let locked = depends(&theirs, "olivine-bench");
+        let mut checked = 0;
+        for line in needs.lines() {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            assert!(
+                locked.iter().any(|one| one == name),
+                "{name} is not locked: {RELOCK}"
+            );
+            checked += 1;
+        }
+        assert!(checked > 5, "{needs}");
+        for package in ["olivine", "olivine-net"] {
+            let known = depends(&ours, package);
+            for name in depends(&theirs, package) {
+                assert!(
+                    known.contains(&name),
+                    "{package} needs {name} no more: {RELOCK}"
+                );
+            }
         }
     }
 

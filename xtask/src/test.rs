@@ -2,8 +2,12 @@
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
+use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{browser, death, deny, evidence, examples, miri, model, readme, tidy};
+use crate::sanitize::{self, Sanitizer};
+use crate::{
+    browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme, spin, tidy,
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -11,17 +15,30 @@ const TESTS_LIMIT: Duration = Duration::from_secs(1500);
 const LINT_LIMIT: Duration = Duration::from_secs(900);
 /// How many kills `deep` asks for.
 const DEEP_KILLS: u64 = 200_000;
-/// How long each attack of `deep` lasts: some hundred million words are overwritten.
-const DEEP_HOSTILE: Duration = Duration::from_secs(60);
+/// How many words each of its attacks overwrites: a thousand million in all.
+const DEEP_WRITES: u64 = 150_000_000;
+/// How long each of its fuzz targets runs.
+const DEEP_FUZZ_S: u64 = 600;
+/// How long its soak takes.
+const DEEP_SOAK: Duration = Duration::from_secs(600);
+/// How long each attack on a sealed channel lasts in `deep`.
+const DEEP_SEALED: Duration = Duration::from_secs(60);
+/// How many connections come and go in `deep`, on each back end.
+const DEEP_CONNECTIONS: u32 = 100_000;
+/// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
+const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
+    // The tests start it.
+    report.run("nats-server", nats::install);
     report.run("tests", workspace_tests);
     report.run("points", || death::points(&mut Vec::new()));
     models(report, mutants);
     report.run("examples", examples::run);
+    report.run("clients", || clients::run(Missing::LeaveOut, false));
     report.run("readme", readme::run);
 }
 
@@ -59,16 +76,37 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("miri", || miri::run(seeds, None));
     report.run("points", || death::points(&mut said));
     report.run("step", || death::every_step(&mut said));
-    for test in ["hostile", "sealed"] {
-        report.run(test, || death::hostile(test, DEEP_HOSTILE, &mut said));
-    }
-    report.run("death", || death::run(kills, seed, &mut said));
+    let seed = seed.unwrap_or_else(death::any_seed);
+    report.run("crowd", || death::crowd(&mut said));
+    sanitizers(report, &[]);
+    report.run("hostile", || {
+        sanitize::hostile(DEEP_WRITES, seed, &mut said)
+    });
+    fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
+    report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
+    report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
+    report.run("death", || death::run(kills, Some(seed), &mut said));
+    report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
     report.run("browser", browser::run);
+    report.run("clients", || clients::run(Missing::Install, true));
+    report.run("churn", churn);
     let summary = report.text();
     report.run("evidence", || {
         let path = evidence::write(&summary, &said, started.elapsed())?;
         Ok(Step::single("evidence", true, path.display().to_string()))
     });
+}
+
+/// The tests of each of `which`, of all if that is empty.
+pub(crate) fn sanitizers(report: &mut Report, which: &[Sanitizer]) {
+    let which = if which.is_empty() {
+        &Sanitizer::ALL
+    } else {
+        which
+    };
+    for sanitizer in which {
+        report.run(sanitizer.name(), || sanitizer.run());
+    }
 }
 
 /// The default of `deep --kills`.
@@ -86,6 +124,7 @@ pub(crate) fn models(report: &mut Report, mutants: bool) {
             report.add(Step::single("model", false, error.to_string()));
         }
     }
+    report.run("spin", || spin::run(mutants));
 }
 
 fn workspace_tests() -> Result<Step> {
@@ -94,6 +133,25 @@ fn workspace_tests() -> Result<Step> {
     command.args(["test", "--workspace", "--no-fail-fast"]);
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
     Ok(output.step("tests", outcome.success(), &outcome.words()))
+}
+
+/// Connections that come and go, so many that any leak shows.
+fn churn() -> Result<Step> {
+    let mut output = TestOutput::default();
+    let mut command = cargo();
+    command
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "olivine-net",
+            "--test",
+            "process",
+        ])
+        .args(["churn", "--", "--nocapture"])
+        .env("OLIVINE_NET_CHURN", DEEP_CONNECTIONS.to_string());
+    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
+    Ok(output.step("churn", outcome.success(), &outcome.words()))
 }
 
 /// The lock file fits the manifests: nobody builds with other versions than these.

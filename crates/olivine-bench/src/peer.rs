@@ -44,7 +44,7 @@ const WORDS: usize = 3;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// How long an end that failed listens for what the other one has to say about it.
-const REASON_WAIT: Duration = Duration::from_millis(300);
+const REASON_WAIT: Duration = Duration::from_secs(2);
 
 /// What the second process is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ mod page;
 mod plot;
 mod select;
 mod svg;
+mod table;
 mod tables;
 
 use crate::result::ResultFile;

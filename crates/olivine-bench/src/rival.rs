@@ -28,6 +28,8 @@ const PEER: &str = "__peer";
 const START_MAX: Duration = Duration::from_secs(30);
 /// How long a method may take to fail, longer than the patience of either end.
 const FAILING_MAX: Duration = Duration::from_secs(6);
+/// Letters of a wrong answer that are shown.
+const SHOWN_MAX: usize = 40;
 /// How long is waited for the last words of a program that has ended.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
@@ -239,8 +241,9 @@ impl Program {
         let said = child.stderr.take().map(text_of);
         let told = child.stdout.take().map(text_of);
         if let Some(mut stdin) = child.stdin.take() {
-            // One that died before it read all says why below.
-            let _ = stdin.write_all(input.as_bytes());
+            let input = input.as_bytes().to_vec();
+            // On a thread, because one that hangs reads nothing; one that died before it read all says why below.
+            std::thread::spawn(move || stdin.write_all(&input));
         }
         // Its output ends with it: its second process writes to a pipe of their own.
         let told = told.map(|text| text.recv_timeout(limit));
@@ -258,20 +261,31 @@ impl Program {
         }
         // What a library logs to standard output comes before the result.
         let told = told.and_then(std::result::Result::ok).unwrap_or_default();
-        let result = told
-            .lines()
-            .last()
-            .and_then(|line| serde_json::from_str(line).ok());
+        let last = told.lines().last().unwrap_or_default();
+        let result = serde_json::from_str(last).ok();
         result.filter(|_| status.success()).ok_or_else(|| {
             let said = said.and_then(|text| text.recv_timeout(LAST_WORDS_MAX).ok());
             let said = said.unwrap_or_default();
-            let last = said.lines().last().map(str::to_owned);
+            let message = match said.lines().last() {
+                Some(line) => line.to_owned(),
+                None if status.success() => format!("it answered '{}'", shortened(last)),
+                None => format!("it said nothing ({status})"),
+            };
             BenchError::Rival {
                 name: self.name(),
-                message: last.unwrap_or_else(|| format!("it said nothing ({status})")),
+                message,
             }
         })
     }
+}
+
+/// As much of a line as fits another one.
+fn shortened(line: &str) -> String {
+    let mut start: String = line.chars().take(SHOWN_MAX).collect();
+    if start.len() < line.len() {
+        start.push('…');
+    }
+    start
 }
 
 /// Everything that comes out of a pipe, once it has ended.
@@ -285,4 +299,51 @@ fn text_of(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
         let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_program_that_hangs_is_stopped_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rival-sleeper");
+        let id = folder.path().join("id");
+        let script = format!("#!/bin/sh\necho $$ > {}\nexec sleep 1000\n", id.display());
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let programs = Program::find(folder.path()).unwrap();
+        let asked = programs[0].run::<Vec<Known>>(LIST, "", Duration::from_millis(300));
+        let error = asked.unwrap_err();
+        assert!(matches!(error, BenchError::RivalHangs { .. }), "{error}");
+        assert!(
+            error.to_string().contains("rival sleeper did not end"),
+            "{error}"
+        );
+        // It may not have come to its first line in that time.
+        if let Ok(id) = std::fs::read_to_string(&id) {
+            let gone = !Path::new(&format!("/proc/{}", id.trim())).exists();
+            assert!(gone, "{id} still runs");
+        }
+    }
+
+    #[test]
+    fn a_job_has_room_for_every_method_to_fail_in_every_run() {
+        let variant = Variant {
+            method: "queue".to_owned(),
+            parameters: crate::result::Parameters::pair(32),
+        };
+        let job = Job {
+            scenario: "pingpong".to_owned(),
+            variants: vec![variant; 3],
+            cpus: (0, 1),
+            runs: 5,
+            seconds: 2.0,
+            privileges: Privileges::default(),
+        };
+        let patience = crate::method::PATIENCE * 5 * 3;
+        assert!(job.limit() > patience + Duration::from_secs(6));
+    }
 }

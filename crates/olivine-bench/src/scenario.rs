@@ -30,7 +30,7 @@ const FLOOR_ROUNDS: u64 = 20_000;
 pub const LIST: [(&str, &str); 8] = [
     (
         "floor",
-        "what the machine does without a channel: bare cache line, copy, system call, clock",
+        "what the machine does without a channel: bare cache line, copy, system call, futex, clock",
     ),
     (
         "pingpong",

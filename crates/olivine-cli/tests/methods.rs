@@ -5,6 +5,8 @@ mod common;
 use common::{Place, json, said, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// As short as a measurement can be: a few hundred round trips of each method.
@@ -256,6 +258,42 @@ fn several_processes_share_a_channel() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
+/// Without the capabilities, and with limits that allow neither.
+#[test]
+fn privileges_that_are_not_given_are_one_line() {
+    let Some((_turn, place)) = stage() else {
+        return;
+    };
+    for (flag, part) in [
+        ("--fifo", "may not run under SCHED_FIFO"),
+        ("--mlock", "may not lock memory"),
+    ] {
+        let words = ["bench", "floor", flag, "--runs", "1", "--seconds", "0.01"];
+        let tool = place.olivine(&words);
+        let mut bare: Vec<&OsStr> = Vec::new();
+        if rustix::process::geteuid().is_root() {
+            let words = ["setpriv", "--bounding-set=-sys_nice,-ipc_lock"];
+            bare.extend(words.map(OsStr::new));
+        }
+        let limits = ["prlimit", "--rtprio=0", "--memlock=65536"];
+        bare.extend(limits.map(OsStr::new));
+        bare.push(tool.get_program());
+        bare.extend(tool.get_args());
+        let output = Command::new(bare[0])
+            .args(&bare[1..])
+            .env("OLIVINE_DIR", place.path())
+            .output()
+            .unwrap_or_else(|error| panic!("{:?} of util-linux: {error}", bare[0]));
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{flag}: {said}");
+        assert!(
+            said.contains(part) && said.contains(flag) && said.trim().lines().count() == 1,
+            "{flag}: {said}"
+        );
+        assert_eq!(place.left(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn wrong_words_are_one_line_each() {
     let place = Place::new();
@@ -296,6 +334,21 @@ fn wrong_words_are_one_line_each() {
             "cannot write /nonexistent/x.json",
         ),
         (&["mesh", "--wait", "nap"], 2, "wait=nap"),
+        (
+            &["mesh", "--fifo", "--publishers", "64"],
+            2,
+            "--fifo needs a CPU for each process",
+        ),
+        (
+            &["throughput", "--method", "pigeon"],
+            2,
+            "no method 'pigeon'",
+        ),
+        (
+            &["throughput", "--rivals", "/nonexistent"],
+            1,
+            "cargo xtask rivals",
+        ),
     ];
     for (words, code, expected) in cases {
         let all: Vec<&str> = ["bench"].iter().chain(*words).copied().collect();

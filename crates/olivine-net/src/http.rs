@@ -53,6 +53,7 @@ mod date;
 mod head;
 mod limits;
 mod message;
+mod scan;
 mod server;
 mod service;
 mod status;

@@ -34,7 +34,11 @@ pub(crate) mod egress;
 pub(crate) mod ingress;
 #[cfg(feature = "journal")]
 pub mod journal;
+#[cfg(feature = "nats")]
+mod nats;
 mod relay;
+#[cfg(any(feature = "nats", feature = "tcp"))]
+mod secret;
 #[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tcp")]
@@ -187,6 +191,8 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
+        #[cfg(feature = "nats")]
+        Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
         #[cfg(feature = "tcp")]
         Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config, wire::hello::Side::Source)?)),
         _ => Err(no_bridge(config)),
@@ -202,6 +208,8 @@ pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
         Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
+        #[cfg(feature = "nats")]
+        Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
         #[cfg(feature = "tcp")]
         Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(
             config,
@@ -222,6 +230,10 @@ fn no_bridge(config: &Config) -> OpenError {
 pub(crate) fn ring_of(config: &Config) -> Config {
     let mut ring = config.clone();
     *ring.remote = Default::default();
+    if config.scheme == Scheme::Nats {
+        // The others are at the server: its bridge counts them.
+        ring.subscribers = ring.subscribers.min(1);
+    }
     ring.from = crate::uri::Start::default_of(Scheme::Shm);
     match &config.name {
         Some(name) => {

@@ -62,7 +62,8 @@ impl TickClock {
     #[inline(always)]
     #[must_use]
     pub fn ticks() -> u64 {
-        #[cfg(target_arch = "x86_64")]
+        // Miri knows no counter.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if counter_is_constant() {
             // SAFETY: every x86-64 processor has the instruction.
             return unsafe { core::arch::x86_64::_rdtsc() };
@@ -114,18 +115,16 @@ impl TickClock {
 /// Whether the time-stamp counter runs at a constant rate in all power states (invariant TSC).
 #[inline(always)]
 fn counter_is_constant() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         static CONSTANT: OnceLock<bool> = OnceLock::new();
         *CONSTANT.get_or_init(|| {
             // Leaf 0x8000_0007, EDX bit 8: invariant TSC (AMD APM vol. 3, appendix E; Intel SDM vol. 2A, CPUID).
             let highest = core::arch::x86_64::__cpuid(0x8000_0000).eax;
-            !cfg!(miri)
-                && highest >= 0x8000_0007
-                && core::arch::x86_64::__cpuid(0x8000_0007).edx & (1 << 8) != 0
+            highest >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & (1 << 8) != 0
         })
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     false
 }
 

@@ -86,6 +86,6 @@ pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Role, Rotation, Scheme, Slow,
-    Start, SyncPolicy, UriError, WaitStrategy,
+    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
+    Scheme, Slow, Start, Storage, SyncPolicy, UriError, WaitStrategy,
 };

@@ -7,6 +7,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
 mod journal;
+pub(crate) mod nats;
 mod parse;
 pub(crate) mod remote;
 mod sealed;
@@ -16,7 +17,9 @@ mod values;
 pub use journal::{Compression, Pace, Rotation, SyncPolicy};
 pub use sealed::Peers;
 pub use start::Start;
-pub use values::{Delivery, Expire, HugePages, Role, Scheme, Slow, WaitStrategy};
+pub use values::{
+    Delivery, Expire, HugePages, Retention, Role, Scheme, Slow, Storage, WaitStrategy,
+};
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

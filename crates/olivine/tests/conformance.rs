@@ -3,6 +3,8 @@
 #![cfg(not(loom))]
 
 mod common;
+#[cfg(feature = "nats")]
+mod nats_server;
 mod transports;
 
 use common::{Random, until};
@@ -108,7 +110,8 @@ fn tags_and_empty_and_longest_messages_survive() {
 #[test]
 fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
     each_pair(|transport| {
-        let (publish, subscribe) = transport.pair("capacity=64KiB&wait=park");
+        let query = format!("capacity=64KiB&wait=park{}", transport.bounded());
+        let (publish, subscribe) = transport.pair(&query);
         let mut publisher = Publisher::open(&publish).unwrap();
         let mut subscriber = Subscriber::open(&subscribe).unwrap();
         transport.wait_joined(&publisher, &subscriber);

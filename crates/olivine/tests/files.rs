@@ -321,6 +321,6 @@ fn a_full_file_system_is_an_error_and_nothing_stays_behind() {
         Ok(status) if !matches!(status.code(), Some(1 | 77)) || finished => {
             panic!("on a full file system: {status}")
         }
-        refused => println!("skipped: no mount namespace to be had here ({refused:?})"),
+        refused => common::skip(&format!("no mount namespace to be had here ({refused:?})")),
     }
 }

@@ -384,7 +384,7 @@ fn in_small_file_system(role: &str, prepare: &str) {
         Ok(status) if !matches!(status.code(), Some(1 | 77)) || finished => {
             panic!("{role}: {status}")
         }
-        refused => println!("skipped: no mount namespace to be had here ({refused:?})"),
+        refused => common::skip(&format!("no mount namespace to be had here ({refused:?})")),
     }
 }
 

@@ -5,14 +5,13 @@
 mod common;
 
 use common::proxy::Proxy;
-use common::{Place, Random, free_port, kill, spawn, until};
+use common::{Place, Random, bridges, free_port, kill, spawn, until};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
     Subscriber,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::Duration;
 
 fn uri(port: u16, query: &str) -> String {
     let mark = if query.is_empty() { "" } else { "?" };
@@ -282,28 +281,13 @@ fn role() {
     let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
         return;
     };
-    let (first, second) = (
-        role_setting("TCP_TEST_FIRST"),
-        role_setting("TCP_TEST_SECOND"),
-    );
     match role.as_str() {
-        "collector" => collect(&first, &second),
-        "bridge" => {
-            let (from, to) = (
-                Config::parse(&first).unwrap(),
-                Config::parse(&second).unwrap(),
-            );
-            let bridge = Bridge::start(&from, &to, true).unwrap();
-            until_forever(|| bridge.has_ended());
-            assert!(bridge.stop(Duration::from_secs(1)).unwrap());
-        }
+        "collector" => collect(
+            &role_setting("TCP_TEST_FIRST"),
+            &role_setting("TCP_TEST_SECOND"),
+        ),
+        "bridge" => bridges::role(),
         other => panic!("no role {other}"),
-    }
-}
-
-fn until_forever(mut reached: impl FnMut() -> bool) {
-    while !reached() {
-        std::thread::yield_now();
     }
 }
 
@@ -376,53 +360,6 @@ fn a_killed_durable_receiver_goes_on_where_it_was() {
 
 #[test]
 fn killed_bridges_lose_and_repeat_nothing() {
-    const COUNT: u64 = 80_000;
-    let place = Place::new();
-    let port = free_port();
-    let (from, to) = (
-        place.uri("from", "capacity=64KiB"),
-        place.uri("to", "capacity=64KiB"),
-    );
-    let (listen, call) = (uri(port, "capacity=64KiB"), uri(port, "capacity=64KiB"));
-    let start = |first: &str, second: &str| {
-        spawn(
-            "bridge",
-            &[
-                ("TCP_TEST_FIRST", first.to_owned()),
-                ("TCP_TEST_SECOND", second.to_owned()),
-            ],
-        )
-    };
-    let mut subscriber = Subscriber::open(&to).unwrap();
-    let publishing = std::thread::spawn({
-        let from = from.clone();
-        move || {
-            let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
-            for number in 0..COUNT {
-                publisher.publish(&number.to_le_bytes()).unwrap();
-            }
-            publisher.close().unwrap();
-        }
-    });
-    let mut bridges = vec![start(&from, &listen), start(&call, &to)];
-    for number in 0..COUNT {
-        let received = subscriber.receive_timeout(common::WATCHDOG);
-        let received = received.unwrap().expect("a message in time");
-        assert_eq!(*received, number.to_le_bytes());
-        // Not near the end: both rings together hold some 8000 of these.
-        if number % 8000 == 4000 && number < COUNT - 20_000 {
-            let sends = number % 16_000 == 4000;
-            let (place, first, second) = if sends {
-                (0, &from, &listen)
-            } else {
-                (1, &call, &to)
-            };
-            kill(bridges.remove(place));
-            bridges.insert(place, start(first, second));
-        }
-    }
-    publishing.join().unwrap();
-    for bridge in bridges {
-        common::finished(bridge);
-    }
+    let uri = uri(free_port(), "capacity=64KiB");
+    bridges::Pair::new(&uri, &uri).carry_and_kill(80_000, 8000, |_| ());
 }

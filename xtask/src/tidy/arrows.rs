@@ -7,7 +7,7 @@ use crate::source::{File, Tree, has_word};
 /// line above its own, nothing beside or below it. `ring::layout` only says what lies where in
 /// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks it.
 const LAYERS: &[&[&str]] = &[
-    &["uri", "clock"],
+    &["uri", "clock", "claims::input"],
     &["error"],
     &["sync"],
     &["region", "points"],
@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["channel"],
     &["admin", "bridge"],
     &["open"],
+    &["claims"],
 ];
 
 /// Arrows the layers forbid and we allow: from, to, the reason.

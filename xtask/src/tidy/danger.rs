@@ -45,6 +45,10 @@ const PROOFS: &[(&str, &str)] = &[
         "a gated frame stays whole until it is released",
     ),
     (
+        "crates/olivine/src/ring/model/frames.rs",
+        "a place of the model's own, whose cells find a race",
+    ),
+    (
         "crates/olivine-bench/src/method/exchange.rs",
         "messages and answers alternate, so a slot has one owner",
     ),

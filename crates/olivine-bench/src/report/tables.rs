@@ -3,68 +3,15 @@
 use super::Source;
 use super::select::{Entry, Param, constant, main_placement, varied};
 use super::svg::escape;
+use super::table::Table;
+use crate::privileges::Privileges;
 use crate::result::{Load, Measured};
 use crate::spread::Spread;
 use crate::text;
 use std::fmt::Write as _;
 
-/// A table in the making: heads, and rows of cells that are markup already.
-struct Table {
-    heads: Vec<(String, bool)>,
-    body: String,
-}
-
-impl Table {
-    /// `heads` with whether the column holds numbers.
-    fn new(heads: &[(&str, bool)]) -> Self {
-        Self {
-            heads: heads
-                .iter()
-                .map(|(head, number)| ((*head).to_owned(), *number))
-                .collect(),
-            body: String::new(),
-        }
-    }
-
-    fn row(&mut self, class: &str, cells: &[String]) {
-        let class = if class.is_empty() {
-            String::new()
-        } else {
-            format!(" class=\"{class}\"")
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(self.body, "<tr{class}>");
-        for ((_, number), cell) in self.heads.iter().zip(cells) {
-            let class = if *number { " class=\"n\"" } else { "" };
-            let _ = write!(self.body, "<td{class}>{cell}</td>");
-        }
-        self.body.push_str("</tr>\n");
-    }
-
-    /// A row whose last cell takes the rest of the table.
-    fn broken_row(&mut self, cells: &[String], rest: &str) {
-        self.body.push_str("<tr class=\"failed\">");
-        for cell in cells {
-            let _ = write!(self.body, "<td>{cell}</td>");
-        }
-        let left = self.heads.len().saturating_sub(cells.len()).max(1);
-        let _ = writeln!(self.body, "<td colspan=\"{left}\">{rest}</td></tr>");
-    }
-
-    fn finish(self) -> String {
-        let mut out = "<div class=\"scroll\"><table>\n<thead><tr>".to_owned();
-        for (head, number) in &self.heads {
-            let class = if *number { " class=\"n\"" } else { "" };
-            let _ = write!(out, "<th{class} scope=\"col\">{}</th>", escape(head));
-        }
-        let _ = write!(
-            out,
-            "</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
-            self.body
-        );
-        out
-    }
-}
+/// Cells of a distribution.
+const LATENCY_CELLS: usize = 9;
 
 /// Every row of a scenario; those without figures say why.
 pub(super) fn rows(load: Load, entries: &[Entry<'_>]) -> String {
@@ -93,6 +40,7 @@ pub(super) fn rows(load: Load, entries: &[Entry<'_>]) -> String {
             ("likely cause of max", false),
         ]);
     }
+    heads.push(("does without", false));
     let mut table = Table::new(&heads);
     let mut sorted: Vec<&Entry<'_>> = entries.iter().collect();
     let main = main_placement(entries);
@@ -123,6 +71,7 @@ pub(super) fn rows(load: Load, entries: &[Entry<'_>]) -> String {
         } else {
             latency_cells(measured)
         });
+        cells.push(escape(&entry.row.lacks));
         table.row(if entry.is_ours() { "ours" } else { "" }, &cells);
     }
     let caption = if common.is_empty() {
@@ -148,7 +97,7 @@ fn rank(entry: &Entry<'_>) -> f64 {
 
 fn latency_cells(measured: &Measured) -> Vec<String> {
     let Some((_, found)) = measured.distribution() else {
-        return Vec::new();
+        return vec![String::new(); LATENCY_CELLS];
     };
     let table = &found.percentiles;
     let shown = [
@@ -251,7 +200,7 @@ pub(super) fn published(entries: &[Entry<'_>]) -> String {
             );
         }
     }
-    if table.body.is_empty() {
+    if table.is_empty() {
         return String::new();
     }
     format!("<h3>Published elsewhere</h3>\n{}", table.finish())
@@ -322,6 +271,16 @@ pub(super) fn floors(sources: &[Source]) -> String {
     format!("<section>\n<h2>The machine without a channel</h2>\n{out}</section>\n")
 }
 
+/// What both processes ran with beyond what any process has.
+fn privileges(privileges: Privileges) -> &'static str {
+    match (privileges.real_time, privileges.locked_memory) {
+        (true, true) => "SCHED_FIFO, locked memory",
+        (true, false) => "SCHED_FIFO",
+        (false, true) => "locked memory",
+        (false, false) => "",
+    }
+}
+
 /// Each file's machine and command.
 pub(super) fn machines(sources: &[Source]) -> String {
     let mut out = "<section id=\"machines\">\n<h2>Machines and commands</h2>\n".to_owned();
@@ -377,6 +336,13 @@ pub(super) fn machines(sources: &[Source]) -> String {
                     }
                 )),
             ),
+            (
+                "measuring error",
+                file.measuring_error
+                    .as_ref()
+                    .map_or_else(String::new, |error| escape(&error.sentence())),
+            ),
+            ("privileges", privileges(file.privileges).to_owned()),
             (
                 "build",
                 escape(&format!("olivine {} ({})", machine.version, machine.commit)),

@@ -81,7 +81,7 @@ pub(crate) struct RingArgs {
     /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
     #[arg(long, value_name = "BYTES")]
     pub(crate) align: Option<String>,
-    /// Bytes of a ring [default: 1MiB]
+    /// Bytes of a ring [default: 1MiB; throughput: 1MiB and 4MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) capacity: Option<String>,
 }

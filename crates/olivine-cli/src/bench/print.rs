@@ -160,11 +160,13 @@ pub(super) fn conditions(file: &ResultFile) -> String {
 pub(super) fn failed(file: &ResultFile) -> String {
     let mut out = String::new();
     for (row, reason) in file.failures() {
-        out.push_str(&format!(
-            "\nno figure: {}, {}: {reason}",
-            row.method,
-            text::bytes(row.parameters.size_bytes)
-        ));
+        let of = &row.parameters;
+        let batch = match of.batch_count {
+            1 => String::new(),
+            batch => format!(" x {batch}"),
+        };
+        let (method, size) = (&row.method, text::bytes(of.size_bytes));
+        out.push_str(&format!("\nno figure: {method}, {size}{batch}: {reason}"));
     }
     if !out.is_empty() {
         out.push('\n');

@@ -107,6 +107,21 @@ pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     }
 }
 
+/// The rings that a stream is measured with where none is asked for: the default, which fits the second-level cache
+/// of most processors, and one that does not (ADR 0015).
+const RINGS: [&str; 2] = ["1MiB", "4MiB"];
+
+/// `settings` with each ring that is to be measured.
+fn with_rings(settings: &str) -> Vec<String> {
+    if settings.contains("capacity=") {
+        return vec![settings.to_owned()];
+    }
+    let rings = RINGS.iter();
+    rings
+        .map(|ring| format!("{settings}&capacity={ring}"))
+        .collect()
+}
+
 /// Every method with every size and every batch; without either, the three that say most.
 pub(super) fn throughput_variants(
     methods: &[String],
@@ -127,7 +142,7 @@ pub(super) fn throughput_variants(
     let mut variants = Vec::new();
     for (size, batch) in cases {
         let of_size = if methods.is_empty() {
-            vec![variant(OWN, size, settings)?]
+            own(size, settings)?
         } else {
             streams(methods, size, settings)?
         };
@@ -139,12 +154,18 @@ pub(super) fn throughput_variants(
     Ok(variants)
 }
 
+/// This library at its fastest, with each ring.
+fn own(size: u64, settings: &str) -> Outcome<Vec<Variant>> {
+    let settings = with_rings(settings);
+    settings.iter().map(|all| variant(OWN, size, all)).collect()
+}
+
 /// Every method named, as it streams: for `all`, this library at its fastest and every method that can.
 fn streams(names: &[String], size: u64, settings: &str) -> Outcome<Vec<Variant>> {
     let mut variants = Vec::new();
     for name in names {
         if name == ALL || name == OWN {
-            variants.push(variant(OWN, size, settings)?);
+            variants.extend(own(size, settings)?);
         }
         if name == ALL {
             for method in method::BUILT_IN.iter().filter(|method| method.streams()) {
@@ -163,8 +184,8 @@ mod tests {
 
     #[test]
     fn sizes_and_batches_are_crossed_and_have_defaults() {
-        let shape = |sizes: &[u64], batches: &[u16]| -> Vec<(u64, u64)> {
-            let variants = throughput_variants(&[], sizes, batches, "wait=spin").unwrap();
+        let shape = |sizes: &[u64], batches: &[u16], settings: &str| -> Vec<(u64, u64)> {
+            let variants = throughput_variants(&[], sizes, batches, settings).unwrap();
             variants
                 .iter()
                 .map(|variant| {
@@ -173,14 +194,20 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(shape(&[], &[]), [(32, 1), (32, 16), (8192, 1)]);
-        assert_eq!(shape(&[64], &[]), [(64, 1)]);
-        assert_eq!(shape(&[], &[4]), [(32, 4)]);
+        let ring = "wait=spin&capacity=1MiB";
+        assert_eq!(shape(&[], &[], ring), [(32, 1), (32, 16), (8192, 1)]);
+        assert_eq!(shape(&[64], &[], ring), [(64, 1)]);
+        assert_eq!(shape(&[], &[4], ring), [(32, 4)]);
         assert_eq!(
-            shape(&[16, 32], &[1, 2]),
+            shape(&[16, 32], &[1, 2], ring),
             [(16, 1), (16, 2), (32, 1), (32, 2)]
         );
         assert!(throughput_variants(&[], &[8], &[], "").is_err());
+        // Where no ring is asked for, each case is measured with both.
+        assert_eq!(shape(&[64], &[], "wait=spin"), [(64, 1), (64, 1)]);
+        let both = throughput_variants(&[], &[64], &[], "wait=spin").unwrap();
+        let rings = both.iter().map(|variant| variant.parameters.ring_bytes);
+        assert!(rings.eq([Some(1 << 20), Some(4 << 20)]));
     }
 
     #[test]

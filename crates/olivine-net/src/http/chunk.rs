@@ -5,7 +5,7 @@
 //! Extensions are bounded and passed over; trailer fields are checked for form, bounded and dropped.
 
 use super::{
-    head::{TOKEN, VALUE},
+    scan::{TOKEN, VALUE},
     status::Reject,
 };
 

@@ -6,39 +6,17 @@
 //! parts of the request line, no line is folded, no space precedes a colon, the message length has
 //! exactly one source.
 
-use super::{limits::Limits, status::Reject};
+use super::{
+    limits::Limits,
+    scan::{self, HOST, Span},
+    status::Reject,
+};
 
 /// One header field, as offsets into the head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Field {
     pub(crate) name: Span,
     pub(crate) value: Span,
-}
-
-/// A run of bytes in the head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "heads are at most 1 MiB (Limits::validate)"
-    )]
-    fn new(start: usize, end: usize) -> Self {
-        Self {
-            start: start as u32,
-            end: end as u32,
-        }
-    }
-
-    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        bytes
-            .get(self.start as usize..self.end as usize)
-            .unwrap_or(&[])
-    }
 }
 
 /// How the body's length is known.
@@ -65,43 +43,6 @@ pub(crate) struct Head {
     /// The peer waits for 100 before it sends the body.
     pub(crate) expects_continue: bool,
 }
-
-/// Builds a table of the bytes that match a pattern, at compile time.
-macro_rules! bytes {
-    ($($pattern:pat_param)|+) => {{
-        let mut table = [false; 256];
-        let mut byte = 0_u8;
-        loop {
-            table[byte as usize] = matches!(byte, $($pattern)|+);
-            if byte == u8::MAX {
-                break;
-            }
-            byte += 1;
-        }
-        table
-    }};
-}
-
-/// RFC 9110 `tchar`.
-pub(crate) static TOKEN: [bool; 256] = bytes!(
-    b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~'
-    | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z'
-);
-
-/// Bytes of a field value: visible ones, space, tab, and those above ASCII.
-pub(crate) static VALUE: [bool; 256] = bytes!(b'\t' | 0x20..=0x7e | 0x80..=0xff);
-
-/// Bytes of a request target: visible ASCII but the fragment mark, which never goes over the wire.
-static TARGET: [bool; 256] = bytes!(0x21 | 0x22 | 0x24..=0x7e);
-
-/// Bytes of a Host value: host names, addresses in brackets, a port. No comma, no `@`, no slash.
-static HOST: [bool; 256] = bytes!(
-    b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']'
-    | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
-);
-
-/// Bytes of a field value that are looked at one by one before vectors are worth their start.
-const SHORT_VALUE: usize = 16;
 
 /// Reads a head from the start of `data`; `Ok(None)` if it is not complete yet.
 ///
@@ -189,13 +130,13 @@ fn request_line(data: &[u8], start: usize, limits: &Limits) -> Result<Option<Req
             Ok(None)
         }
     };
-    let Some((method, space)) = run(data, start, &TOKEN) else {
+    let Some((method, space)) = scan::token(data, start) else {
         return unfinished();
     };
     if space != b' ' || method.end == method.start {
         return Err(Reject::RequestLine);
     }
-    let Some((target, space)) = run(data, method.end as usize + 1, &TARGET) else {
+    let Some((target, space)) = scan::target(data, method.end as usize + 1) else {
         return unfinished();
     };
     if space != b' ' || target.end == target.start {
@@ -272,14 +213,14 @@ fn field_line(
             Ok(None)
         }
     };
-    let Some((name, colon)) = run(data, start, &TOKEN) else {
+    let Some((name, colon)) = scan::token(data, start) else {
         return unfinished();
     };
     // Refuses an empty name, a space before the colon and a folded line alike.
     if colon != b':' || name.end == name.start {
         return Err(Reject::Field);
     }
-    let Some((value, end)) = run_value(data, name.end as usize + 1) else {
+    let Some((value, end)) = scan::value(data, name.end as usize + 1) else {
         return unfinished();
     };
     let stop = value.end as usize;
@@ -296,33 +237,6 @@ fn field_line(
     let from = stop - behind.len();
     let value = Span::new(from, from + behind.trim_ascii_end().len());
     Ok(Some((Field { name, value }, stop + 2)))
-}
-
-/// The run of bytes of `class` from `start`, and the byte that ends it; `None` if the data ends it.
-fn run(data: &[u8], start: usize, class: &[bool; 256]) -> Option<(Span, u8)> {
-    let rest = data.get(start..)?;
-    let length = rest.iter().position(|byte| !class[usize::from(*byte)])?;
-    Some((Span::new(start, start + length), rest[length]))
-}
-
-/// As [`run`] for the bytes of a field value: a short one byte by byte, a long one a vector at a time.
-fn run_value(data: &[u8], start: usize) -> Option<(Span, u8)> {
-    let rest = data.get(start..)?;
-    let near = &rest[..rest.len().min(SHORT_VALUE)];
-    if let Some(length) = near.iter().position(|byte| !VALUE[usize::from(*byte)]) {
-        return Some((Span::new(start, start + length), rest[length]));
-    }
-    let end = memchr::memchr(b'\r', rest);
-    let line = &rest[..end.unwrap_or(rest.len())];
-    // Without a way out, so that the compiler can use vectors. The same bytes as in VALUE.
-    let fine = line.iter().fold(true, |fine, &byte| {
-        fine & ((byte >= 0x20) & (byte != 0x7f) | (byte == b'\t'))
-    });
-    match end {
-        Some(length) if fine => Some((Span::new(start, start + length), b'\r')),
-        None if fine => None,
-        _ => run(data, start, &VALUE),
-    }
 }
 
 /// The origin form for paths, the absolute form for proxies, `*` for OPTIONS.
@@ -459,30 +373,4 @@ fn decimal(digits: &[u8]) -> Option<u64> {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         value.checked_mul(10)?.checked_add(digit)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_ways_of_reading_a_value_agree_on_every_byte() {
-        for byte in 0..=u8::MAX {
-            for at in [0, 5, 40] {
-                let mut line = [b'v'; 60];
-                line[at] = byte;
-                assert_eq!(
-                    run_value(&line, 0),
-                    run(&line, 0, &VALUE),
-                    "byte {byte} at {at}"
-                );
-                line[59] = b'\r';
-                assert_eq!(
-                    run_value(&line, 0),
-                    run(&line, 0, &VALUE),
-                    "byte {byte} at {at}"
-                );
-            }
-        }
-    }
 }

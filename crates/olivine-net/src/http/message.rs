@@ -150,13 +150,13 @@ pub(crate) fn check(status: u16, headers: &[(&str, &str)]) -> Result<(), AnswerE
         let name_fine = !name.is_empty()
             && name
                 .bytes()
-                .all(|byte| super::head::TOKEN[usize::from(byte)])
+                .all(|byte| super::scan::TOKEN[usize::from(byte)])
             && !ours
                 .iter()
                 .any(|reserved| name.eq_ignore_ascii_case(reserved));
         let value_fine = value
             .bytes()
-            .all(|byte| super::head::VALUE[usize::from(byte)]);
+            .all(|byte| super::scan::VALUE[usize::from(byte)]);
         if !name_fine || !value_fine {
             return Err(AnswerError::Header {
                 name: (*name).to_owned(),

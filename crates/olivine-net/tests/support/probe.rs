@@ -122,7 +122,7 @@ impl Handler for Probe {
             Order::Abort(id) => shard.abort(id),
             Order::Hold(until) => {
                 let _ = self.seen.send(Seen::Held);
-                drop(until.recv());
+                let _ = until.recv();
             }
             Order::Deadline(id, after) => shard.set_deadline(id, Some(after)),
         }

@@ -137,7 +137,7 @@ fn is_near(config: &Config) -> bool {
 /// `config` with a durable name, where it can have one and has none.
 fn named(config: &Config, name: &str) -> Config {
     let mut config = config.clone();
-    let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp);
+    let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp | Scheme::Nats);
     if can && config.name.is_none() && config.delivery == crate::uri::Delivery::Reliable {
         config.name = Some(name.to_owned());
     }

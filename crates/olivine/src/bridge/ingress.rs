@@ -132,6 +132,31 @@ impl Ingress {
             .collect()
     }
 
+    /// Every lane that was kept or opened: its index, the incarnation that it goes by, and the position there.
+    pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
+        self.lanes
+            .iter()
+            .map(|lane| {
+                (
+                    lane.index,
+                    lane.origin.incarnation,
+                    lane.there(lane.position),
+                )
+            })
+            .collect()
+    }
+
+    /// An open lane goes by another incarnation of the source from here on; its positions stay.
+    pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
+        let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
+        if let Some(lane) = lane
+            && let Some(publisher) = &mut lane.publisher
+        {
+            lane.origin.incarnation = incarnation;
+            publisher.set_origin(lane.origin);
+        }
+    }
+
     /// The connection broke: forgets messages of which only a part has come.
     pub(crate) fn interrupt(&mut self) {
         for lane in &mut self.lanes {
@@ -209,13 +234,24 @@ impl Ingress {
 
     /// The source has ended for good: closes every lane, and gives them back to everybody.
     pub(crate) fn end(&mut self) {
-        for lane in &mut self.lanes {
-            if let Some(publisher) = &mut lane.publisher {
-                publisher.forget_origin();
-            }
-            lane.publisher = None;
+        for mut lane in self.lanes.drain(..) {
+            lane.give_back();
         }
-        self.lanes.clear();
+    }
+
+    /// A lane of the source has ended for good: closes it if it is open, and gives it back to everybody.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Ring`] if it was closed and cannot be opened for that.
+    pub(crate) fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
+        if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
+            if self.lanes[place].publisher.is_none() {
+                self.lanes[place] = self.open_lane(index)?;
+            }
+            self.lanes.swap_remove(place).give_back();
+        }
+        Ok(())
     }
 
     /// Takes frames, or parts of them, of a lane of the source that start at `position` there. Their number of
@@ -291,6 +327,13 @@ impl Drop for Ingress {
 }
 
 impl Lane {
+    fn give_back(&mut self) {
+        if let Some(publisher) = &mut self.publisher {
+            publisher.forget_origin();
+        }
+        self.publisher = None;
+    }
+
     /// A position of ours as the source counts.
     fn there(&self, here: u64) -> u64 {
         here.wrapping_add(self.origin.shift)

@@ -23,7 +23,7 @@ mod source;
 mod tls;
 
 use super::wire::hello::Side;
-use super::{Destination, Inlet, Outlet, Source};
+use super::{Destination, Inlet, Outlet, Source, secret};
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
@@ -72,7 +72,7 @@ impl Tcp {
             .then(|| Tls::new(role, &address, remote))
             .transpose()?;
         let token = match remote.token.as_deref() {
-            Some(token) => read_token(token)?,
+            Some(token) => secret::read("read the token from", token)?,
             None => String::new(),
         };
         Ok(Self {
@@ -108,29 +108,6 @@ impl Tcp {
             Expire::Never => EXPIRE_DEFAULT,
         }
     }
-}
-
-/// The token itself, or what the file after `@` holds.
-fn read_token(token: &str) -> Result<String, OpenError> {
-    let Some(path) = token.strip_prefix('@') else {
-        return Ok(token.to_owned());
-    };
-    let refused = |source: std::io::Error| LinkError::Io {
-        action: "read the token from",
-        place: path.to_owned(),
-        source: Arc::new(source),
-    };
-    let text = std::fs::read_to_string(path).map_err(refused)?;
-    let token = text.trim_end_matches(['\n', '\r']);
-    if !crate::uri::remote::is_token(token) || token.starts_with('@') {
-        let problem = "1 to 256 visible ASCII characters without '&' and a line end are expected";
-        return Err(LinkError::Damaged {
-            place: path.to_owned(),
-            problem: problem.to_owned(),
-        }
-        .into());
-    }
-    Ok(token.to_owned())
 }
 
 impl Outlet for Tcp {

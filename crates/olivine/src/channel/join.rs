@@ -8,6 +8,7 @@ use crate::ring::gate::{clear_slot, join_lane, set_bit};
 use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Start};
+use crate::wait::wake;
 
 /// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
 pub(super) fn join(
@@ -98,7 +99,14 @@ fn join_lanes(
             start
         } else if gates {
             // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
-            join_lane(geometry.capacity, &limit, start, store)
+            let start = join_lane(geometry.capacity, &limit, start, store);
+            // ROOM: the publisher may sleep because of a position that was proposed and given up, or of the origin.
+            // Relaxed: behind the fence in `join_lane`; `wake` takes the word by read-modify-write (WAKE).
+            let park = control.word(geometry.lane_entry(*index) + lane_entry::PARK);
+            if park.load(Ordering::Relaxed) != 0 {
+                wake(park);
+            }
+            start
         } else {
             start()
         });

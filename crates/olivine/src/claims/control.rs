@@ -1,7 +1,11 @@
 //! The files of a channel, with words that are not what they should be.
 
-use super::Input;
-use crate::{Config, OpenError, Publisher, Subscriber, admin};
+use super::input::Input;
+use crate::admin;
+use crate::channel::publisher::Publisher;
+use crate::channel::subscriber::Subscriber;
+use crate::error::OpenError;
+use crate::uri::Config;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 

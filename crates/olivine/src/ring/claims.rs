@@ -6,7 +6,7 @@
 use super::consume::{Consumer, committed_up_to};
 use super::heap::{Channel, channel, send};
 use super::layout::lane;
-use crate::claims::Input;
+use crate::claims::input::Input;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Walks that one input may ask for.

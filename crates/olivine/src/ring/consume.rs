@@ -4,19 +4,27 @@
 //!
 //! A subscriber that has caught up looks at the next header itself: header and payload of a small message
 //! arrive with one cache line, which is the latency gear. One that is behind reads the cursor once and walks
-//! everything before it without touching the line being written. When a run of many messages ends, it is in
-//! the streaming gear: it waits a moment before it looks at the tail again, because a reader that hangs on
-//! the writer's line makes every commit a line transfer. One message or none at a time never waits.
+//! everything before it without touching the line being written. A subscriber that has never found the tail empty
+//! for a run of messages, and finds that the cursor moves by itself, is in the streaming gear: it rests for a moment
+//! before it looks at the tail again, because a reader that hangs on the writer's line makes every commit a line
+//! transfer. It rests when it is asked for more, not before it hands out what it has. One message or none
+//! at a time, as in an exchange of requests and replies, never rests: the cursor stands still.
 
 use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
 use crate::error::ReceiveError;
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 
-/// A run of this many messages without a pause is a stream.
+/// A run of this many messages without an empty tail may be a stream: the cursor tells.
 const STREAM_RUN: u32 = if cfg!(loom) { 1 } else { 24 };
-/// How long a streaming reader waits at the tail, in `pause` instructions.
-const STREAM_PAUSES: u32 = 100;
+/// The longest run after which a subscriber asks the cursor, if it stood still the last times.
+const STREAM_RUN_MAX: u32 = 32 * STREAM_RUN;
+/// Fewer messages than this between two rests are no stream any more.
+const STREAM_KEPT: u32 = 8;
+/// How long the cursor is given to move, in `pause` instructions.
+const STREAM_PROBE: u32 = 10;
+/// How long a streaming reader rests at the tail, in `pause` instructions.
+const STREAM_REST: u32 = 100;
 
 /// Reads frames of one lane.
 #[derive(Debug)]
@@ -29,8 +37,10 @@ pub(crate) struct Consumer {
     align_mask: u64,
     /// Longest payload in bytes.
     payload_max: u64,
-    /// Messages since the tail was last found empty.
+    /// Messages since the tail was last found empty, or since the last rest.
     run: u32,
+    /// The run after which the tail may be that of a stream; 0 while it is one.
+    run_asked: u32,
     start: u64,
     lane: Words,
     index: usize,
@@ -187,6 +197,7 @@ impl Consumer {
             align_mask: geometry.align - 1,
             payload_max: geometry.message_max(),
             run: 0,
+            run_asked: STREAM_RUN,
             start: position,
             cursor: lane.resolve(lane::CURSOR),
             limit: lane.resolve(lane::LIMIT),
@@ -225,17 +236,15 @@ impl Consumer {
             .max(self.position)
     }
 
-    /// The next committed frame, if there is one. Never sleeps; at the end of a stream it waits for about two
-    /// microseconds (see the module text).
+    /// The next committed frame, if there is one. Never sleeps; in the streaming gear it rests for about two
+    /// microseconds at the tail (see the module text).
     ///
     /// # Errors
     ///
     /// [`ReceiveError::Corrupt`] if the header is one that no publisher writes.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, ReceiveError> {
-        if self.position >= self.known && self.run >= STREAM_RUN {
-            self.back_off();
-        }
+        self.rest_at_tail();
         let header = self.ring.header(self.position);
         // COMMIT (acquire): pairs with the release store in `Producer::show`.
         let word = header.load(unless(mutant("commit_load_relaxed"), Ordering::Acquire));
@@ -269,8 +278,11 @@ impl Consumer {
         limit: usize,
         mut handler: impl FnMut(&Frame, View<'_>),
     ) -> Result<usize, ReceiveError> {
-        let step = self.release_step;
         let mut count = 0;
+        if limit > 0 {
+            self.rest_at_tail();
+        }
+        let (step, run_asked) = (self.release_step, self.run_asked);
         let mut at = Walk {
             position: self.position,
             run: self.run,
@@ -279,10 +291,9 @@ impl Consumer {
         // No frame is as long as this: the first one sets it.
         let mut like = Shape::NONE;
         while count < limit {
-            if at.position >= at.home.known && at.run >= STREAM_RUN {
-                at.settle();
-                at.home.back_off();
-                at.run = at.home.run;
+            if count > 0 && at.position >= at.home.known && at.run >= run_asked {
+                // What is known of is handed out; the next walk rests before it looks further.
+                break;
             }
             let spot = at.home.ring.spot(at.position);
             // COMMIT (acquire): pairs with the release store in `publish::show`.
@@ -364,26 +375,41 @@ impl Consumer {
         }
     }
 
-    /// The streaming gear at the tail: waits a moment, then reads the cursor. What lies before the cursor can
-    /// be walked without touching the line that the publisher writes.
+    /// Rests if this may be the tail of a stream.
+    #[inline(always)]
+    fn rest_at_tail(&mut self) {
+        if self.position >= self.known && self.run >= self.run_asked {
+            self.rest();
+        }
+    }
+
+    /// Finds out whether a publisher streams, unless it just did, and lets it, for a moment, if so. What lies before
+    /// the cursor can be walked without touching the line that the publisher writes.
     #[inline(never)]
-    fn back_off(&mut self) {
-        for _ in 0..STREAM_PAUSES {
-            core::hint::spin_loop();
-        }
-        // Relaxed: says only how long not to ask again; every header is acquired by itself (COMMIT).
-        let cursor = self.cursor.load(Ordering::Relaxed);
-        if cursor > self.position {
-            self.known = cursor;
+    fn rest(&mut self) {
+        // Relaxed, here and below: says only how long not to ask again; every header is acquired by itself (COMMIT).
+        let streamed = self.run_asked == 0 && self.run >= STREAM_KEPT;
+        self.run = 0;
+        if streamed {
+            pause(STREAM_REST);
         } else {
-            self.run = 0;
+            let before = self.cursor.load(Ordering::Relaxed);
+            pause(STREAM_PROBE);
+            if self.cursor.load(Ordering::Relaxed) == before {
+                self.run_asked = (self.run_asked * 2).clamp(STREAM_RUN, STREAM_RUN_MAX);
+            } else {
+                pause(STREAM_REST - STREAM_PROBE);
+                self.run_asked = 0;
+            }
         }
+        self.known = self.cursor.load(Ordering::Relaxed).max(self.known);
     }
 
     /// The tail was found empty: ends the run and gives back what is held.
     #[inline]
     pub(crate) fn at_tail(&mut self) {
         self.run = 0;
+        self.run_asked = self.run_asked.max(STREAM_RUN);
         if self.released != self.position {
             self.release();
         }
@@ -531,5 +557,11 @@ impl Consumer {
             });
         }
         found
+    }
+}
+
+fn pause(times: u32) {
+    for _ in 0..times {
+        core::hint::spin_loop();
     }
 }

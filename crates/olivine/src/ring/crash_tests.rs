@@ -208,6 +208,7 @@ fn batch(producer: &mut Producer, first: u32) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
     let mut checked = 0;
     // The first lap, over memory that is all zeros, and later ones, over frames of all lengths.
@@ -234,6 +235,7 @@ fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
 
 /// The rules of visibility themselves: without them everything would pass.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn a_header_that_is_not_last_would_be_found() {
     let origin = (1 << 32) - 4096;
     let channel = channel(8, origin);

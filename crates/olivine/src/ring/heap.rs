@@ -60,6 +60,7 @@ impl Channel {
         )
     }
 
+    #[cfg(test)]
     pub(super) fn consumer(&self, slot: usize) -> Consumer {
         let position = self.lane.word(lane::CURSOR).load(Ordering::Acquire);
         self.consumer_at(slot, position)

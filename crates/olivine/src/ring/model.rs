@@ -178,8 +178,15 @@ fn receive(consumer: &mut Consumer) -> Option<u32> {
 }
 
 /// Reads what there is, which must be the messages after `last`; the number of the newest.
-fn drain(consumer: &mut Consumer, last: u32) -> u32 {
-    walk(consumer, last, usize::MAX)
+fn drain(consumer: &mut Consumer, mut last: u32) -> u32 {
+    loop {
+        // One walk may end at what the subscriber knows of.
+        let now = walk(consumer, last, usize::MAX);
+        if now == last {
+            return last;
+        }
+        last = now;
+    }
 }
 
 /// As [`drain`], up to `limit` messages.

@@ -455,7 +455,7 @@ impl Producer {
     }
 
     /// As a publisher asks: where a frame of `length` bytes at `at` ends, once the gate has made room if need be.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn room(&mut self, at: u64, length: usize) -> Option<u64> {
         if self.fits(at, length).is_err() && !self.make_room(self.need(at, length)) {
             return None;

@@ -3,7 +3,7 @@
 use super::values::{parse_bytes, parse_duration, show_bytes, show_duration};
 use super::{
     CAPACITY_RANGE, Config, Delivery, Expire, NAME_LENGTH_MAX, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT,
-    Scheme, Slow, Start, UriError,
+    Scheme, Slow, Start, UriError, nats,
     remote::{self, TIMEOUT_RANGE, is_token, show_token},
 };
 use std::str::FromStr;
@@ -42,6 +42,18 @@ pub(super) const KEYS: &[&str] = &[
     "compress",
     "follow",
     "pace",
+    "stream",
+    "replicas",
+    "storage",
+    "retention",
+    "max_bytes",
+    "max_age",
+    "duplicates",
+    "servers",
+    "user",
+    "password",
+    "nkey",
+    "creds",
 ];
 
 const CAPACITY_RULE: &str = "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB";
@@ -226,6 +238,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         }
         "follow" => config.remote.follow = read("follow", value, FOLLOW_RULE, yes_or_no(value))?,
         "pace" => config.remote.pace = Some(read("pace", value, PACE_RULE, value.parse().ok())?),
+        _ if nats::set(config, key, value)? => {}
         _ => {
             return Err(UriError::UnknownKey {
                 key: key.escape_default().to_string(),
@@ -279,7 +292,7 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "compress" => config.remote.compress.map(|how| how.to_string()),
         "follow" => config.remote.follow.then(|| "yes".to_owned()),
         "pace" => config.remote.pace.map(|pace| pace.to_string()),
-        _ => None,
+        _ => nats::show(config, key),
     }
 }
 
@@ -290,6 +303,7 @@ fn show_path(path: Option<&std::path::Path>) -> Option<String> {
 /// Checks ranges and pairs; every rule that `set` could not know from the value's form.
 pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     remote::validate(config)?;
+    nats::validate(config)?;
     check_channel(config.channel())?;
     let refuse = |key: &'static str, rule: &'static str| {
         let value = show(config, key).unwrap_or_default();
@@ -398,7 +412,8 @@ fn pairs(config: &Config) -> Result<(), UriError> {
             "a durable subscriber is reliable; drop one of the two",
         );
     }
-    let keeps_place = config.name.is_some() || config.scheme() == Scheme::Tcp;
+    let keeps_place =
+        config.name.is_some() || matches!(config.scheme(), Scheme::Tcp | Scheme::Nats);
     if !keeps_place && config.expire != Expire::Never {
         return refuse(
             "expire",
@@ -455,6 +470,15 @@ mod tests {
         let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
                     &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
         assert_eq!(round(file).as_deref(), Ok(file));
+        let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory&retention=interest\
+                    &max_bytes=1GiB&max_age=3600s&duplicates=60s&servers=g:4222,[::1]:4223";
+        assert_eq!(round(nats).as_deref(), Ok(nats));
+        let keys = "nats://h:4222/a?nkey=@/etc/seed";
+        assert_eq!(round(keys).as_deref(), Ok(keys));
+        let user = "nats://h:4222/a?user=u&password=@/etc/p";
+        assert_eq!(round(user).as_deref(), Ok(user));
+        let creds = "nats://h:4222/a?creds=/etc/c.creds";
+        assert_eq!(round(creds).as_deref(), Ok(creds));
         let sealed = "shm+fd:///run/ticks.sock?timeout=2s&peers=0,1000";
         assert_eq!(round(sealed).as_deref(), Ok(sealed));
         let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
@@ -465,7 +489,7 @@ mod tests {
         for key in KEYS {
             assert!(
                 *key == "delivery"
-                    || [uri, far, file, sealed]
+                    || [uri, far, file, nats, keys, user, creds, sealed]
                         .iter()
                         .any(|uri| uri.contains(&format!("{key}="))),
                 "the test misses {key}"
@@ -571,6 +595,31 @@ mod tests {
                 "from=position:-1 is not usable",
             ),
             ("nats:///x", "the host must be"),
+            ("nats://h/a..b", "channel=a..b is not usable"),
+            ("nats://h/a.", "channel=a. is not usable"),
+            ("nats://h/x?stream=a.b", "stream=a.b is not usable: 1 to 64"),
+            ("nats://h/x?replicas=0", "replicas=0 is not usable"),
+            ("nats://h/x?replicas=+3", "replicas=+3 is not usable"),
+            (
+                "nats://h/x?storage=tape",
+                "storage=tape is not usable: one of file",
+            ),
+            ("nats://h/x?retention=work", "retention=work is not usable"),
+            ("nats://h/x?max_bytes=5", "max_bytes=5 is not usable"),
+            ("nats://h/x?max_age=1ms", "max_age=1ms is not usable"),
+            (
+                "nats://h/x?max_age=1s&duplicates=2s",
+                "duplicates=2s is not usable",
+            ),
+            ("nats://h/x?servers=", "the host must be"),
+            ("nats://h/x?user=a", "user and password cannot"),
+            ("nats://h/x?user=a&password=", "password=*** is not usable"),
+            ("nats://h/x?creds=a", "creds=a is not usable"),
+            (
+                "nats://h/x?token=a&nkey=b",
+                "one of token, user, nkey, creds and another",
+            ),
+            ("shm://x?stream=a", "and this scheme"),
             ("file://relative", "path 'relative' is not usable"),
             ("file:///", "path '/' is not usable"),
             ("file:///data/.hidden", "the file's name and no channel"),

@@ -7,6 +7,7 @@
 //! | `shm+fd` | an absolute path of a socket | the file's name up to its last dot |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
+use super::nats::Nats;
 use super::parse::is_name;
 use super::{
     Compression, Config, Pace, Peers, Role, Rotation, Scheme, Start, SyncPolicy, UriError, sealed,
@@ -66,6 +67,7 @@ pub(crate) struct Remote {
     pub(crate) compress: Option<Compression>,
     pub(crate) follow: bool,
     pub(crate) pace: Option<Pace>,
+    pub(crate) nats: Nats,
 }
 
 impl Config {
@@ -208,7 +210,7 @@ pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
     }
 }
 
-fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriError> {
+pub(super) fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriError> {
     let refused = |rule| UriError::Address {
         address: text.escape_default().to_string(),
         rule,

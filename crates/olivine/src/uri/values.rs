@@ -99,6 +99,28 @@ words! {
 }
 
 words! {
+    /// What a `nats://` stream keeps its messages on.
+    Storage {
+        /// Files of the server: they survive its restart.
+        #[default]
+        File = "file",
+        /// Memory of the server: gone when it stops, unless other replicas live.
+        Memory = "memory",
+    }
+}
+
+words! {
+    /// How long a `nats://` stream keeps a message.
+    Retention {
+        /// Until `max_age=`; a stream that is full holds publishers back and is freed by nobody else.
+        #[default]
+        Limits = "limits",
+        /// Until every subscriber has it, as a ring does: with nobody subscribed it is not kept at all.
+        Interest = "interest",
+    }
+}
+
+words! {
     /// Large pages for the ring.
     HugePages {
         /// Ordinary pages.

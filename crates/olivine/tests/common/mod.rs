@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod bridges;
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;
 pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,10 +82,23 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// `#[test] fn role` of this very test binary, as another program.
-fn role(role: &str, variables: &[(&str, String)]) -> Command {
+/// Says in the face of whoever runs the tests that one is not run, and why.
+pub(crate) fn skip(why: &str) {
+    // Past the capture of output: `cargo xtask test` counts the line.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// `#[test] fn role` of this very test binary, as another program, in a network namespace if one is named.
+fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Command {
     let me = std::env::current_exe().expect("own path");
-    let mut command = Command::new(me);
+    let mut command = match namespace {
+        Some(namespace) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(me);
+            command
+        }
+        None => Command::new(me),
+    };
     command
         .args(["--exact", "role", "--nocapture", "--test-threads=1"])
         .env("OLIVINE_DEATH_ROLE", role)
@@ -93,7 +108,12 @@ fn role(role: &str, variables: &[(&str, String)]) -> Command {
 
 /// Runs `#[test] fn role` in another process.
 pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Child {
-    role(name, variables)
+    spawn_in(None, name, variables)
+}
+
+/// As [`spawn`], in a network namespace if one is named.
+pub(crate) fn spawn_in(namespace: Option<&str>, name: &str, variables: &[(&str, String)]) -> Child {
+    role(namespace, name, variables)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -102,7 +122,7 @@ pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Child {
 
 /// As [`spawn`], with its standard input and output in the caller's hands.
 pub(crate) fn spawn_piped(name: &str, variables: &[(&str, String)]) -> Child {
-    role(name, variables)
+    role(None, name, variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -19,9 +19,12 @@ pub(crate) enum Transport {
     Tcp(u16),
     /// The same, and the subscriber listens.
     TcpReversed(u16),
+    /// A stream of a NATS server.
+    #[cfg(feature = "nats")]
+    Nats(Box<crate::nats_server::Server>),
     /// As `Tcp`, under TLS.
     #[cfg(feature = "tls")]
-    Tls(u16, TlsFiles),
+    Tls(u16, Box<TlsFiles>),
     /// A journal that is followed while it is recorded.
     #[cfg(feature = "journal")]
     File(PlaceOf),
@@ -86,16 +89,21 @@ pub(crate) fn each_pair(test: impl Fn(&Transport)) {
 pub(crate) fn each(test: impl Fn(&Transport)) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    for transport in [
+    let mut transports = vec![
         Transport::Inproc(next),
         Transport::Shm(PlaceOf(Place::new())),
         Transport::Sealed(PlaceOf(Place::new())),
         Transport::Tcp(free_port()),
         #[cfg(feature = "tls")]
-        Transport::Tls(free_port(), TlsFiles::new()),
+        Transport::Tls(free_port(), Box::new(TlsFiles::new())),
         #[cfg(feature = "journal")]
         Transport::File(PlaceOf(Place::new())),
-    ] {
+    ];
+    #[cfg(feature = "nats")]
+    transports
+        .extend(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
+    // One at a time: a server goes when its test is over.
+    for transport in transports {
         eprintln!("over {transport:?}");
         test(&transport);
     }
@@ -128,6 +136,11 @@ impl Transport {
                 let uri =
                     |role| format!("tcp://127.0.0.1:{port}/conformance?{query}{and}role={role}");
                 (uri("connect"), uri("listen"))
+            }
+            #[cfg(feature = "nats")]
+            Self::Nats(server) => {
+                let uri = server.uri("conformance", query);
+                (uri.clone(), uri)
             }
             #[cfg(feature = "tls")]
             Self::Tls(port, files) => {
@@ -164,32 +177,48 @@ impl Transport {
 
     /// Waits until everything published is where a subscriber that comes later starts behind it.
     pub(crate) fn wait_kept(&self, publisher: &Publisher) {
-        #[cfg(feature = "journal")]
-        if let Self::File(_) = self {
-            until("it is recorded", || {
+        if self.is_store() {
+            until("it is stored", || {
                 let status = publisher.link_status().expect("a bridge");
                 status.acknowledged_bytes > 0
             });
         }
-        let _ = publisher;
     }
 
     /// Waits until a subscriber gets whatever is published from then on.
     pub(crate) fn wait_joined(&self, publisher: &Publisher, subscriber: &Subscriber) {
         until("a subscriber is there", || publisher.subscribers() == 1);
-        #[cfg(feature = "journal")]
-        if let Self::File(_) = self {
+        if self.is_store() {
             until("it has found where to start", || {
                 let status = subscriber.link_status().expect("a bridge");
                 status.stage == LinkStage::Connected
             });
         }
-        let _ = subscriber;
+    }
+
+    /// Whether publishers and subscribers meet in a place that takes messages by itself.
+    fn is_store(&self) -> bool {
+        match self {
+            #[cfg(feature = "journal")]
+            Self::File(_) => true,
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => true,
+            _ => false,
+        }
     }
 
     /// What joins one more setting to a URI.
     pub(crate) fn and(&self, uri: &str) -> &'static str {
         if uri.contains('?') { "&" } else { "?" }
+    }
+
+    /// What makes the place hold only so much, where it does not by itself.
+    pub(crate) fn bounded(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => "&retention=interest&max_bytes=64KiB",
+            _ => "",
+        }
     }
 
     /// Whether there is a thread behind a handle: a bridge, or whatever watches the other end.

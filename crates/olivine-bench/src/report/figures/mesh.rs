@@ -73,13 +73,15 @@ impl Context<'_> {
         let params = varied(entries);
         let mut figures = Vec::new();
         for entry in entries {
+            let of = &entry.row.parameters;
+            // Of one publisher or one subscriber, pairs say no more than the table.
+            let square = of.publishers_count > 1 && of.subscribers_count > 1;
             let Some(measured) = entry
                 .measured()
-                .filter(|measured| !measured.pairs.is_empty())
+                .filter(|measured| square && !measured.pairs.is_empty())
             else {
                 continue;
             };
-            let of = &entry.row.parameters;
             let pair = |publisher: u32, subscriber: u32| {
                 let found = measured
                     .pairs

@@ -105,8 +105,13 @@ fn beside(measured: &Measured, figure: &str, value: f64) -> (String, String) {
         other => (None, other, text::rate),
     };
     let label = if figure == "mean_ns" { "p50" } else { name };
+    let blank = if percentiles.is_some() && figure.starts_with('p') {
+        "too few samples"
+    } else {
+        "not measured"
+    };
     let ours = ours.map_or_else(
-        || "not measured".to_owned(),
+        || blank.to_owned(),
         |ours| format!("{label} {}", unit(ours)),
     );
     (ours, format!("{name} {}", unit(value)))

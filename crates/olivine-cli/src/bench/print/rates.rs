@@ -11,7 +11,7 @@ use olivine_bench::text;
 pub(in super::super) fn throughput(rows: &[Row]) -> String {
     let mut out = "One publisher, one subscriber, full speed\n\n".to_owned();
     let heads = [
-        "SIZE", "BATCH", "CPUS", "MESSAGES", "MIN", "MAX", "BYTES", "/FLOOR", "/COPY",
+        "SIZE", "BATCH", "RING", "CPUS", "MESSAGES", "MIN", "MAX", "BYTES", "/FLOOR", "/COPY",
     ];
     let measured = || rows.iter().filter_map(|row| Some((row, row.measured()?)));
     let cells = measured().map(|(row, measured)| {
@@ -22,6 +22,7 @@ pub(in super::super) fn throughput(rows: &[Row]) -> String {
         vec![
             text::bytes(row.parameters.size_bytes),
             row.parameters.batch_count.to_string(),
+            ring(row),
             measured.placement.to_string(),
             rate(|spread| spread.median),
             rate(|spread| spread.min),
@@ -34,7 +35,11 @@ pub(in super::super) fn throughput(rows: &[Row]) -> String {
             figure(measured.ratio_to_copy.as_ref()),
         ]
     });
-    out.push_str(&table(&heads, &[0, 1, 3, 4, 5, 6, 7, 8], cells.collect()));
+    out.push_str(&table(
+        &heads,
+        &[0, 1, 2, 4, 5, 6, 7, 8, 9],
+        cells.collect(),
+    ));
     out.push_str(
         "\nMESSAGES, MIN, MAX: median, least and most of the runs\n\
          /FLOOR: messages in the time of one bare cache-line round trip\n\
@@ -43,9 +48,10 @@ pub(in super::super) fn throughput(rows: &[Row]) -> String {
     for (row, measured) in measured() {
         let floor = measured.floor_round_trip.as_ref().and_then(|f| f.p50_ns);
         out.push_str(&format!(
-            "{} x {}, {}: floor {}{}\n",
+            "{} x {}, ring {}, {}: floor {}{}\n",
             text::bytes(row.parameters.size_bytes),
             row.parameters.batch_count,
+            ring(row),
             place(measured.placement, measured.slices_count),
             floor.map_or_else(|| "unknown".to_owned(), text::nanos),
             measured
@@ -102,6 +108,12 @@ pub(in super::super) fn methods_at_full_speed(rows: &[Row]) -> String {
          /FLOOR: messages in the time of one bare cache-line round trip\n",
     );
     out
+}
+
+/// Bytes of the ring, where there is one that we know of.
+fn ring(row: &Row) -> String {
+    let bytes = row.parameters.ring_bytes;
+    bytes.map_or_else(|| "-".to_owned(), text::bytes)
 }
 
 fn figure(spread: Option<&Spread>) -> String {

@@ -1,0 +1,248 @@
+//! What peers can do to a server: each test has one in a process of its own, beside whose attackers an
+//! honest client goes on, and whose descriptors and memory must be back to where they were.
+
+// Descriptors and memory are read from /proc, io_uring and seccomp are Linux's.
+#![cfg(target_os = "linux")]
+
+#[path = "support/server.rs"]
+mod server;
+mod support;
+
+use std::{
+    env,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use olivine_net::Backend;
+use server::{Server, Settings, serve};
+use support::{backends, client, read_to_end, reset};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+/// Memory that may come and go with pools and the allocator's habits, in bytes.
+const SLACK_BYTES: u64 = 4 << 20;
+
+/// Not a test of its own: the process that the others start.
+#[test]
+fn server() {
+    serve();
+}
+
+/// A client that asks on and on, one request at a time, and checks each answer.
+struct Honest {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<u64>,
+}
+
+impl Honest {
+    fn start(address: SocketAddr) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let mut peer = client(address);
+        ask(&mut peer);
+        let thread = thread::spawn(move || {
+            let mut count = 0;
+            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                ask(&mut peer);
+                count += 1;
+            }
+            count
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it; it must have been served meanwhile, and on its first connection.
+    fn was_unharmed(self) {
+        drop(self.stop);
+        let count = self.thread.join().expect("the honest client was harmed");
+        assert!(count > 0);
+    }
+}
+
+fn ask(peer: &mut TcpStream) {
+    peer.write_all(GET).unwrap();
+    let mut answer = Vec::new();
+    let mut piece = [0; 512];
+    while !answer.ends_with(b"Hello, World!") {
+        let length = peer.read(&mut piece).unwrap();
+        assert!(length > 0, "the server closed the connection");
+        answer.extend_from_slice(&piece[..length]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn slow_heads_and_bodies_are_ended_and_harm_nobody() {
+    for backend in backends() {
+        let settings = Settings {
+            timeout: Duration::from_millis(300),
+            ..Settings::of(backend)
+        };
+        let server = Server::start(settings).unwrap();
+        let honest = Honest::start(server.address);
+        let before = server.descriptors();
+        let cases: [&[u8]; 4] = [
+            b"GET / HTTP/1.1\r\nHo",
+            b"G",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345",
+            b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12",
+        ];
+        let mut slow: Vec<_> = cases
+            .iter()
+            .cycle()
+            .take(200)
+            .map(|begun| {
+                let mut peer = client(server.address);
+                peer.write_all(begun).unwrap();
+                peer
+            })
+            .collect();
+        // One byte more now and then buys no time: the clock runs from the request's first byte.
+        for peer in slow.iter_mut().step_by(3) {
+            // Refused where its time is over already.
+            let _ = peer.write_all(b"x");
+        }
+        for mut peer in slow {
+            let answer = read_to_end(&mut peer);
+            assert!(
+                answer.starts_with(b"HTTP/1.1 408") || answer.starts_with(b"HTTP/1.1 400"),
+                "{backend:?}: {:?}",
+                String::from_utf8_lossy(&answer)
+            );
+        }
+        server.settles_at(before);
+        honest.was_unharmed();
+        assert_eq!(server.stop()["cut"], 0);
+    }
+}
+
+/// Connects, does one thing and goes, `count` times.
+fn churn(address: SocketAddr, count: u32) {
+    for round in 0..count {
+        let mut peer = client(address);
+        match round % 4 {
+            0 => ask(&mut peer),
+            1 => {
+                ask(&mut peer);
+                reset(peer);
+            }
+            // Goes while its request is on the way; the server finds nobody to answer.
+            2 => peer.write_all(GET).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+/// `OLIVINE_NET_CHURN` sets how many connections.
+#[test]
+fn churn_costs_neither_descriptors_nor_memory() {
+    let count = env::var("OLIVINE_NET_CHURN").map_or(4000, |count| count.parse().unwrap());
+    for backend in backends() {
+        let server = Server::start(Settings::of(backend)).unwrap();
+        let before = server.descriptors();
+        let honest = Honest::start(server.address);
+        churn(server.address, count / 2);
+        server.settles_at(before + 1);
+        let warm = server.resident_bytes();
+        churn(server.address, count / 2);
+        server.settles_at(before + 1);
+        let grown = server.resident_bytes().saturating_sub(warm);
+        assert!(
+            grown <= SLACK_BYTES,
+            "{backend:?}: {grown} bytes more after {count} connections"
+        );
+        honest.was_unharmed();
+        let counted = server.stop();
+        assert_eq!(counted["accepted"], u64::from(count / 2 * 2) + 1);
+        println!("{backend:?}: {count} connections, {grown} bytes more memory");
+    }
+}
+
+#[test]
+fn storms_of_resets_leave_nothing_behind() {
+    const PIPELINE: usize = 500;
+    for backend in backends() {
+        let server = Server::start(Settings::of(backend)).unwrap();
+        let before = server.descriptors();
+        let honest = Honest::start(server.address);
+        let pipeline = GET.repeat(PIPELINE);
+        let cases: [&[u8]; 5] = [
+            b"",
+            GET,
+            b"GET / HTTP/1.1\r\nHo",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nhalf of it",
+            &pipeline,
+        ];
+        let mut warm = 0;
+        for storm in 0..10 {
+            let crowd: Vec<_> = (0..100)
+                .map(|index| {
+                    let mut peer = client(server.address);
+                    peer.write_all(cases[index % cases.len()]).unwrap();
+                    peer
+                })
+                .collect();
+            // Nobody reads: what the server has answered is unread when the reset comes.
+            crowd.into_iter().for_each(reset);
+            server.settles_at(before + 1);
+            if storm == 4 {
+                warm = server.resident_bytes();
+            }
+        }
+        let grown = server.resident_bytes().saturating_sub(warm);
+        assert!(grown <= SLACK_BYTES, "{backend:?}: {grown} bytes more");
+        honest.was_unharmed();
+        assert_eq!(server.stop()["accepted"], 1001);
+    }
+}
+
+#[test]
+fn a_server_without_descriptors_goes_on_and_recovers() {
+    for backend in backends() {
+        let settings = Settings {
+            descriptors_max: Some(64),
+            ..Settings::of(backend)
+        };
+        let server = Server::start(settings).unwrap();
+        let before = server.descriptors();
+        let honest = Honest::start(server.address);
+        let mut crowd: Vec<_> = (0..200).map(|_| client(server.address)).collect();
+        // Those beyond the limit see the end of their connection, and see it at once.
+        let mut served = 0;
+        for peer in &mut crowd {
+            let answered = peer
+                .write_all(GET)
+                .and_then(|()| peer.read(&mut [0; 512]))
+                .unwrap_or(0);
+            served += usize::from(answered > 0);
+        }
+        assert!((1..64).contains(&served), "{backend:?}: {served} served");
+        drop(crowd);
+        server.settles_at(before + 1);
+        // All places are free again.
+        let mut next: Vec<_> = (0..10).map(|_| client(server.address)).collect();
+        next.iter_mut().for_each(ask);
+        honest.was_unharmed();
+        let counted = server.stop();
+        assert_eq!(counted["refused"], 200 - served as u64, "{counted:?}");
+    }
+}
+
+#[test]
+fn forbidden_io_uring_is_replaced_where_it_may_be_and_named_where_not() {
+    let forbidden = |backend| Settings {
+        forbids_io_uring: true,
+        ..Settings::of(backend)
+    };
+    let server = Server::start(forbidden(Backend::Auto)).unwrap();
+    assert_eq!(server.backend, "mio");
+    ask(&mut client(server.address));
+    server.stop();
+    let said = Server::start(forbidden(Backend::IoUring)).unwrap_err();
+    assert!(
+        said.contains("io_uring") && said.contains("Operation not permitted"),
+        "{said}"
+    );
+}

@@ -1,0 +1,230 @@
+//! An HTTP server in a process of its own, so that its descriptors, its memory and its limits are its own.
+//!
+//! The process is this test program again, told by [`ROLE`] to be the server: each test file that starts one
+//! has a test called `server` that calls [`serve`].
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use olivine_net::{
+    Backend, Counters,
+    http::{self, Limits, Request, Responder, Service, StaticAnswer},
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+use super::support::{config, wait_until};
+
+/// Names the settings of a server process: `name=value`, parted by commas.
+const ROLE: &str = "OLIVINE_NET_SERVER";
+/// What the server process says before its address.
+const LISTENING: &str = "listening on ";
+const STOPPED: &str = "stopped: ";
+const FAILED: &str = "cannot start: ";
+
+/// How a server process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub backend: Backend,
+    /// Time-out of heads and of bodies.
+    pub timeout: Duration,
+    /// Descriptors the process may have.
+    pub descriptors_max: Option<u64>,
+    /// Whether a seccomp filter forbids io_uring, as container profiles do.
+    pub forbids_io_uring: bool,
+}
+
+impl Settings {
+    pub(crate) fn of(backend: Backend) -> Self {
+        Self {
+            backend,
+            timeout: Duration::from_secs(10),
+            descriptors_max: None,
+            forbids_io_uring: false,
+        }
+    }
+
+    fn to_text(self) -> String {
+        format!(
+            "backend={:?},timeout={},descriptors={},forbid={}",
+            self.backend,
+            self.timeout.as_millis(),
+            self.descriptors_max.unwrap_or(0),
+            u8::from(self.forbids_io_uring),
+        )
+    }
+
+    fn from_text(text: &str) -> Self {
+        let named: BTreeMap<_, _> = text.split(',').filter_map(|s| s.split_once('=')).collect();
+        let number = |name: &str| named[name].parse::<u64>().unwrap();
+        Self {
+            backend: match named["backend"] {
+                "Mio" => Backend::Mio,
+                "IoUring" => Backend::IoUring,
+                _ => Backend::Auto,
+            },
+            timeout: Duration::from_millis(number("timeout")),
+            descriptors_max: Some(number("descriptors")).filter(|count| *count > 0),
+            forbids_io_uring: number("forbid") == 1,
+        }
+    }
+}
+
+struct Hello(StaticAnswer);
+
+impl Service for Hello {
+    type Message = ();
+
+    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+        match request.path() {
+            "/" => responder.send_static(&mut self.0),
+            _ => drop(responder.send(404, &[], b"")),
+        }
+    }
+}
+
+/// Is the server, if this process was started as one: until its standard input ends.
+pub(crate) fn serve() {
+    let Ok(text) = env::var(ROLE) else { return };
+    let settings = Settings::from_text(&text);
+    if let Some(max) = settings.descriptors_max {
+        let limit = Rlimit {
+            current: Some(max),
+            maximum: getrlimit(Resource::Nofile).maximum,
+        };
+        setrlimit(Resource::Nofile, limit).unwrap();
+    }
+    if settings.forbids_io_uring {
+        forbid(libc::SYS_io_uring_setup);
+    }
+    let answer = StaticAnswer::new(200, &[], b"Hello, World!").unwrap();
+    let limits = Limits::default()
+        .header_timeout(settings.timeout)
+        .body_timeout(settings.timeout);
+    let engine = config(settings.backend).linger(Duration::from_millis(200));
+    let engine = match http::serve(engine, limits, move |_| Hello(answer.clone())) {
+        Ok(engine) => engine,
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            println!("{FAILED}{error}: {}", cause.unwrap_or_default());
+            return;
+        }
+    };
+    let address = engine.local_address().unwrap();
+    println!("{LISTENING}{address} {}", engine.backend());
+    let mut rest = Vec::new();
+    std::io::stdin().read_to_end(&mut rest).unwrap();
+    let total = Counters::sum(&engine.counters());
+    let report = engine.stop(Duration::from_secs(5));
+    println!(
+        "{STOPPED}open={},accepted={},closed={},refused={},cut={}",
+        total.open, total.accepted, total.closed, total.refused_descriptors, report.cut
+    );
+}
+
+/// Has this process refused one system call from now on, as if by lack of permission.
+fn forbid(call: libc::c_long) {
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(call, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+        TargetArch::try_from(env::consts::ARCH).unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter_all_threads(&program).unwrap();
+}
+
+/// A running server process; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    pub address: SocketAddr,
+    /// The back end that it runs on.
+    pub backend: String,
+}
+
+impl Server {
+    /// Starts one; the error is what the process says.
+    pub(crate) fn start(settings: Settings) -> Result<Self, String> {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "server", "--nocapture"])
+            .env(ROLE, settings.to_text())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let said = say(&mut lines, &[LISTENING, FAILED]);
+        let Some((address, backend)) = said.split_once(' ').filter(|_| said.contains("127.0.0.1"))
+        else {
+            child.wait().unwrap();
+            return Err(said);
+        };
+        Ok(Self {
+            address: address.parse().unwrap(),
+            backend: backend.to_owned(),
+            child,
+            lines,
+        })
+    }
+
+    /// Descriptors that the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count()
+    }
+
+    /// Bytes of memory that the process uses.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Waits until the process has as many descriptors as it had at first.
+    pub(crate) fn settles_at(&self, descriptors: usize) {
+        wait_until("the server's descriptors are closed", || {
+            self.descriptors() <= descriptors
+        });
+    }
+
+    /// Ends it; what it counted, by name.
+    pub(crate) fn stop(mut self) -> BTreeMap<String, u64> {
+        drop(self.child.stdin.take());
+        let said = say(&mut self.lines, &[STOPPED]);
+        assert!(self.child.wait().unwrap().success());
+        said.split(',')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The rest of the next line that holds one of `marks`; empty at the end of the output.
+fn say(lines: &mut impl BufRead, marks: &[&str]) -> String {
+    let mut line = String::new();
+    while lines.read_line(&mut line).unwrap() > 0 {
+        if let Some((_, rest)) = marks.iter().find_map(|mark| line.split_once(mark)) {
+            return rest.trim().to_owned();
+        }
+        line.clear();
+    }
+    String::new()
+}

@@ -1,0 +1,324 @@
+/*
+ * Coming, going and waiting on one lane: join, gate, evict, reclaim, park. Checked by `cargo xtask model`.
+ *
+ * One publisher sends N messages through a ring of C. SUBSCRIBERS come at any time, read, and leave; one of them may die
+ * at any step. Edges have their names from ring/layout.rs: JOIN, REUSE, OVERRUN, SLEEP, WAKE, ROOM. What loom checks,
+ * a few threads of the real code under the rules of the language, is checked here for whole lives, of the protocol alone.
+ *
+ * Memory: a store goes to a queue of its process and from there to memory at any time, in order; a load reads memory. A
+ * fence waits until the own queue is empty, the heavy barrier until each process's was, an atomic exchange as a fence.
+ *
+ * Claims: a reader finds the messages in order, none left out, none written over while it reads (assertions); and
+ * everybody comes to an end (no invalid end states): a sleep here has no end but its wake-up, so that a wake-up that gets
+ * lost is found. Only for what nobody wakes for, a death or an eviction, is there a time-out.
+ *
+ * -DEVICT is a channel that evicts; -DMUTANT_NAME takes something away, which must be found.
+ */
+
+#ifndef N
+#define N 4
+#endif
+#ifndef C
+#define C 2
+#endif
+#ifndef SUBSCRIBERS
+#define SUBSCRIBERS 1
+#endif
+#define NOBODY 255
+
+/* Words of shared memory. */
+#define LIMIT 0
+#define CURSOR 1
+#define ROOM_PARK 2
+#define SLEEPERS 3
+#define CLOSED 4
+#define RING(n) (5 + (n) % C)
+#define POSITION(s) (5 + C + (s))
+#define GATING(s) (5 + C + SUBSCRIBERS + (s))
+#define PARK(s) (5 + C + 2 * SUBSCRIBERS + (s))
+#define WORDS (5 + C + 3 * SUBSCRIBERS)
+
+#define PUBLISHER SUBSCRIBERS
+#define PROCESSES (SUBSCRIBERS + 1)
+
+byte memory[WORDS];
+chan queue[PROCESSES] = [4] of { byte, byte };
+
+/* Locks of the kernel: free once their holder is dead. */
+bool slot_lock[SUBSCRIBERS];
+byte membership = NOBODY;
+bool attached[SUBSCRIBERS];
+bool evicted[SUBSCRIBERS];
+byte deaths = 0;
+
+#define store(me, word, value) queue[me] ! word, value
+#define fence(me) empty(queue[me])
+
+inline heavy_barrier(me) {
+    fence(me);
+#ifndef MUTANT_sleep_no_heavy_barrier
+    empty(queue[0]);
+#if SUBSCRIBERS == 2
+    empty(queue[1]);
+#endif
+    empty(queue[PUBLISHER])
+#endif
+}
+
+/* From a queue to memory, at any time. */
+active [PROCESSES] proctype drain() {
+    byte word, value;
+end:
+    do
+    :: atomic { queue[_pid] ? word, value -> memory[word] = value }
+    od
+}
+
+/* The slowest of those who gate; NOBODY if there is none. */
+inline scan() {
+    who = NOBODY;
+    s = 0;
+    do
+    :: s == SUBSCRIBERS -> break
+    :: else ->
+        atomic {
+            /* REUSE: what was read before the position was stored may be overwritten. */
+            if
+            :: memory[GATING(s)] == 1 && (who == NOBODY || memory[POSITION(s)] < slowest) ->
+                who = s;
+                slowest = memory[POSITION(s)]
+            :: else
+            fi;
+            s++
+        }
+    od
+}
+
+/* WAKE: the hint first, the park words second. */
+inline wake_sleepers() {
+    if
+    :: memory[SLEEPERS] != 0 ->
+#ifdef MUTANT_wake_words_before_hint
+        wake_words();
+        fence(PUBLISHER);
+        memory[SLEEPERS] = 0
+#else
+        fence(PUBLISHER);
+        memory[SLEEPERS] = 0;
+        wake_words()
+#endif
+    :: else
+    fi
+}
+
+inline wake_words() {
+    s = 0;
+    do
+    :: s == SUBSCRIBERS -> break
+    :: else ->
+        fence(PUBLISHER);
+        atomic { memory[PARK(s)] = 0; s++ }
+    od
+}
+
+proctype publisher() {
+    byte n = 1, limit = C, published = C, wanted, slowest, who, s;
+    do
+    :: n > N -> break
+    :: else ->
+        do
+        :: n <= limit -> break
+        :: else ->
+            scan();
+            wanted = (who == NOBODY -> n : (slowest < n - 1 -> slowest : n - 1) + C);
+            if
+            :: wanted > published ->
+                store(PUBLISHER, LIMIT, wanted);
+                published = wanted;
+                limit = wanted;
+#ifndef MUTANT_join_gate_release_fence
+                /* JOIN and OVERRUN. */
+                fence(PUBLISHER);
+#endif
+#ifndef MUTANT_join_gate_no_rescan
+                scan();
+                if
+                :: who != NOBODY && slowest + C < limit -> limit = slowest + C
+                :: else
+                fi
+#endif
+            :: else -> limit = wanted
+            fi;
+            if
+            :: n <= limit
+            :: n > limit && who != NOBODY && !slot_lock[who] ->
+                /* Dead: reclaimed. */
+                fence(PUBLISHER);
+                memory[GATING(who)] = 0
+#ifdef MUTANT_reclaim_the_living
+            :: n > limit && who != NOBODY && slot_lock[who] ->
+                fence(PUBLISHER);
+                memory[GATING(who)] = 0
+#endif
+#ifdef EVICT
+            :: atomic { n > limit && who != NOBODY && slot_lock[who] && attached[who] && membership == NOBODY ->
+                membership = PUBLISHER };
+                evicted[who] = true;
+                fence(PUBLISHER);
+                memory[GATING(who)] = 0;
+                membership = NOBODY
+#endif
+            :: n > limit && who != NOBODY && slot_lock[who] ->
+                /* ROOM: the park word, a heavy barrier, a second look. */
+                store(PUBLISHER, ROOM_PARK, 1);
+                heavy_barrier(PUBLISHER);
+                scan();
+                if
+#ifndef MUTANT_room_no_second_look
+                :: who == NOBODY || n <= slowest + C -> store(PUBLISHER, ROOM_PARK, 0); fence(PUBLISHER)
+                :: else ->
+#else
+                :: true ->
+#endif
+                    if
+                    :: memory[ROOM_PARK] == 0
+                    /* A nap ends by itself; that matters only where nobody would wake. */
+                    :: memory[GATING(0)] == 1 && !slot_lock[0] -> memory[ROOM_PARK] = 0
+#if SUBSCRIBERS == 2
+                    :: memory[GATING(1)] == 1 && !slot_lock[1] -> memory[ROOM_PARK] = 0
+#endif
+#ifdef EVICT
+                    :: memory[ROOM_PARK] == 1 -> memory[ROOM_PARK] = 0
+#endif
+                    fi
+                fi
+            fi
+        od;
+        store(PUBLISHER, RING(n), n);
+        store(PUBLISHER, CURSOR, n);
+        /* SLEEP, the light side: no instruction here. */
+        wake_sleepers();
+        n++
+    od;
+    store(PUBLISHER, CLOSED, 1);
+    wake_sleepers()
+}
+
+#define may_die(me) \
+    if \
+    :: skip \
+    :: atomic { deaths == 0 -> deaths++; slot_lock[me] = false; \
+        if :: membership == me -> membership = NOBODY :: else fi }; goto gone \
+    fi
+
+proctype subscriber(byte me) {
+    byte position, header, payload;
+    atomic { membership == NOBODY -> membership = me };
+    slot_lock[me] = true;
+    store(me, POSITION(me), 0);
+    do
+    :: if
+        :: position = memory[CURSOR]
+        :: position = memory[LIMIT] - C
+        fi;
+        store(me, POSITION(me), position);
+        may_die(me);
+        store(me, GATING(me), 1);
+#ifndef MUTANT_join_no_fence
+        /* JOIN: our position before their limit. */
+        fence(me);
+#endif
+        if
+        :: memory[LIMIT] <= position + C -> break
+        :: else
+        fi
+    od;
+#ifndef MUTANT_join_no_wake
+    /* ROOM: the publisher may sleep because of a position that was proposed and given up. */
+    if
+    :: memory[ROOM_PARK] != 0 -> fence(me); memory[ROOM_PARK] = 0
+    :: else
+    fi;
+#endif
+    attached[me] = true;
+    membership = NOBODY;
+    may_die(me);
+    do
+    :: position == N -> break
+    :: else ->
+        header = memory[RING(position + 1)];
+        if
+        :: header > position ->
+            payload = memory[RING(position + 1)];
+#ifdef EVICT
+#ifndef MUTANT_overrun_no_check
+            /* OVERRUN: whoever may be evicted copies, and looks at the limit afterwards. */
+            if
+            :: memory[LIMIT] > position + C -> break
+            :: else
+            fi;
+#endif
+#endif
+            assert(header == position + 1 && payload == position + 1);
+            position++;
+            may_die(me);
+            store(me, POSITION(me), position);
+#ifdef MUTANT_room_no_wake
+            skip
+#else
+            /* ROOM: light side. */
+            if
+            :: memory[ROOM_PARK] != 0 -> fence(me); memory[ROOM_PARK] = 0
+            :: else
+            fi
+#endif
+        :: else ->
+            /* SLEEP: the flags, a heavy barrier, a second look. */
+            store(me, PARK(me), 1);
+            store(me, SLEEPERS, 1);
+            may_die(me);
+            heavy_barrier(me);
+            if
+#ifndef MUTANT_sleep_no_second_look
+            :: memory[RING(position + 1)] > position || evicted[me] -> memory[PARK(me)] = 0
+            :: else ->
+#else
+            :: true ->
+#endif
+                if
+                :: memory[PARK(me)] == 0
+#ifdef EVICT
+                :: evicted[me] -> memory[PARK(me)] = 0
+#endif
+                fi
+            fi;
+            if
+            :: evicted[me] && memory[RING(position + 1)] <= position -> break
+            :: else
+            fi
+        fi
+    od;
+    /* Leaving: everything read is handed back, and nothing gates any more. */
+    store(me, POSITION(me), NOBODY);
+    fence(me);
+    memory[GATING(me)] = 0;
+    if
+    :: memory[ROOM_PARK] != 0 -> memory[ROOM_PARK] = 0
+    :: else
+    fi;
+    slot_lock[me] = false;
+gone:
+    skip
+}
+
+init {
+    atomic {
+        memory[LIMIT] = C;
+        run publisher();
+        run subscriber(0);
+#if SUBSCRIBERS == 2
+        run subscriber(1);
+#endif
+        skip
+    }
+}

@@ -1,0 +1,264 @@
+//! Connections to the server or cluster: made, and made again when they broke.
+
+use super::settings::{Credentials, Settings};
+use crate::channel::attach::draw;
+use crate::error::LinkError;
+use crate::link::{Control, LinkStage};
+use crate::sync::{AtomicU64, Ordering};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+
+/// First and longest pause between attempts.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// What the client library waits before it connects again by itself: longer than it lives after a break, because
+/// what it has not sent yet must not go out ahead of what is sent again.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// We were told to.
+    Stopped,
+    /// Time may heal it.
+    Away(String),
+    /// Time does not.
+    Failed(LinkError),
+}
+
+impl From<LinkError> for Broken {
+    fn from(error: LinkError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// What the server or the library complained of last.
+    trouble: Arc<Mutex<Trouble>>,
+}
+
+#[derive(Debug, Default)]
+struct Trouble {
+    broken: bool,
+    word: Option<String>,
+}
+
+impl Connection {
+    /// # Errors
+    ///
+    /// [`Broken::Away`] once the connection broke.
+    pub(super) fn live(&self) -> Result<(), Broken> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if !trouble.broken {
+            return Ok(());
+        }
+        let word = trouble.word.clone();
+        Err(Broken::Away(word.unwrap_or_else(|| {
+            "the server closed the connection".to_owned()
+        })))
+    }
+
+    /// What the server refused, if it refused anything: requests without permission are answered by nobody.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let word = trouble.word.as_ref()?;
+        let is_refusal = word.to_ascii_lowercase().contains("permissions violation");
+        is_refusal.then(|| word.clone())
+    }
+}
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Door<'a> {
+    settings: &'a Settings,
+    /// Every server heard of.
+    servers: Vec<String>,
+}
+
+impl<'a> Door<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Self {
+        Self {
+            settings,
+            servers: settings.servers(),
+        }
+    }
+
+    /// Connects to one of the servers.
+    async fn open(&mut self) -> Result<Connection, Broken> {
+        let trouble = Arc::new(Mutex::new(Trouble::default()));
+        let connected = Arc::new(AtomicU64::new(0));
+        let options = self.options(&trouble, &connected)?;
+        let client = options.connect(self.servers.clone()).await;
+        let client = client.map_err(|error| {
+            let (far, text) = (self.settings.place(), error.to_string());
+            match error.kind() {
+                ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                    let reason = format!(
+                        "{text}; give 'user=' and 'password=', 'token=', 'nkey=' or 'creds=' of somebody it knows"
+                    );
+                    Broken::Failed(LinkError::Refused { far, reason })
+                }
+                ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => {
+                    Broken::Failed(LinkError::Tls { far, problem: text })
+                }
+                _ => Broken::Away(text),
+            }
+        })?;
+        // Relaxed: read by the library's tasks on this same thread.
+        connected.store(1, Ordering::Relaxed);
+        let scheme = if self.settings.tls.is_some() {
+            "tls"
+        } else {
+            "nats"
+        };
+        for url in client.server_info().connect_urls {
+            let url = format!("{scheme}://{url}");
+            if !self.servers.contains(&url) {
+                self.servers.push(url);
+            }
+        }
+        Ok(Connection { client, trouble })
+    }
+
+    fn options(
+        &self,
+        trouble: &Arc<Mutex<Trouble>>,
+        connected: &Arc<AtomicU64>,
+    ) -> Result<ConnectOptions, Broken> {
+        let timeout = self.settings.timeout;
+        let heard = Arc::clone(trouble);
+        let was_connected = Arc::clone(connected);
+        let mut options = ConnectOptions::new()
+            .name("olivine")
+            .connection_timeout(timeout)
+            .request_timeout(Some(timeout))
+            .ping_interval(timeout)
+            .event_callback(move |event| {
+                hear(&heard, &event);
+                std::future::ready(())
+            })
+            .reconnect_delay_callback(move |_| match was_connected.load(Ordering::Relaxed) {
+                0 => Duration::ZERO,
+                _ => NEVER,
+            });
+        options = match &self.settings.credentials {
+            Credentials::Nobody => options,
+            Credentials::Token(token) => options.token(token.clone()),
+            Credentials::User(user, password) => {
+                options.user_and_password(user.clone(), password.clone())
+            }
+            Credentials::NKey(seed) => options.nkey(seed.clone()),
+            Credentials::Creds(text) => options.credentials(text).map_err(|error| {
+                let (far, reason) = (self.settings.place(), format!("the credentials: {error}"));
+                LinkError::Refused { far, reason }
+            })?,
+        };
+        if let Some(tls) = &self.settings.tls {
+            options = options.require_tls(true);
+            if let Some(authorities) = &tls.authorities {
+                options = options.add_root_certificates(authorities.clone());
+            }
+            if let Some((certificate, key)) = &tls.own {
+                options = options.add_client_certificate(certificate.clone(), key.clone());
+            }
+        }
+        Ok(options)
+    }
+
+    /// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as
+    /// long as `is_delivered` says that there is something left, and the server is not away for too long.
+    pub(super) async fn attempts<S>(
+        &mut self,
+        control: &Control,
+        state: &mut S,
+        is_delivered: impl Fn(&mut S) -> bool,
+        mut session: impl AsyncFnMut(&mut S, &Connection) -> Result<(), Broken>,
+    ) -> Result<(), LinkError> {
+        let mut pause = PAUSE_FIRST;
+        let mut away_since: Option<Instant> = None;
+        loop {
+            let connections = control.status().connections;
+            let outcome = match self.open().await {
+                Ok(connection) => session(state, &connection).await,
+                Err(broken) => Err(broken),
+            };
+            let problem = match outcome {
+                Ok(()) | Err(Broken::Stopped) => return Ok(()),
+                Err(Broken::Failed(error)) => return Err(error),
+                Err(Broken::Away(problem)) => problem,
+            };
+            let note = format!("waiting for {}: {problem}", self.settings.place());
+            let was_connected = control.status().connections > connections;
+            control.report(|status| {
+                status.stage = LinkStage::Waiting;
+                status.peers = 0;
+                status.failures += 1;
+                status.note = note;
+            });
+            control.tried();
+            if was_connected {
+                pause = PAUSE_FIRST;
+                away_since = None;
+            }
+            let away = away_since.get_or_insert_with(Instant::now).elapsed();
+            let asked = control.stopping().is_some();
+            if asked && (is_delivered(state) || away > self.settings.patience()) {
+                return Ok(());
+            }
+            // Not all at once, where many lost the same server.
+            let share = u32::try_from(draw() % 128).unwrap_or(0);
+            control.pause(pause * (128 + share) / 256);
+            pause = (pause * 2).min(PAUSE_MAX);
+            if control.must_stop() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn hear(trouble: &Mutex<Trouble>, event: &Event) {
+    let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+    match event {
+        Event::Disconnected | Event::Closed => trouble.broken = true,
+        Event::LameDuckMode => {
+            trouble.broken = true;
+            trouble.word = Some("the server is about to stop".to_owned());
+        }
+        Event::ServerError(ServerError::Other(word)) => trouble.word = Some(word.clone()),
+        Event::ServerError(_) | Event::ClientError(_) => trouble.word = Some(event.to_string()),
+        _ => {}
+    }
+}
+
+/// A session has begun.
+pub(super) fn connected(control: &Control, connection: &Connection) {
+    let info = connection.client.server_info();
+    control.report(|status| {
+        status.stage = LinkStage::Connected;
+        status.note = format!("connected to {} {}", info.server_name, info.version);
+        status.peers = 1;
+        status.connections += 1;
+    });
+    control.tried();
+}
+
+/// The descriptor that wakes a bridge which is asked to end, for the event loop.
+pub(super) fn wake_of(control: &Control) -> io::Result<AsyncFd<OwnedFd>> {
+    watched(control.wake_fd().try_clone_to_owned()?)
+}
+
+/// A descriptor that the event loop watches.
+#[allow(
+    deprecated,
+    reason = "the new door is unsafe for the sake of types that are no descriptors; one that is owned stays open"
+)]
+pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(descriptor)
+}

@@ -1,0 +1,576 @@
+//! Out of a ring into a stream: many messages on their way, given back in order once they are stored.
+
+use super::connect::{self, Broken, Connection, Door};
+use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER};
+use super::settings::Settings;
+use super::stream::{self, Place};
+use super::window::{Disorder, Window};
+use crate::bridge::Source;
+use crate::bridge::egress::Egress;
+use crate::error::{LinkError, ReceiveError};
+use crate::link::{Control, Stop};
+use crate::region::HEADER_BYTES;
+use crate::ring::layout::{frame_bytes, frame_tag};
+use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::{Error as Refusal, ErrorCode};
+use async_nats::{HeaderMap, Message, StatusCode, Subject, Subscriber};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+
+/// Messages on their way at a time, and bytes of their frames.
+const WINDOW_MESSAGES: usize = 1024;
+const WINDOW_BYTES: u64 = 8 << 20;
+/// Messages of one lane before the next gets its turn, and bytes that are looked at for them.
+const TURN_MESSAGES: usize = 256;
+const RUN_BYTES: u64 = 1 << 16;
+/// First and longest pause before a stream that is full is tried again.
+const FULL_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// Longest sleep without a look around.
+const NAP: Duration = Duration::from_millis(100);
+/// Wait between two looks for subscribers of the stream.
+const COUNT_NAP: Duration = Duration::from_millis(50);
+/// Room that a message's headers may take of what the server lets one message have.
+const HEADERS_MAX: usize = 256;
+
+/// Publishes a ring until everything was delivered and the wish to end came, or, with `until_end`, every publisher
+/// closed.
+pub(super) async fn run(
+    settings: &Settings,
+    mut source: Source,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let mut egress = source.take_first()?;
+    let io = |source: io::Error| LinkError::Io {
+        action: "wait for messages to",
+        place: settings.place(),
+        source: Arc::new(source),
+    };
+    let ready = egress.event_fd().and_then(|fd| fd.try_clone_to_owned());
+    let mut outgoing = Outgoing {
+        settings,
+        control,
+        until_end,
+        ready: ready.and_then(connect::watched).map_err(io)?,
+        wake: connect::wake_of(control).map_err(io)?,
+        egress,
+        window: Window::default(),
+        lanes: Vec::new(),
+        turn: 0,
+        most: WINDOW_MESSAGES,
+        calm: WINDOW_MESSAGES,
+        growth: 0,
+        full: None,
+        full_pause: FULL_PAUSE.0,
+        settled: Instant::now(),
+        is_awaited: settings.config.subscribers > 0,
+    };
+    outgoing.distrust().map_err(|source| LinkError::Receive {
+        source: Arc::new(source),
+    })?;
+    let is_delivered =
+        |outgoing: &mut Outgoing<'_>| outgoing.egress.is_delivered().unwrap_or(false);
+    let ended = Door::new(settings)
+        .attempts(control, &mut outgoing, is_delivered, Outgoing::session)
+        .await;
+    if !is_delivered(&mut outgoing) {
+        control.leave_undelivered();
+    }
+    ended
+}
+
+/// A ring on its way into a stream.
+struct Outgoing<'a> {
+    settings: &'a Settings,
+    control: &'a Control,
+    until_end: bool,
+    egress: Egress,
+    /// Readable once the ring has more.
+    ready: AsyncFd<OwnedFd>,
+    /// Readable once we are asked to end.
+    wake: AsyncFd<OwnedFd>,
+    window: Window,
+    lanes: Vec<Lane>,
+    /// Place of the lane that is looked at first.
+    turn: usize,
+    /// Messages that may be on their way now: few while the stream is full.
+    most: usize,
+    /// How many may be on their way before that number grows slowly, and what it has grown by since.
+    calm: usize,
+    growth: usize,
+    /// Why the stream refused a message; the answers to the others on their way are awaited.
+    full: Option<String>,
+    full_pause: Duration,
+    /// When something was settled, or the first message went out.
+    settled: Instant,
+    /// Nothing goes out before the stream has as many subscribers as the settings say.
+    is_awaited: bool,
+}
+
+/// What the stream was told of a lane.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    /// Where the first message of ours starts.
+    start: u64,
+    /// It has a publisher, or something of it went out, and its end was not stored.
+    is_open: bool,
+    /// Its end is on its way.
+    is_ending: bool,
+}
+
+/// One connection as the sending end uses it.
+struct Session<'c> {
+    connection: &'c Connection,
+    place: Place,
+    subject: Subject,
+    inbox: String,
+    acks: Subscriber,
+    /// Bytes that a message may have.
+    payload_max: usize,
+}
+
+/// Why sending must begin again from what is settled.
+enum Hitch {
+    Broken(Broken),
+    /// The stream takes nothing for now.
+    Full(String),
+    /// The order was broken, and is repaired.
+    Disorder,
+}
+
+impl From<Broken> for Hitch {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<ReceiveError> for Hitch {
+    fn from(source: ReceiveError) -> Self {
+        let source = Arc::new(source);
+        Self::Broken(Broken::Failed(LinkError::Receive { source }))
+    }
+}
+
+impl Outgoing<'_> {
+    /// What is in the ring already may have been sent by a bridge before us.
+    fn distrust(&mut self) -> Result<(), ReceiveError> {
+        for place in 0..self.egress.look()? {
+            let end = self.egress.committed(place)?;
+            self.window.distrust(place, end);
+        }
+        Ok(())
+    }
+
+    /// Publishes over one connection.
+    async fn session(&mut self, connection: &Connection) -> Result<(), Broken> {
+        let away = |problem: String| Broken::Away(problem);
+        let (hash, name) = {
+            let geometry = self.egress.geometry();
+            (geometry.type_hash, geometry.type_name.to_string())
+        };
+        let place = stream::open(self.settings, connection, (hash, &name)).await?;
+        let inbox = connection.client.new_inbox();
+        let acks = connection.client.subscribe(format!("{inbox}.*")).await;
+        let payload_max = connection.client.max_payload().saturating_sub(HEADERS_MAX);
+        let mut session = Session {
+            connection,
+            place,
+            subject: Subject::from(self.settings.config.channel()),
+            inbox,
+            acks: acks.map_err(|error| away(error.to_string()))?,
+            payload_max,
+        };
+        connect::connected(self.control, connection);
+        loop {
+            match self.carry(&mut session).await {
+                Ok(()) => return Ok(()),
+                Err(Hitch::Broken(broken)) => return Err(broken),
+                Err(Hitch::Disorder) => {}
+                Err(Hitch::Full(reason)) => self.wait_for_space(&session, &reason).await?,
+            }
+        }
+    }
+
+    /// Sends what is in the ring, from what is settled on.
+    async fn carry(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
+        self.window.restart();
+        self.egress.rewind();
+        for place in 0..self.egress.look()? {
+            let settled = self.window.settled(place);
+            if settled > self.egress.position(place) {
+                self.egress.advance(place, settled);
+            }
+        }
+        self.full = None;
+        for lane in &mut self.lanes {
+            lane.is_ending = false;
+        }
+        self.settled = Instant::now();
+        loop {
+            if self.control.must_stop() {
+                return Err(Broken::Stopped.into());
+            }
+            session.connection.live()?;
+            let mut heard = session.acks.next().now_or_never().flatten();
+            while let Some(message) = heard {
+                self.hear(&message)?;
+                heard = session.acks.next().now_or_never().flatten();
+            }
+            self.settle()?;
+            if self.full.is_some() && self.window.is_answered() {
+                return Err(Hitch::Full(self.full.take().unwrap_or_default()));
+            }
+            let sent = self.full.is_none()
+                && self.has_subscribers(session).await?
+                && self.speak(session).await?;
+            if self.is_done()? {
+                return Ok(());
+            }
+            if self.window.len() > 0 && self.settled.elapsed() > self.settings.timeout {
+                let silence = self.settings.timeout.as_millis();
+                let problem = format!("the server has acknowledged nothing for {silence} ms");
+                return Err(Broken::Away(problem).into());
+            }
+            if !sent {
+                self.sleep(session).await?;
+            } else {
+                // The client library sends while we wait.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// One answer to a message.
+    fn hear(&mut self, message: &Message) -> Result<(), Hitch> {
+        let number = message.subject.rsplit('.').next();
+        let Some(number) = number.and_then(|number| number.parse().ok()) else {
+            return Ok(());
+        };
+        if !self.window.is_under_way(number) {
+            return Ok(());
+        }
+        if message.status == Some(StatusCode::NO_RESPONDERS) {
+            let problem =
+                "no stream takes the channel's messages, or its cluster has no leader yet";
+            return Err(Broken::Away(problem.to_owned()).into());
+        }
+        match serde_json::from_slice(&message.payload) {
+            Ok(Response::Ok(PublishAck { sequence, .. })) => self.window.stored(number, sequence),
+            Ok(Response::Err { error }) => {
+                self.full = Some(self.refusal(&error)?);
+                self.window.refused(number);
+            }
+            Err(error) => {
+                let reason = format!("an answer that makes no sense: {error}");
+                return Err(self.refused(reason).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, reason: String) -> Broken {
+        let far = self.settings.place();
+        Broken::Failed(LinkError::Refused { far, reason })
+    }
+
+    /// Why the server did not store a message, if it may later.
+    fn refusal(&self, error: &Refusal) -> Result<String, Broken> {
+        // Stored by nobody yet, but known: it is on its way through the cluster.
+        let is_under_way = error.error_code() == ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT;
+        if error.code() >= 500 || is_under_way {
+            return Ok(error.to_string());
+        }
+        Err(self.refused(format!("it stores no more messages: {error}")))
+    }
+
+    /// Gives back what is settled.
+    fn settle(&mut self) -> Result<(), Hitch> {
+        let (mut bytes, mut disorder) = (0, None);
+        loop {
+            match self.window.settle() {
+                Ok(None) => break,
+                Ok(Some((flight, is_given_back))) => {
+                    bytes += flight.bytes;
+                    self.settled = Instant::now();
+                    self.full_pause = FULL_PAUSE.0;
+                    self.grow();
+                    if flight.bytes == 0 {
+                        let lane = &mut self.lanes[flight.place];
+                        (lane.is_open, lane.is_ending) = (false, false);
+                    }
+                    if is_given_back {
+                        self.egress.acknowledge(flight.place, flight.end);
+                    }
+                }
+                Err(Disorder { place }) => {
+                    disorder = Some(place);
+                    break;
+                }
+            }
+        }
+        if bytes > 0 {
+            self.control
+                .report(|status| status.acknowledged_bytes += bytes);
+        }
+        if let Some(place) = disorder {
+            self.window.repair(place);
+            self.control.report(|status| {
+                status.failures += 1;
+                "the server stored messages out of order: they are sent again"
+                    .clone_into(&mut status.note);
+            });
+            return Err(Hitch::Disorder);
+        }
+        Ok(())
+    }
+
+    /// Sends what there is room for; `true` if anything went out.
+    async fn speak(&mut self, session: &Session<'_>) -> Result<bool, Hitch> {
+        let lanes = self.egress.look()?;
+        for place in self.lanes.len()..lanes {
+            let start = self.egress.position(place);
+            self.lanes.push(Lane {
+                start,
+                ..Lane::default()
+            });
+        }
+        let mut sent = false;
+        for turn in 0..lanes {
+            let place = (self.turn + turn) % lanes;
+            if !self.lanes[place].is_open && !self.egress.is_lane_ended(place) {
+                self.lanes[place].is_open = true;
+            }
+            sent |= self.send_lane(session, place).await?;
+        }
+        self.turn = self.turn.wrapping_add(1);
+        Ok(sent)
+    }
+
+    /// A message was stored: more may be on their way, the less the nearer we are to where the stream was full.
+    fn grow(&mut self) {
+        self.growth += 1;
+        let wanted = if self.most < self.calm { 1 } else { self.most };
+        if self.growth >= wanted {
+            self.growth = 0;
+            self.most = (self.most + 1).min(WINDOW_MESSAGES);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.window.len() < self.most && self.window.bytes() < WINDOW_BYTES
+    }
+
+    /// Sends the next messages of a lane, and its end behind the last one.
+    async fn send_lane(&mut self, session: &Session<'_>, place: usize) -> Result<bool, Hitch> {
+        if !self.has_room() {
+            return Ok(false);
+        }
+        let position = self.egress.position(place);
+        let mut most = self.egress.frames_end(place, position + RUN_BYTES)?;
+        if most == position {
+            match self.egress.next_frame(place)? {
+                Some((end, _)) => most = end,
+                None => return self.send_end(session, place, position).await,
+            }
+        }
+        let frames = self.egress.frames(place, most)?;
+        // One copy for the run; each message is a part of it.
+        let bytes = Bytes::copy_from_slice(frames.bytes);
+        let align = self.egress.geometry().align;
+        let mut at = 0;
+        let mut count = 0;
+        while self.has_room() && count < TURN_MESSAGES {
+            let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+                break;
+            };
+            let header = u64::from_le_bytes(*header);
+            let frame = frame_bytes(header);
+            let padded = usize_of(frame.next_multiple_of(align));
+            let payload = bytes.slice(at + usize_of(HEADER_BYTES)..at + usize_of(frame));
+            if payload.len() > session.payload_max {
+                let reason = format!(
+                    "a message of {} bytes, where its 'max_payload' leaves room for {}: raise that, or send smaller messages",
+                    payload.len(),
+                    session.payload_max
+                );
+                return Err(self.refused(reason).into());
+            }
+            let from = position + at as u64;
+            let number = self.window.send(place, from + padded as u64, padded as u64);
+            let headers = self.headers(place, from, frame_tag(header), false);
+            post(session, number, headers, payload).await?;
+            self.egress.advance(place, from + padded as u64);
+            at += padded;
+            count += 1;
+        }
+        if at > 0 {
+            self.control.report(|status| status.bytes += at as u64);
+        }
+        Ok(at > 0)
+    }
+
+    /// Says that a lane has ended, if it has.
+    async fn send_end(
+        &mut self,
+        session: &Session<'_>,
+        place: usize,
+        position: u64,
+    ) -> Result<bool, Hitch> {
+        let Lane {
+            is_open, is_ending, ..
+        } = self.lanes[place];
+        if !is_open || is_ending || !self.egress.is_lane_ended(place) {
+            return Ok(false);
+        }
+        self.lanes[place].is_ending = true;
+        let number = self.window.send(place, position, 0);
+        let headers = self.headers(place, position, 0, true);
+        post(session, number, headers, Bytes::new()).await?;
+        Ok(true)
+    }
+
+    fn headers(&mut self, place: usize, position: u64, tag: u32, is_end: bool) -> HeaderMap {
+        let label = Label {
+            incarnation: self.egress.incarnation(),
+            lane: self.egress.lane(place),
+            position,
+            align: u32::try_from(self.egress.geometry().align).unwrap_or(u32::MAX),
+            repair: self.window.repair_of(place, position),
+            is_end,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(ID_HEADER, label.to_string());
+        if tag != 0 {
+            headers.insert(TAG_HEADER, tag.to_string());
+        }
+        if position == self.lanes[place].start {
+            headers.insert(START_HEADER, "1");
+        }
+        headers
+    }
+
+    /// Whether the stream has as many subscribers as the first message waits for.
+    async fn has_subscribers(&mut self, session: &Session<'_>) -> Result<bool, Broken> {
+        if !self.is_awaited {
+            return Ok(true);
+        }
+        let wanted = self.settings.config.subscribers;
+        let info = session.place.stream.get_info().await;
+        let info = info.map_err(|error| {
+            stream::unanswered(self.settings, session.connection, &error.to_string())
+        })?;
+        let there = info.state.consumer_count;
+        if there >= usize::try_from(wanted).unwrap_or(usize::MAX) {
+            self.is_awaited = false;
+            return Ok(true);
+        }
+        self.control.report(|status| {
+            status.note = format!("waiting for {wanted} subscribers, {there} are there");
+        });
+        tokio::time::sleep(COUNT_NAP).await;
+        Ok(false)
+    }
+
+    /// The stream refused a message for now: says so, waits a moment, and goes on one at a time.
+    async fn wait_for_space(&mut self, session: &Session<'_>, reason: &str) -> Result<(), Broken> {
+        let note = format!("the stream takes nothing for now: {reason}");
+        self.control.report(|status| status.note = note);
+        (self.calm, self.most) = ((self.most / 2).max(1), 1);
+        tokio::time::sleep(self.full_pause).await;
+        self.full_pause = (self.full_pause * 2).min(FULL_PAUSE.1);
+        if self.control.must_stop() {
+            return Err(Broken::Stopped);
+        }
+        session.connection.live()
+    }
+
+    /// Whether everything was delivered and nothing more is to come.
+    fn is_done(&mut self) -> Result<bool, Hitch> {
+        let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
+        if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
+            return Ok(false);
+        }
+        for place in 0..self.lanes.len() {
+            if self.lanes[place].is_open && self.egress.is_lane_ended(place) {
+                return Ok(false);
+            }
+        }
+        Ok(self.egress.look()? == self.lanes.len() && self.egress.is_delivered()?)
+    }
+
+    /// Waits for an answer, for more in the ring if there is room for it, or for the wish to end.
+    async fn sleep(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
+        let idle = self.has_room() && !self.is_awaited && self.full.is_none();
+        if idle {
+            self.egress.arm();
+            if self.has_more()? {
+                return Ok(());
+            }
+        }
+        let asked = self.control.stopping().is_some();
+        let heard = tokio::select! {
+            heard = session.acks.next() => heard,
+            ready = self.ready.readable(), if idle => {
+                if let Ok(mut ready) = ready {
+                    ready.clear_ready();
+                }
+                None
+            }
+            woken = self.wake.readable(), if !asked => {
+                if let Ok(mut woken) = woken {
+                    woken.clear_ready();
+                }
+                None
+            }
+            () = tokio::time::sleep(NAP) => None,
+        };
+        match heard {
+            Some(message) => self.hear(&message),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the ring has something that was not sent.
+    fn has_more(&mut self) -> Result<bool, Hitch> {
+        let lanes = self.egress.look()?;
+        if lanes != self.lanes.len() {
+            return Ok(true);
+        }
+        for place in 0..lanes {
+            let more = self.egress.committed(place)? != self.egress.position(place);
+            let lane = self.lanes[place];
+            let ended = lane.is_open && !lane.is_ending && self.egress.is_lane_ended(place);
+            if more || ended {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Hands one message to the client library.
+async fn post(
+    session: &Session<'_>,
+    number: u64,
+    headers: HeaderMap,
+    payload: Bytes,
+) -> Result<(), Broken> {
+    let reply = format!("{}.{number}", session.inbox);
+    let posted = session
+        .connection
+        .client
+        .publish_with_reply_and_headers(session.subject.clone(), reply, headers, payload)
+        .await;
+    posted.map_err(|error| Broken::Away(error.to_string()))
+}
+
+/// A number of bytes that a ring of ours holds.
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,172 @@
+//! What the URI and the environment say about the server, and who we are to it.
+
+use crate::bridge::secret;
+use crate::channel::attach::draw;
+use crate::error::{LinkError, OpenError};
+use crate::uri::nats::Nats;
+use crate::uri::remote::TIMEOUT_DEFAULT;
+use crate::uri::{Config, Expire};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the server keeps the place of a subscriber without a name that is away, unless it says otherwise.
+const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// One side of `nats://`.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) config: Config,
+    pub(super) credentials: Credentials,
+    pub(super) tls: Option<Tls>,
+    /// Silence after which something is given up and tried again.
+    pub(super) timeout: Duration,
+    /// Drawn for this handle or bridge.
+    pub(super) instance: u64,
+}
+
+/// How we prove who we are.
+pub(super) enum Credentials {
+    Nobody,
+    Token(String),
+    User(String, String),
+    /// Seed of an NKey.
+    NKey(String),
+    /// A JWT and the seed of its NKey, as `nsc` writes them.
+    Creds(String),
+}
+
+/// Which certificates the connection goes by.
+#[derive(Debug)]
+pub(super) struct Tls {
+    /// Authorities that sign the server's; those of the system if absent.
+    pub(super) authorities: Option<PathBuf>,
+    /// Our own, and its private key.
+    pub(super) own: Option<(PathBuf, PathBuf)>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Never the words themselves.
+        f.write_str(match self {
+            Self::Nobody => "Nobody",
+            Self::Token(_) => "Token",
+            Self::User(..) => "User",
+            Self::NKey(_) => "NKey",
+            Self::Creds(_) => "Creds",
+        })
+    }
+}
+
+impl Settings {
+    /// Reads what the settings name.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; a file that cannot be read.
+    pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
+        config.validate()?;
+        let remote = &config.remote;
+        Ok(Self {
+            credentials: credentials(config)?,
+            tls: remote.tls.then(|| Tls {
+                authorities: remote.tls_ca.clone().or_else(|| file_of("NATS_CA")),
+                own: remote
+                    .tls_cert
+                    .clone()
+                    .zip(remote.tls_key.clone())
+                    .or_else(|| file_of("NATS_CERT").zip(file_of("NATS_KEY"))),
+            }),
+            timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            instance: draw(),
+            config: config.clone(),
+        })
+    }
+
+    /// The stream's settings.
+    pub(super) fn nats(&self) -> &Nats {
+        &self.config.remote.nats
+    }
+
+    /// Where the channel is, for people: no secrets.
+    pub(super) fn place(&self) -> String {
+        let address = self.config.remote.address.as_ref();
+        let address = address.map(ToString::to_string).unwrap_or_default();
+        format!("nats://{address}/{}", self.config.channel())
+    }
+
+    /// The servers that the URI names.
+    pub(super) fn servers(&self) -> Vec<String> {
+        let first = self.config.remote.address.iter();
+        let all = first.chain(&self.nats().servers);
+        let scheme = if self.tls.is_some() { "tls" } else { "nats" };
+        all.map(|address| format!("{scheme}://{address}")).collect()
+    }
+
+    /// How long our place is kept while we are away.
+    pub(super) fn expire(&self) -> Option<Duration> {
+        match (self.config.expire, &self.config.name) {
+            (Expire::After(after), _) => Some(after),
+            (Expire::Never, Some(_)) => None,
+            (Expire::Never, None) => Some(EXPIRE_DEFAULT),
+        }
+    }
+
+    /// How long closing waits for a server that is away.
+    pub(super) fn patience(&self) -> Duration {
+        match self.config.expire {
+            Expire::After(after) => after,
+            Expire::Never => EXPIRE_DEFAULT,
+        }
+    }
+}
+
+/// What the URI says, else what the environment says under the names that the tools of NATS use.
+fn credentials(config: &Config) -> Result<Credentials, OpenError> {
+    let (remote, nats) = (&config.remote, &config.remote.nats);
+    if let Some(token) = &remote.token {
+        let token = secret::read("read the token from", token)?;
+        return Ok(Credentials::Token(token));
+    }
+    if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
+        return Ok(Credentials::User(
+            secret::read("read the user name from", user)?,
+            secret::read("read the password from", password)?,
+        ));
+    }
+    if let Some(seed) = &nats.nkey {
+        let seed = secret::read("read the seed of the NKey from", seed)?;
+        return Ok(Credentials::NKey(seed));
+    }
+    if let Some(path) = &nats.creds {
+        return creds(path);
+    }
+    if let Some(path) = file_of("NATS_CREDS") {
+        return creds(&path);
+    }
+    if let Some(path) = word_of("NATS_NKEY") {
+        let seed = secret::read("read the seed of the NKey from", &format!("@{path}"))?;
+        return Ok(Credentials::NKey(seed));
+    }
+    if let (Some(user), Some(password)) = (word_of("NATS_USER"), word_of("NATS_PASSWORD")) {
+        return Ok(Credentials::User(user, password));
+    }
+    Ok(word_of("NATS_TOKEN").map_or(Credentials::Nobody, Credentials::Token))
+}
+
+fn creds(path: &Path) -> Result<Credentials, OpenError> {
+    let text = std::fs::read_to_string(path).map_err(|source| LinkError::Io {
+        action: "read the credentials from",
+        place: path.display().to_string(),
+        source: Arc::new(source),
+    })?;
+    Ok(Credentials::Creds(text))
+}
+
+fn word_of(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|word| !word.is_empty())
+}
+
+fn file_of(variable: &str) -> Option<PathBuf> {
+    word_of(variable).map(PathBuf::from)
+}

@@ -1,0 +1,400 @@
+//! Lanes of the publishers that a stream carries, put together in lanes of this side.
+//!
+//! A lane takes only what it goes on with: what it has is passed over, and so is what comes too early, because
+//! whoever sent it sends it again behind what is missing. What each lane has, it remembers in its own memory, so that
+//! over shared memory nothing is lost or repeated whoever is killed, and whatever the server says again.
+//!
+//! Messages of other programs say nothing of themselves. They share a lane in which each has a position of its own,
+//! made from its number in the stream.
+
+use super::label::Label;
+use crate::bridge::ingress::{Ingress, NotTaken};
+use crate::bridge::ring_error;
+use crate::error::{LinkError, OpenError};
+use crate::region::HEADER_BYTES;
+use crate::ring::layout::{fnv, header_word};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Bytes of frames that are made visible together.
+const RUN_BYTES: usize = 256 << 10;
+/// How much later than the first message that came too early another may be, by the server's clock, before what is
+/// missing counts as lost. Whoever sends tries again after a few seconds.
+const HOLE_MAX: Duration = Duration::from_secs(60);
+/// Positions between two messages of other programs: more than the longest message of any server takes.
+const OTHERS_STEP: u64 = 1 << 27;
+/// In the word by which a lane is known: it was closed.
+const CLOSED: u64 = 1;
+
+/// A message of the stream.
+#[derive(Clone, Debug)]
+pub(super) struct Arrived {
+    /// Its number there.
+    pub(super) sequence: u64,
+    /// When it was stored: nanoseconds since 1970.
+    pub(super) time_ns: u64,
+    /// What it says of itself; nothing if another program sent it.
+    pub(super) label: Option<Label>,
+    pub(super) tag: u32,
+    /// Its sender has given up what lies before it.
+    pub(super) is_start: bool,
+    pub(super) payload: Bytes,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It was taken, or was there already.
+    Done,
+    /// It came too early, the first of its lane to do so.
+    Early,
+    /// There is no room; nothing was taken.
+    NoRoom,
+}
+
+/// Every lane of a stream.
+#[derive(Debug)]
+pub(super) struct Sources {
+    ingress: Ingress,
+    /// Where the messages come from, for people.
+    place: String,
+    /// By which the lane of other programs is known.
+    others: u64,
+    lanes: Vec<Lane>,
+    run: Option<Run>,
+    heard: u64,
+    /// Indices of lanes that were given up: closed when everybody was told, because that looks like the end.
+    lost: Vec<u32>,
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        for index in std::mem::take(&mut self.lost) {
+            // What it has stays readable. If it cannot be given back, the next look finds it as it is.
+            let _ = self.ingress.end_lane(index);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    /// Index in the ring's book of lanes.
+    index: u32,
+    /// Made from the incarnation and lane at the source; even.
+    key: u64,
+    is_open: bool,
+    /// Where it goes on, at the source.
+    next: u64,
+    /// When the first message was stored that came too early.
+    early_ns: Option<u64>,
+    /// When something was heard last, in messages.
+    heard: u64,
+}
+
+/// Frames of one lane that are not in the ring yet.
+#[derive(Debug)]
+struct Run {
+    lane: u32,
+    position: u64,
+    bytes: Vec<u8>,
+}
+
+impl Sources {
+    /// Goes on with the lanes that are in the ring. `created` tells the stream from others of its name.
+    pub(super) fn new(mut ingress: Ingress, place: String, created: u64) -> Self {
+        let mut lanes = Vec::new();
+        for (index, incarnation, next) in ingress.origins() {
+            let is_open = incarnation & CLOSED == 0;
+            if !is_open {
+                ingress.close_lane(index);
+            }
+            lanes.push(Lane {
+                index,
+                key: incarnation & !CLOSED,
+                is_open,
+                next,
+                early_ns: None,
+                heard: 0,
+            });
+        }
+        Self {
+            ingress,
+            others: key_of(format!("others {created}").bytes()),
+            place,
+            lanes,
+            run: None,
+            heard: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    /// Takes a message; what is taken becomes visible by [`Sources::flush`] at the latest.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Lost`] where messages are missing; others where the ring does not take the message.
+    pub(super) fn take(&mut self, arrived: &Arrived) -> Result<Taken, LinkError> {
+        let (key, position) = match &arrived.label {
+            Some(label) => {
+                self.check(label)?;
+                (key_of_lane(label), label.position)
+            }
+            None => (self.others, arrived.sequence.wrapping_mul(OTHERS_STEP)),
+        };
+        self.heard += 1;
+        let known = self.lanes.iter().position(|lane| lane.key == key);
+        let is_end = arrived.label.is_some_and(|label| label.is_end);
+        if let Some(place) = known {
+            let next = self.lanes[place].next;
+            self.lanes[place].heard = self.heard;
+            if position < next || is_end && position == next && !self.lanes[place].is_open {
+                return Ok(Taken::Done);
+            }
+            if position > next {
+                if arrived.label.is_some() {
+                    return self.early(place, arrived);
+                }
+                // What other programs sent between is not ours, or was taken.
+                if !self.flush()? {
+                    return Ok(Taken::NoRoom);
+                }
+                self.open(place)?;
+                let lane = &mut self.lanes[place];
+                let skipped = self.ingress.skip_to(lane.index, position);
+                lane.next = position;
+                skipped.map_err(|why| self.not_taken(why))?;
+            }
+        }
+        let place = match known {
+            Some(place) => place,
+            None => match self.add(key, position)? {
+                Some(place) => place,
+                None => return Ok(Taken::NoRoom),
+            },
+        };
+        self.lanes[place].early_ns = None;
+        if is_end {
+            return self.close(place);
+        }
+        let lane = self.lanes[place];
+        let is_other_run = |run: &Run| run.lane != lane.index || run.bytes.len() >= RUN_BYTES;
+        if self.run.as_ref().is_some_and(is_other_run) && !self.flush()? {
+            return Ok(Taken::NoRoom);
+        }
+        self.open(place)?;
+        let align = usize::try_from(self.ingress.geometry().align).unwrap_or(8);
+        let run = self.run.get_or_insert_with(|| Run {
+            lane: lane.index,
+            position,
+            bytes: Vec::new(),
+        });
+        let header = header_word(arrived.tag, arrived.payload.len());
+        run.bytes.extend_from_slice(&header.to_le_bytes());
+        run.bytes.extend_from_slice(&arrived.payload);
+        let padded = run.bytes.len().next_multiple_of(align);
+        run.bytes.resize(padded, 0);
+        self.lanes[place].next = run.position + padded as u64;
+        Ok(Taken::Done)
+    }
+
+    /// Makes what was taken visible; `false` if there is no room for all of it yet.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] where the ring does not take it.
+    pub(super) fn flush(&mut self) -> Result<bool, LinkError> {
+        let Some(run) = &mut self.run else {
+            return Ok(true);
+        };
+        match self.ingress.take(run.lane, run.position, &run.bytes) {
+            Ok(()) => {
+                self.run = None;
+                Ok(true)
+            }
+            Err(NotTaken::NoRoom { taken }) => {
+                run.position += taken as u64;
+                run.bytes.drain(..taken);
+                let header = run.bytes.first_chunk::<8>().copied().unwrap_or_default();
+                let frame = crate::ring::layout::frame_bytes(u64::from_le_bytes(header));
+                let length = frame.saturating_sub(HEADER_BYTES);
+                self.ingress
+                    .want(run.lane, usize::try_from(length).unwrap_or(usize::MAX));
+                Ok(false)
+            }
+            Err(why) => Err(self.not_taken(why)),
+        }
+    }
+
+    /// Looks after the lanes that want room; `true` if one still does.
+    pub(super) fn press(&mut self) -> bool {
+        self.ingress.press()
+    }
+
+    /// Messages committed so far.
+    pub(super) fn messages(&self) -> u64 {
+        self.ingress.messages()
+    }
+
+    /// Whether every lane that was heard of has ended, given that there was one.
+    pub(super) fn is_ended(&self) -> bool {
+        self.heard > 0 && self.lanes.iter().all(|lane| !lane.is_open)
+    }
+
+    /// Whether a message of the stream is of the same lane as one that came too early, and lies before what is missing.
+    pub(super) fn is_behind(&self, arrived: &Arrived, label: &Label) -> bool {
+        let Some(own) = arrived.label else {
+            return false;
+        };
+        let lane = self.lanes.iter().find(|lane| lane.key == key_of_lane(&own));
+        (label.incarnation, label.lane) == (own.incarnation, own.lane)
+            && lane.is_some_and(|lane| label.position < lane.next)
+    }
+
+    /// Gives up the lane of a message that came too early: it goes on with whatever comes next.
+    pub(super) fn lose(&mut self, arrived: &Arrived, problem: &str) -> LinkError {
+        let Some(label) = arrived.label else {
+            return self.damaged("a message of another program came too early");
+        };
+        let key = key_of_lane(&label);
+        let Some(place) = self.lanes.iter().position(|lane| lane.key == key) else {
+            return self.damaged("a lane came too early that was never heard of");
+        };
+        let lane = self.lanes.swap_remove(place);
+        self.lost.push(lane.index);
+        LinkError::Lost {
+            far: self.place.clone(),
+            lane: label.lane,
+            position: lane.next,
+            problem: problem.to_owned(),
+        }
+    }
+
+    /// A message came before what its lane goes on with.
+    fn early(&mut self, place: usize, arrived: &Arrived) -> Result<Taken, LinkError> {
+        if arrived.is_start {
+            let problem = "its publisher went on without them";
+            return Err(self.lose(arrived, problem));
+        }
+        let lane = &mut self.lanes[place];
+        let Some(since) = lane.early_ns else {
+            lane.early_ns = Some(arrived.time_ns);
+            return Ok(Taken::Early);
+        };
+        if Duration::from_nanos(arrived.time_ns.saturating_sub(since)) > HOLE_MAX {
+            let problem = "they were removed from the stream, or never stored";
+            return Err(self.lose(arrived, problem));
+        }
+        Ok(Taken::Done)
+    }
+
+    /// A lane that was never heard of begins at `position`; `None` if there is no room to find it a place.
+    fn add(&mut self, key: u64, position: u64) -> Result<Option<usize>, LinkError> {
+        let index = (0..).find(|index| self.lanes.iter().all(|lane| lane.index != *index));
+        let index = index.unwrap_or(u32::MAX);
+        loop {
+            match self.ingress.open_from(key, index, position) {
+                Ok(()) => break,
+                Err(NotTaken::Ring(OpenError::PublishersFull { max, .. })) => {
+                    if !self.flush()? {
+                        return Ok(None);
+                    }
+                    self.forget_oldest(max)?;
+                }
+                Err(why) => return Err(self.not_taken(why)),
+            }
+        }
+        self.lanes.push(Lane {
+            index,
+            key,
+            is_open: true,
+            next: position,
+            early_ns: None,
+            heard: self.heard,
+        });
+        Ok(Some(self.lanes.len() - 1))
+    }
+
+    /// Gives up the lane that was silent for longest, closed ones first.
+    fn forget_oldest(&mut self, max: u64) -> Result<(), LinkError> {
+        let oldest = (0..self.lanes.len())
+            .min_by_key(|place| (self.lanes[*place].is_open, self.lanes[*place].heard));
+        let Some(place) = oldest else {
+            return Err(ring_error(OpenError::PublishersFull {
+                channel: self.place.clone(),
+                max,
+                pids: String::new(),
+            }));
+        };
+        let lane = self.lanes.swap_remove(place);
+        let ended = self.ingress.end_lane(lane.index);
+        ended.map_err(|why| self.not_taken(why))
+    }
+
+    /// Opens a lane that was closed.
+    fn open(&mut self, place: usize) -> Result<(), LinkError> {
+        let lane = &mut self.lanes[place];
+        if lane.is_open {
+            return Ok(());
+        }
+        lane.is_open = true;
+        let Lane {
+            index, key, next, ..
+        } = *lane;
+        let opened = self.ingress.open_from(key | CLOSED, index, next);
+        self.ingress.rename(index, key);
+        opened.map_err(|why| self.not_taken(why))
+    }
+
+    fn close(&mut self, place: usize) -> Result<Taken, LinkError> {
+        if !self.flush()? {
+            return Ok(Taken::NoRoom);
+        }
+        let lane = &mut self.lanes[place];
+        lane.is_open = false;
+        self.ingress.rename(lane.index, lane.key | CLOSED);
+        self.ingress.close_lane(lane.index);
+        Ok(Taken::Done)
+    }
+
+    fn check(&self, label: &Label) -> Result<(), LinkError> {
+        let ours = self.ingress.geometry().align;
+        if u64::from(label.align) == ours {
+            return Ok(());
+        }
+        Err(LinkError::Settings {
+            far: self.place.clone(),
+            key: "align",
+            theirs: label.align.to_string(),
+            ours: ours.to_string(),
+            rule: "give publishers and subscribers the same 'align='",
+        })
+    }
+
+    fn damaged(&self, problem: &str) -> LinkError {
+        LinkError::Damaged {
+            place: self.place.clone(),
+            problem: problem.to_owned(),
+        }
+    }
+
+    fn not_taken(&self, why: NotTaken) -> LinkError {
+        match why {
+            NotTaken::Ring(source) => ring_error(source),
+            other => self.damaged(&format!(
+                "a message does not fit this side's ring: {other}; longer messages need a larger 'capacity='"
+            )),
+        }
+    }
+}
+
+/// The word by which the lane of a message is known.
+fn key_of_lane(label: &Label) -> u64 {
+    let lane = label.lane.to_le_bytes();
+    key_of(label.incarnation.to_le_bytes().into_iter().chain(lane))
+}
+
+/// The word by which a lane is known.
+fn key_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    // 0 is for lanes of nobody.
+    (fnv(bytes) & !CLOSED).max(2)
+}

@@ -1,0 +1,324 @@
+//! The stream behind a channel: found, or made as the settings say.
+
+use super::connect::{Broken, Connection};
+use super::settings::Settings;
+use crate::error::LinkError;
+use crate::uri::{Retention, Storage};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, RequestError, RequestErrorKind};
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{Context, Error as Refusal, ErrorCode};
+use std::time::Duration;
+
+/// Window in which a server knows a message again, where nothing else is said.
+const DUPLICATES_DEFAULT: Duration = Duration::from_secs(120);
+/// Names in a stream's description under which the type of the messages is kept.
+const TYPE_HASH: &str = "olivine-type-hash";
+const TYPE_NAME: &str = "olivine-type-name";
+
+/// The stream of a channel.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) stream: Stream,
+    /// Nanoseconds since 1970 at which it was made: tells it from others that had or will have its name.
+    pub(super) created: u64,
+    /// Type of the messages; 0 if nobody said.
+    pub(super) type_hash: u64,
+    pub(super) type_name: String,
+}
+
+/// What the server answered to a request.
+enum Answer {
+    Info(Box<Info>),
+    Refused(Refusal),
+}
+
+/// Finds the stream of the channel, or makes it. `typed` is the type of the messages, 0 if it is open.
+pub(super) async fn open(
+    settings: &Settings,
+    connection: &Connection,
+    typed: (u64, &str),
+) -> Result<Place, Broken> {
+    let mut context = async_nats::jetstream::new(connection.client.clone());
+    context.set_timeout(settings.timeout);
+    let subject = settings.config.channel();
+    let name = match &settings.nats().stream {
+        Some(name) => Some(name.clone()),
+        None => match context.stream_by_subject(subject).await {
+            Ok(name) => Some(name),
+            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => None,
+            Err(error) => return Err(unanswered(settings, connection, &error.to_string())),
+        },
+    };
+    let name = name.unwrap_or_else(|| subject.replace('.', "_"));
+    let info = match request(settings, connection, &context, "INFO", &name, None).await? {
+        Answer::Info(info) => found(settings, connection, &context, *info, typed).await?,
+        Answer::Refused(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+            let config = wanted(settings, &name, typed);
+            match request(
+                settings,
+                connection,
+                &context,
+                "CREATE",
+                &name,
+                Some(&config),
+            )
+            .await?
+            {
+                Answer::Info(info) => *info,
+                // Somebody was faster: its settings are looked at like those of any other.
+                Answer::Refused(error) if error.error_code().0 == NAME_IN_USE => {
+                    return Err(Broken::Away(format!("somebody else makes stream {name}")));
+                }
+                Answer::Refused(error) => return Err(refused(settings, "make", &name, &error)),
+            }
+        }
+        Answer::Refused(error) => return Err(refused(settings, "find", &name, &error)),
+    };
+    let words = &info.config.metadata;
+    let hash = words.get(TYPE_HASH);
+    let type_hash = hash
+        .and_then(|hash| u64::from_str_radix(hash, 16).ok())
+        .unwrap_or(0);
+    let type_name = words.get(TYPE_NAME).cloned().unwrap_or_default();
+    if type_hash != typed.0 && type_hash != 0 && typed.0 != 0 {
+        return Err(differs(settings, "type", type_name, typed.1.to_owned()));
+    }
+    let created = info.created.unix_timestamp_nanos();
+    let stream = context.get_stream(&name).await;
+    Ok(Place {
+        stream: stream.map_err(|error| unanswered(settings, connection, &error.to_string()))?,
+        created: u64::try_from(created).unwrap_or(0),
+        type_hash,
+        type_name,
+    })
+}
+
+/// The server's code for a stream that exists with other settings.
+const NAME_IN_USE: u64 = 10058;
+
+async fn request(
+    settings: &Settings,
+    connection: &Connection,
+    context: &Context,
+    action: &str,
+    name: &str,
+    config: Option<&Config>,
+) -> Result<Answer, Broken> {
+    let subject = format!("STREAM.{action}.{name}");
+    let answer: Result<Response<Info>, RequestError> = match config {
+        Some(config) => context.request(subject, config).await,
+        None => context.request(subject, &()).await,
+    };
+    match answer {
+        Ok(Response::Ok(info)) => Ok(Answer::Info(Box::new(info))),
+        Ok(Response::Err { error }) => Ok(Answer::Refused(error)),
+        Err(error) if error.kind() == RequestErrorKind::NoResponders => Err(Broken::Away(
+            "the server has no JetStream, or its cluster has no leader yet".to_owned(),
+        )),
+        Err(error) => Err(unanswered(settings, connection, &error.to_string())),
+    }
+}
+
+/// A request that nobody answered: for want of permission, or because the server is away.
+pub(super) fn unanswered(settings: &Settings, connection: &Connection, problem: &str) -> Broken {
+    match connection.refusal() {
+        Some(reason) => Broken::Failed(LinkError::Refused {
+            far: settings.place(),
+            reason: format!("{reason}: its user may not use JetStream so"),
+        }),
+        None => Broken::Away(problem.to_owned()),
+    }
+}
+
+/// An answer that says no.
+pub(super) fn refused(settings: &Settings, action: &str, what: &str, error: &Refusal) -> Broken {
+    let problem = format!("cannot {action} {what}: {error}");
+    // 5xx: the cluster is not ready, or short of something that may come back.
+    if error.code() >= 500 {
+        return Broken::Away(problem);
+    }
+    Broken::Failed(LinkError::Refused {
+        far: settings.place(),
+        reason: problem,
+    })
+}
+
+fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> Broken {
+    Broken::Failed(LinkError::Settings {
+        far: settings.place(),
+        key,
+        theirs,
+        ours,
+        rule: "the stream exists already: leave the setting out, use the same value, or change the stream",
+    })
+}
+
+/// Settings of a stream that is made.
+fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
+    let nats = settings.nats();
+    let max_age = nats.max_age.unwrap_or_default();
+    let usual = DUPLICATES_DEFAULT.min(nats.max_age.unwrap_or(DUPLICATES_DEFAULT));
+    let window = nats.duplicates.unwrap_or(usual);
+    let mut config = Config {
+        name: name.to_owned(),
+        subjects: vec![settings.config.channel().to_owned()],
+        retention: retention_of(nats.retention.unwrap_or_default()),
+        storage: storage_of(nats.storage.unwrap_or_default()),
+        num_replicas: nats.replicas.unwrap_or(1).into(),
+        max_bytes: nats
+            .max_bytes
+            .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        max_messages: -1,
+        max_messages_per_subject: -1,
+        max_consumers: -1,
+        max_age,
+        duplicate_window: window,
+        // What is full says no: publishers wait. The other policy drops what nobody has read.
+        discard: DiscardPolicy::New,
+        ..Config::default()
+    };
+    if typed.0 != 0 {
+        config.metadata = type_words(typed);
+    }
+    config
+}
+
+fn type_words((hash, name): (u64, &str)) -> std::collections::HashMap<String, String> {
+    let words = [
+        (TYPE_HASH, format!("{hash:016x}")),
+        (TYPE_NAME, name.to_owned()),
+    ];
+    words.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
+fn retention_of(retention: Retention) -> RetentionPolicy {
+    match retention {
+        Retention::Limits => RetentionPolicy::Limits,
+        Retention::Interest => RetentionPolicy::Interest,
+    }
+}
+
+fn storage_of(storage: Storage) -> StorageType {
+    match storage {
+        Storage::File => StorageType::File,
+        Storage::Memory => StorageType::Memory,
+    }
+}
+
+/// Checks a stream that exists, and adds to it what it lacks of ours: the channel's subject, and the type.
+async fn found(
+    settings: &Settings,
+    connection: &Connection,
+    context: &Context,
+    info: Info,
+    typed: (u64, &str),
+) -> Result<Info, Broken> {
+    let (nats, theirs) = (settings.nats(), &info.config);
+    let check = |key, theirs: String, ours: Option<String>| match ours {
+        Some(ours) if ours != theirs => Err(differs(settings, key, theirs, ours)),
+        _ => Ok(()),
+    };
+    let words = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+    check(
+        "replicas",
+        theirs.num_replicas.to_string(),
+        nats.replicas.map(|count| count.to_string()),
+    )?;
+    check(
+        "storage",
+        words(&theirs.storage),
+        nats.storage.map(|storage| words(&storage_of(storage))),
+    )?;
+    check(
+        "retention",
+        words(&theirs.retention),
+        nats.retention
+            .map(|retention| words(&retention_of(retention))),
+    )?;
+    check(
+        "max_bytes",
+        theirs.max_bytes.to_string(),
+        nats.max_bytes.map(|bytes| bytes.to_string()),
+    )?;
+    check(
+        "max_age",
+        words(&theirs.max_age),
+        nats.max_age.map(|age| words(&age)),
+    )?;
+    check(
+        "duplicates",
+        words(&theirs.duplicate_window),
+        nats.duplicates.map(|window| words(&window)),
+    )?;
+    let subject = settings.config.channel();
+    let mut config = info.config.clone();
+    let takes_it = config.subjects.iter().any(|taken| covers(taken, subject));
+    let lacks_type = typed.0 != 0 && !config.metadata.contains_key(TYPE_HASH);
+    if takes_it && !lacks_type {
+        return Ok(info);
+    }
+    if !takes_it {
+        config.subjects.push(subject.to_owned());
+    }
+    if lacks_type {
+        config.metadata.extend(type_words(typed));
+    }
+    let name = config.name.clone();
+    match request(
+        settings,
+        connection,
+        context,
+        "UPDATE",
+        &name,
+        Some(&config),
+    )
+    .await?
+    {
+        Answer::Info(info) => Ok(*info),
+        Answer::Refused(error) => Err(refused(
+            settings,
+            "add the channel to stream",
+            &name,
+            &error,
+        )),
+    }
+}
+
+/// Whether a subject with wildcards takes `subject`.
+fn covers(pattern: &str, subject: &str) -> bool {
+    let mut words = subject.split('.');
+    for part in pattern.split('.') {
+        match (part, words.next()) {
+            (">", Some(_)) => return true,
+            ("*", Some(_)) => {}
+            (part, Some(word)) if part == word => {}
+            _ => return false,
+        }
+    }
+    words.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn wildcards_cover_words() {
+        for (pattern, subject, holds) in [
+            ("ticks", "ticks", true),
+            ("ticks", "ticks.eu", false),
+            ("ticks.*", "ticks.eu", true),
+            ("ticks.*", "ticks", false),
+            ("ticks.*", "ticks.eu.de", false),
+            ("ticks.>", "ticks.eu.de", true),
+            ("ticks.>", "ticks", false),
+            (">", "ticks", true),
+            ("*.eu", "ticks.eu", true),
+        ] {
+            assert_eq!(covers(pattern, subject), holds, "{pattern} {subject}");
+        }
+    }
+}

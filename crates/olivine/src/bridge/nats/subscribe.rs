@@ -1,0 +1,525 @@
+//! Out of a stream into a ring: pulled through a consumer of the server, in the order of the stream, acknowledged
+//! once it is in the ring.
+//!
+//! What the server has handed out to a connection that broke, it would say again only later, behind what is new. So
+//! whatever is missing between what was acknowledged and what was handed out is asked for by itself, first.
+
+use super::connect::{self, Broken, Connection, Door};
+use super::label::{ID_HEADER, START_HEADER, TAG_HEADER};
+use super::settings::Settings;
+use super::sources::{Arrived, Sources, Taken};
+use super::stream::{self, Place};
+use crate::bridge::Destination;
+use crate::error::LinkError;
+use crate::link::Control;
+use crate::uri::Start;
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info, pull};
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
+use async_nats::jetstream::stream::{ConsumerErrorKind, LastRawMessageErrorKind, RetentionPolicy};
+use async_nats::jetstream::{ErrorCode, Message};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+
+/// Messages asked for at a time.
+const PULL_MESSAGES: usize = 256;
+/// Messages taken before they are made visible and acknowledged, however many more are there.
+const TURN_MESSAGES: usize = 512;
+/// Until when the server keeps what it handed out for us, before it says it again.
+const ACK_WAIT: Duration = Duration::from_secs(3600);
+/// How often the server says that it lives, while there are no messages.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a request for messages stands.
+const EXPIRES: Duration = Duration::from_secs(30);
+/// Wait between two looks for room in the ring.
+const ROOM_NAP: Duration = Duration::from_millis(1);
+/// How long leaving may take.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
+/// How often it is asked, while there are no messages, whether the server believes that it has sent us some.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How many messages are looked at for the one before a message that came too early: what may be on its way at once.
+const LOOK_BACK_MAX: usize = 2048;
+/// Longest sleep without a look around.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Brings messages into a ring until it is told to stop, or, with `until_end`, every publisher has closed.
+pub(super) async fn run(
+    settings: &Settings,
+    destination: Destination,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let wake = connect::wake_of(control).map_err(|source: io::Error| LinkError::Io {
+        action: "wait for messages of",
+        place: settings.place(),
+        source: Arc::new(source),
+    })?;
+    let mut incoming = Incoming {
+        settings,
+        control,
+        until_end,
+        destination,
+        wake,
+        sources: None,
+        stream: None,
+        done: None,
+        handed_out: 0,
+    };
+    let nothing_to_deliver = |_: &mut Incoming<'_>| true;
+    let ended = Door::new(settings)
+        .attempts(
+            control,
+            &mut incoming,
+            nothing_to_deliver,
+            Incoming::session,
+        )
+        .await;
+    // Before the lanes close, which would look like the end of the stream.
+    ended.inspect_err(|error| control.give_up(error))
+}
+
+/// A stream on its way into a ring.
+struct Incoming<'a> {
+    settings: &'a Settings,
+    control: &'a Control,
+    until_end: bool,
+    destination: Destination,
+    /// Readable once we are asked to end.
+    wake: AsyncFd<OwnedFd>,
+    sources: Option<Sources>,
+    /// When the stream was made that we know.
+    stream: Option<u64>,
+    /// Number of the last message that is in the ring.
+    done: Option<u64>,
+    /// Number under which the server's consumer handed out what came last.
+    handed_out: u64,
+}
+
+impl Incoming<'_> {
+    /// Receives over one connection.
+    async fn session(&mut self, connection: &Connection) -> Result<(), Broken> {
+        let typed = self.destination.typed();
+        let typed = if typed.any {
+            (0, String::new())
+        } else {
+            (typed.hash, typed.name.to_string())
+        };
+        let place = stream::open(self.settings, connection, (typed.0, &typed.1)).await?;
+        if place.type_hash != 0 {
+            self.destination.adopt(place.type_hash, &place.type_name);
+        }
+        if self.stream.replace(place.created) != Some(place.created) {
+            // A stream that was made anew counts from 1 again; what its publishers repeat, the lanes know.
+            self.done = None;
+        }
+        let mut sources = match self.sources.take() {
+            Some(sources) => sources,
+            None => {
+                let who = format!(
+                    "{} {}",
+                    self.settings.place(),
+                    place.stream.cached_info().config.name
+                );
+                let ingress = self.destination.ingress(&who)?;
+                Sources::new(ingress, self.settings.place(), place.created)
+            }
+        };
+        let outcome = self.receive(connection, &place, &mut sources).await;
+        self.sources = Some(sources);
+        if let Err(Broken::Stopped) = outcome {
+            self.leave(connection, &place).await;
+        }
+        outcome
+    }
+
+    /// Sends the last acknowledgements, and gives a place without a name up: nobody comes back to it.
+    async fn leave(&self, connection: &Connection, place: &Place) {
+        let last_words = async {
+            let flushed = connection.client.flush().await;
+            if flushed.is_ok() && self.settings.config.name.is_none() {
+                // If that fails, the server forgets it by itself.
+                let _ = place.stream.delete_consumer(&self.name()).await;
+            }
+        };
+        let _ = tokio::time::timeout(LEAVE_MAX, last_words).await;
+    }
+
+    /// Name of the server's consumer that stands for us.
+    fn name(&self) -> String {
+        match &self.settings.config.name {
+            Some(name) => name.replace('.', "_"),
+            None => format!("olivine-{:016x}", self.settings.instance),
+        }
+    }
+
+    async fn receive(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        sources: &mut Sources,
+    ) -> Result<(), Broken> {
+        let (consumer, info) = self.consumer(connection, place).await?;
+        connect::connected(self.control, connection);
+        self.handed_out = info.delivered.consumer_sequence;
+        let acknowledged = info.ack_floor.stream_sequence;
+        self.done = Some(self.done.unwrap_or(acknowledged).max(acknowledged));
+        self.catch_up(connection, place, sources, &info).await?;
+        let messages = consumer
+            .stream()
+            .max_messages_per_batch(PULL_MESSAGES)
+            .expires(EXPIRES)
+            .heartbeat(HEARTBEAT)
+            .messages()
+            .await;
+        let mut messages = messages.map_err(|error| Broken::Away(error.to_string()))?;
+        let mut heard = Instant::now();
+        loop {
+            self.go_on(connection)?;
+            if heard.elapsed() > ASK_EVERY {
+                let info = consumer.get_info().await;
+                let info = info.map_err(|error| self.away(connection, &error))?;
+                self.catch_up(connection, place, sources, &info).await?;
+                if self.has_ended(sources, &info) {
+                    return Ok(());
+                }
+                heard = Instant::now();
+            }
+            let asked = self.control.stopping().is_some();
+            let first = tokio::select! {
+                message = messages.next() => Some(message),
+                woken = self.wake.readable(), if !asked => {
+                    if let Ok(mut woken) = woken {
+                        woken.clear_ready();
+                    }
+                    None
+                }
+                () = tokio::time::sleep(NAP) => None,
+            };
+            let Some(mut next) = first else {
+                continue;
+            };
+            heard = Instant::now();
+            let mut last = None;
+            for _ in 0..TURN_MESSAGES {
+                let message = next
+                    .transpose()
+                    .map_err(|error| Broken::Away(error.to_string()))?;
+                let Some(message) = message else {
+                    return Err(Broken::Away(
+                        "the server has ended the request for messages".to_owned(),
+                    ));
+                };
+                self.arrive(connection, place, sources, &message).await?;
+                last = Some(message);
+                match messages.next().now_or_never() {
+                    Some(more) => next = more,
+                    None => break,
+                }
+            }
+            self.flush(connection, sources).await?;
+            if let Some(reply) = last.and_then(|message| message.message.reply) {
+                self.acknowledge(connection, reply.to_string()).await?;
+            }
+            if self.until_end && sources.is_ended() {
+                let info = consumer.get_info().await;
+                let info = info.map_err(|error| self.away(connection, &error))?;
+                if self.has_ended(sources, &info) {
+                    let flushed = connection.client.flush().await;
+                    return flushed.map_err(|error| Broken::Away(error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// The consumer of the server that stands for us: found, or made.
+    async fn consumer(
+        &self,
+        connection: &Connection,
+        place: &Place,
+    ) -> Result<(Consumer<pull::Config>, Info), Broken> {
+        let name = self.name();
+        match place.stream.consumer_info(&name).await {
+            Ok(info) => self.check(&name, &info)?,
+            Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+                self.make(connection, place, &name).await?;
+            }
+            Err(error) => return Err(self.away(connection, &error)),
+        }
+        let consumer: Result<Consumer<pull::Config>, _> = place.stream.get_consumer(&name).await;
+        let mut consumer = consumer.map_err(|error| Broken::Away(error.to_string()))?;
+        let info = consumer
+            .info()
+            .await
+            .map_err(|error| self.away(connection, &error))?
+            .clone();
+        Ok((consumer, info))
+    }
+
+    fn away(&self, connection: &Connection, error: &dyn std::error::Error) -> Broken {
+        stream::unanswered(self.settings, connection, &error.to_string())
+    }
+
+    async fn make(&self, connection: &Connection, place: &Place, name: &str) -> Result<(), Broken> {
+        let config = &self.settings.config;
+        let deliver_policy = match (self.done, config.from) {
+            (Some(done), _) => DeliverPolicy::ByStartSequence {
+                start_sequence: done + 1,
+            },
+            (None, Start::Oldest) => DeliverPolicy::All,
+            (None, _) => DeliverPolicy::New,
+        };
+        let wanted = pull::Config {
+            durable_name: config.name.is_some().then(|| name.to_owned()),
+            name: Some(name.to_owned()),
+            description: Some("an Olivine subscriber".to_owned()),
+            deliver_policy,
+            ack_policy: AckPolicy::All,
+            ack_wait: ACK_WAIT,
+            filter_subject: config.channel().to_owned(),
+            inactive_threshold: self.settings.expire().unwrap_or_default(),
+            num_replicas: place.stream.cached_info().config.num_replicas,
+            ..pull::Config::default()
+        };
+        let made = place.stream.create_consumer(wanted).await;
+        made.map(|_| ()).map_err(|error| match error.kind() {
+            ConsumerErrorKind::JetStream(refusal) => {
+                stream::refused(self.settings, "make consumer", name, &refusal)
+            }
+            _ => self.away(connection, &error),
+        })
+    }
+
+    /// Refuses a consumer of our name that is somebody else's.
+    fn check(&self, name: &str, info: &Info) -> Result<(), Broken> {
+        let theirs = &info.config;
+        let subject = self.settings.config.channel();
+        let fits = theirs.ack_policy == AckPolicy::All && theirs.filter_subject == subject;
+        if fits {
+            return Ok(());
+        }
+        Err(Broken::Failed(LinkError::Settings {
+            far: self.settings.place(),
+            key: "name",
+            theirs: format!(
+                "{name} (ack policy {:?}, filter '{}')",
+                theirs.ack_policy, theirs.filter_subject
+            ),
+            ours: format!("{name} (ack policy All, filter '{subject}')"),
+            rule: "the consumer was made by another program: use another 'name=', or remove it there",
+        }))
+    }
+
+    /// Fetches what the server has handed out to a connection that broke, and says that we have it.
+    async fn catch_up(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        sources: &mut Sources,
+        info: &Info,
+    ) -> Result<(), Broken> {
+        let handed_out = info.delivered.stream_sequence;
+        let before = self.done.unwrap_or(0);
+        self.fetch(connection, place, sources, handed_out).await?;
+        if self.done.unwrap_or(0) <= before && info.num_ack_pending == 0 {
+            return Ok(());
+        }
+        self.flush(connection, sources).await?;
+        // What an acknowledgement is made of; the reply of the message itself was lost with its connection.
+        let (stream, name) = (&info.stream_name, &info.name);
+        let consumer_sequence = info.delivered.consumer_sequence;
+        let reply = format!("$JS.ACK.{stream}.{name}.1.{handed_out}.{consumer_sequence}.0.0");
+        self.acknowledge(connection, reply).await
+    }
+
+    /// Fetches the messages from the last one we have up to number `last`, one by one.
+    async fn fetch(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        sources: &mut Sources,
+        last: u64,
+    ) -> Result<(), Broken> {
+        let subject = self.settings.config.channel();
+        while let Some(done) = self.done.filter(|done| *done < last) {
+            self.go_on(connection)?;
+            let found = place
+                .stream
+                .get_first_raw_message_by_subject(subject, done + 1)
+                .await;
+            let found = match found {
+                Ok(found) if found.sequence <= last => found,
+                Ok(_) => break,
+                Err(error) if is_nothing(&error.kind()) => break,
+                Err(error) => return Err(self.away(connection, &error)),
+            };
+            let arrived = Arrived::new(
+                found.sequence,
+                u64::try_from(found.time.unix_timestamp_nanos()).unwrap_or(0),
+                Some(&found.headers),
+                found.payload,
+            );
+            self.take(connection, place, sources, &arrived).await?;
+        }
+        self.done = self.done.max(Some(last));
+        Ok(())
+    }
+
+    /// Takes a message that was pulled.
+    async fn arrive(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        sources: &mut Sources,
+        message: &Message,
+    ) -> Result<(), Broken> {
+        let info = message
+            .info()
+            .map_err(|error| Broken::Away(error.to_string()))?;
+        let sequence = info.stream_sequence;
+        let follows = info.consumer_sequence == self.handed_out + 1;
+        self.handed_out = info.consumer_sequence;
+        if !follows {
+            // A new leader of the consumer: what the old one handed out may have been lost with it.
+            self.fetch(connection, place, sources, sequence - 1).await?;
+        }
+        if self.done.is_some_and(|done| sequence <= done) {
+            // Handed out once more: it is in the ring.
+            return Ok(());
+        }
+        let arrived = Arrived::new(
+            sequence,
+            u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0),
+            message.headers.as_ref(),
+            message.payload.clone(),
+        );
+        self.take(connection, place, sources, &arrived).await
+    }
+
+    /// Puts a message into the ring, once there is room.
+    async fn take(
+        &mut self,
+        connection: &Connection,
+        place: &Place,
+        sources: &mut Sources,
+        arrived: &Arrived,
+    ) -> Result<(), Broken> {
+        loop {
+            match sources.take(arrived)? {
+                Taken::Done => break,
+                Taken::NoRoom => self.flush(connection, sources).await?,
+                // Either it comes again behind what is missing, or that was removed before we had it.
+                Taken::Early if self.is_removed(connection, place, sources, arrived).await? => {
+                    let problem = "the stream removed them before they were read";
+                    return Err(Broken::Failed(sources.lose(arrived, problem)));
+                }
+                Taken::Early => break,
+            }
+        }
+        self.done = Some(arrived.sequence);
+        Ok(())
+    }
+
+    /// Whether what a message that came too early waits for was removed: nothing before it is there any more.
+    async fn is_removed(
+        &self,
+        connection: &Connection,
+        place: &Place,
+        sources: &Sources,
+        arrived: &Arrived,
+    ) -> Result<bool, Broken> {
+        let info = place.stream.get_info().await;
+        let info = info.map_err(|error| self.away(connection, &error))?;
+        if info.config.retention != RetentionPolicy::Limits {
+            // Removed because everybody has it, not because it is old.
+            return Ok(false);
+        }
+        for sequence in (0..arrived.sequence).rev().take(LOOK_BACK_MAX) {
+            if sequence < info.state.first_sequence {
+                return Ok(true);
+            }
+            self.go_on(connection)?;
+            match place.stream.get_raw_message(sequence).await {
+                Ok(found) => {
+                    let label = found.headers.get(ID_HEADER).map(|id| id.as_str().parse());
+                    let label = label.and_then(Result::ok);
+                    if label.is_some_and(|label| sources.is_behind(arrived, &label)) {
+                        return Ok(false);
+                    }
+                }
+                Err(error) if is_nothing(&error.kind()) => {}
+                Err(error) => return Err(self.away(connection, &error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes what was taken visible, once there is room.
+    async fn flush(&self, connection: &Connection, sources: &mut Sources) -> Result<(), Broken> {
+        while !sources.flush()? {
+            while sources.press() {
+                self.go_on(connection)?;
+                tokio::time::sleep(ROOM_NAP).await;
+            }
+        }
+        let messages = sources.messages();
+        self.control.report(|status| status.messages = messages);
+        Ok(())
+    }
+
+    async fn acknowledge(&self, connection: &Connection, reply: String) -> Result<(), Broken> {
+        let sent = connection
+            .client
+            .publish(reply, Bytes::from_static(b"+ACK"))
+            .await;
+        sent.map_err(|error| Broken::Away(error.to_string()))
+    }
+
+    /// Whether every publisher has closed, and the server has nothing more for us.
+    fn has_ended(&self, sources: &Sources, info: &Info) -> bool {
+        let is_drained =
+            info.num_pending == 0 && info.delivered.stream_sequence <= self.done.unwrap_or(0);
+        self.until_end && sources.is_ended() && is_drained
+    }
+
+    /// # Errors
+    ///
+    /// [`Broken`] once we are to stop, or the connection broke.
+    fn go_on(&self, connection: &Connection) -> Result<(), Broken> {
+        if self.control.stopping().is_some() {
+            return Err(Broken::Stopped);
+        }
+        connection.live()
+    }
+}
+
+impl Arrived {
+    fn new(sequence: u64, time_ns: u64, headers: Option<&HeaderMap>, payload: Bytes) -> Self {
+        let word = |name: &str| Some(headers?.get(name)?.as_str());
+        Self {
+            sequence,
+            time_ns,
+            label: word(ID_HEADER).and_then(|id| id.parse().ok()),
+            tag: word(TAG_HEADER)
+                .and_then(|tag| tag.parse().ok())
+                .unwrap_or(0),
+            is_start: word(START_HEADER).is_some(),
+            payload,
+        }
+    }
+}
+
+fn is_nothing(kind: &LastRawMessageErrorKind) -> bool {
+    match kind {
+        LastRawMessageErrorKind::NoMessageFound => true,
+        LastRawMessageErrorKind::JetStream(error) => {
+            [ErrorCode::NO_MESSAGE_FOUND, ErrorCode::SEQUENCE_NOT_FOUND]
+                .contains(&error.error_code())
+        }
+        _ => false,
+    }
+}

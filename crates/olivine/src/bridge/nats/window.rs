@@ -1,0 +1,396 @@
+//! Messages on their way to the server: which are to be sent under which id, which are stored, and in what order.
+//!
+//! A server stores what one connection sends in the order in which it was sent, but after a change of its leader, or
+//! while it is full, it may have refused or lost some of it and stored what came behind. What was sent again then
+//! stands behind what was to follow it. Each acknowledgement tells the place in the stream, so that the order is
+//! checked before the ring gives anything back:
+//!
+//! * a message is *settled* once it is stored behind the one before it in its lane;
+//! * after a break, nothing of what may have been sent before it is given back until all of that is settled: whoever
+//!   comes after us finds the whole doubtful part again;
+//! * where the order is broken, the part from there on is sent once more under new ids, a *repair*. Subscribers pass
+//!   over what is not where their lane goes on;
+//! * where the server refuses a message because it is full, the answers to those behind it are awaited, so that no
+//!   more is in doubt than what was stored behind it.
+
+use std::collections::VecDeque;
+
+/// Messages that were sent and are not settled yet, in the order of sending.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    flights: VecDeque<Flight>,
+    /// Number of the first of them.
+    first: u64,
+    bytes: u64,
+    lanes: Vec<Lane>,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    /// Place of its lane.
+    pub(super) place: usize,
+    /// Where its frame ends.
+    pub(super) end: u64,
+    /// Bytes of its frame; 0 says that it is no message but the end of its lane.
+    pub(super) bytes: u64,
+    outcome: Outcome,
+}
+
+/// What the server said of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Unknown,
+    /// It is at this place of the stream.
+    Stored(u64),
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    /// Place in the stream of the last message that was settled; 0 for none.
+    last: u64,
+    /// Where it ends.
+    settled: u64,
+    /// Where what may be stored ends.
+    sent: u64,
+    /// Nothing is given back before this is settled.
+    hold: u64,
+    /// Number of the repair under way, and the position at which it ends.
+    repair: u32,
+    repair_end: u64,
+}
+
+/// A message was stored before one that it follows: its lane must be sent again from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Disorder {
+    /// Place of the lane.
+    pub(super) place: usize,
+}
+
+impl Window {
+    /// What lies before `end` in a lane may have been sent by somebody before us.
+    pub(super) fn distrust(&mut self, place: usize, end: u64) {
+        let lane = self.lane(place);
+        (lane.sent, lane.hold) = (lane.sent.max(end), lane.hold.max(end));
+    }
+
+    /// Forgets what is on its way, and begins again behind what is settled.
+    pub(super) fn restart(&mut self) {
+        if self.is_answered() {
+            self.narrow();
+        }
+        self.first += self.flights.len() as u64;
+        self.flights.clear();
+        self.bytes = 0;
+        for lane in &mut self.lanes {
+            lane.hold = lane.sent;
+        }
+    }
+
+    /// Where a lane goes on after a restart.
+    pub(super) fn settled(&self, place: usize) -> u64 {
+        self.lanes.get(place).map_or(0, |lane| lane.settled)
+    }
+
+    /// Every answer is there: in doubt is only what was stored behind what was refused.
+    fn narrow(&mut self) {
+        for (place, lane) in self.lanes.iter_mut().enumerate() {
+            let own = self.flights.iter().filter(|flight| flight.place == place);
+            let behind = own.skip_while(|flight| flight.outcome != Outcome::Refused);
+            let stored = behind.filter(|flight| flight.outcome != Outcome::Refused);
+            let stored = stored.map(|flight| flight.end).max();
+            lane.sent = lane.hold.max(lane.settled).max(stored.unwrap_or(0));
+            if stored.is_some() {
+                lane.repair += 1;
+                lane.repair_end = lane.sent;
+            }
+        }
+    }
+
+    fn lane(&mut self, place: usize) -> &mut Lane {
+        if self.lanes.len() <= place {
+            self.lanes.resize_with(place + 1, Lane::default);
+        }
+        &mut self.lanes[place]
+    }
+
+    /// Sends what was sent of a lane under new ids from the next restart on.
+    pub(super) fn repair(&mut self, place: usize) {
+        let lane = self.lane(place);
+        lane.repair += 1;
+        lane.repair_end = lane.sent;
+    }
+
+    /// The repair under which a frame is sent that starts at `position`.
+    pub(super) fn repair_of(&self, place: usize, position: u64) -> u32 {
+        let lane = self.lanes.get(place);
+        lane.filter(|lane| position < lane.repair_end)
+            .map_or(0, |lane| lane.repair)
+    }
+
+    /// A message goes out. Returns its number.
+    pub(super) fn send(&mut self, place: usize, end: u64, bytes: u64) -> u64 {
+        let lane = self.lane(place);
+        lane.sent = lane.sent.max(end);
+        let number = self.first + self.flights.len() as u64;
+        self.bytes += bytes;
+        self.flights.push_back(Flight {
+            place,
+            end,
+            bytes,
+            outcome: Outcome::Unknown,
+        });
+        number
+    }
+
+    /// Whether the message with this number is on its way.
+    pub(super) fn is_under_way(&self, number: u64) -> bool {
+        let at = number.checked_sub(self.first);
+        at.is_some_and(|at| at < self.flights.len() as u64)
+    }
+
+    /// The message with this number is stored at this place of the stream. What is not on its way is passed over.
+    pub(super) fn stored(&mut self, number: u64, sequence: u64) {
+        self.answer(number, Outcome::Stored(sequence));
+    }
+
+    /// The message with this number is not stored.
+    pub(super) fn refused(&mut self, number: u64) {
+        self.answer(number, Outcome::Refused);
+    }
+
+    fn answer(&mut self, number: u64, outcome: Outcome) {
+        let at = number.checked_sub(self.first).map(usize::try_from);
+        if let Some(Ok(at)) = at
+            && let Some(flight) = self.flights.get_mut(at)
+        {
+            flight.outcome = outcome;
+        }
+    }
+
+    /// Whether the server has said of every message on its way what became of it.
+    pub(super) fn is_answered(&self) -> bool {
+        let mut all = self.flights.iter();
+        all.all(|flight| flight.outcome != Outcome::Unknown)
+    }
+
+    /// The next message that is settled, and whether everything of its lane up to its end may be given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Disorder`]; the message is still on its way.
+    pub(super) fn settle(&mut self) -> Result<Option<(Flight, bool)>, Disorder> {
+        let Some(flight) = self.flights.front().copied() else {
+            return Ok(None);
+        };
+        let Outcome::Stored(sequence) = flight.outcome else {
+            return Ok(None);
+        };
+        let lane = &mut self.lanes[flight.place];
+        if sequence <= lane.last {
+            return Err(Disorder {
+                place: flight.place,
+            });
+        }
+        (lane.last, lane.settled) = (sequence, flight.end);
+        let is_given_back = flight.end >= lane.hold;
+        self.flights.pop_front();
+        self.first += 1;
+        self.bytes -= flight.bytes;
+        Ok(Some((flight, is_given_back)))
+    }
+
+    /// Messages on their way.
+    pub(super) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Bytes of their frames.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_stored_in_order_is_given_back_in_order() {
+        let mut window = Window::default();
+        let numbers: Vec<_> = (1..=3).map(|n| window.send(0, n * 8, 8)).collect();
+        window.stored(numbers[1], 12);
+        assert!(
+            window.settle().unwrap().is_none(),
+            "the first is not stored"
+        );
+        window.stored(numbers[0], 11);
+        let (first, back) = window.settle().unwrap().unwrap();
+        assert_eq!((first.end, back), (8, true));
+        let (second, back) = window.settle().unwrap().unwrap();
+        assert_eq!((second.end, back), (16, true));
+        assert_eq!((window.len(), window.bytes()), (1, 8));
+        window.stored(numbers[0], 99);
+        assert!(window.settle().unwrap().is_none(), "long settled");
+    }
+
+    #[test]
+    fn nothing_doubtful_is_given_back_before_all_of_it_is_settled() {
+        let mut window = Window::default();
+        window.distrust(0, 16);
+        let numbers: Vec<_> = (1..=3).map(|n| window.send(0, n * 8, 8)).collect();
+        for (at, number) in numbers.iter().enumerate() {
+            window.stored(*number, 5 + at as u64);
+        }
+        let back: Vec<_> = std::iter::from_fn(|| window.settle().unwrap())
+            .map(|(_, back)| back)
+            .collect();
+        assert_eq!(back, [false, true, true]);
+    }
+
+    #[test]
+    fn what_is_settled_is_not_sent_again_and_the_rest_is_in_doubt() {
+        let mut window = Window::default();
+        for end in [8, 16, 24] {
+            window.send(0, end, 8);
+        }
+        window.stored(0, 1);
+        assert!(window.settle().unwrap().unwrap().1);
+        window.restart();
+        assert_eq!(window.settled(0), 8);
+        // Both were stored without a word.
+        let numbers = [window.send(0, 16, 8), window.send(0, 24, 8)];
+        window.stored(numbers[0], 2);
+        window.stored(numbers[1], 3);
+        assert!(
+            !window.settle().unwrap().unwrap().1,
+            "the third is in doubt"
+        );
+        assert!(window.settle().unwrap().unwrap().1);
+    }
+
+    #[test]
+    fn what_was_refused_leaves_only_what_was_stored_behind_it_in_doubt() {
+        let mut window = Window::default();
+        let numbers: Vec<_> = (1..=4).map(|n| window.send(0, n * 8, 8)).collect();
+        window.stored(numbers[0], 1);
+        window.refused(numbers[1]);
+        window.stored(numbers[2], 2);
+        assert!(window.settle().unwrap().is_some() && window.settle().unwrap().is_none());
+        assert!(!window.is_answered());
+        window.refused(numbers[3]);
+        assert!(window.is_answered());
+        window.restart();
+        let repairs = [8, 16, 24].map(|position| window.repair_of(0, position));
+        assert_eq!((window.settled(0), repairs), (8, [1, 1, 0]));
+        let again = [window.send(0, 16, 8), window.send(0, 24, 8)];
+        window.stored(again[0], 3);
+        window.stored(again[1], 4);
+        assert!(!window.settle().unwrap().unwrap().1);
+        assert!(window.settle().unwrap().unwrap().1);
+        // Nothing was stored behind this one.
+        let last = window.send(0, 32, 8);
+        window.refused(last);
+        window.restart();
+        assert_eq!(window.repair_of(0, 24), 0);
+        let last = window.send(0, 32, 8);
+        window.stored(last, 5);
+        assert!(window.settle().unwrap().unwrap().1);
+    }
+
+    #[test]
+    fn a_repair_has_ids_of_its_own_and_ends() {
+        let mut window = Window::default();
+        let first = window.send(0, 8, 8);
+        let second = window.send(0, 16, 8);
+        window.stored(second, 4);
+        window.stored(first, 5);
+        window.settle().unwrap();
+        assert_eq!(window.settle().unwrap_err(), Disorder { place: 0 });
+        window.repair(0);
+        window.restart();
+        assert_eq!((window.repair_of(0, 8), window.repair_of(0, 16)), (1, 0));
+        let again = window.send(0, 16, 8);
+        window.stored(again, 6);
+        let (_, back) = window.settle().unwrap().unwrap();
+        assert!(back);
+    }
+
+    /// A server that loses messages and acknowledgements, knows ids again, and hands what it stored to a subscriber
+    /// that takes only what its lane goes on with; senders are killed and go on from what was given back.
+    #[test]
+    fn a_lane_arrives_whole_whatever_the_server_loses_and_whenever_senders_die() {
+        const COUNT: u64 = 40;
+        for seed in 0..3000_u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut below = |bound: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % bound
+            };
+            let mut ids: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+            let mut stream: Vec<u64> = Vec::new();
+            let mut given_back = 0;
+            let mut window = Window::default();
+            let (mut next, mut furthest) = (0, 0);
+            let mut steps = 0;
+            while given_back < COUNT * 8 {
+                steps += 1;
+                assert!(steps < 100_000, "seed {seed} does not end");
+                let trouble = steps < 2000;
+                // Sends one, which may be lost, or stored without a word.
+                if next < COUNT && window.len() < 8 {
+                    let id = (next, window.repair_of(0, next * 8));
+                    let number = window.send(0, (next + 1) * 8, 8);
+                    if trouble && below(8) == 0 {
+                        // Full: it says so.
+                        window.refused(number);
+                    } else if !trouble || below(6) > 0 {
+                        let sequence = *ids.entry(id).or_insert_with(|| {
+                            stream.push(next);
+                            stream.len() as u64
+                        });
+                        if !trouble || below(6) > 0 {
+                            window.stored(number, sequence);
+                        }
+                    }
+                    next += 1;
+                    furthest = next.max(furthest);
+                }
+                let full = window.is_answered() && window.len() > 0;
+                let mut again =
+                    trouble && below(12) == 0 || window.len() == 8 || next == COUNT || full;
+                loop {
+                    match window.settle() {
+                        Ok(Some((flight, true))) => given_back = flight.end,
+                        Ok(Some((_, false))) => {}
+                        Ok(None) => break,
+                        Err(Disorder { place }) => {
+                            window.repair(place);
+                            again = true;
+                            break;
+                        }
+                    }
+                }
+                if trouble && below(40) == 0 {
+                    // Killed: the next one knows only what was given back.
+                    window = Window::default();
+                    window.distrust(0, furthest * 8);
+                    again = true;
+                }
+                if again {
+                    window.restart();
+                    next = window.settled(0).max(given_back) / 8;
+                }
+            }
+            let mut expected = 0;
+            for found in stream {
+                expected += u64::from(found == expected);
+            }
+            assert_eq!(expected, COUNT, "seed {seed}");
+        }
+    }
+}

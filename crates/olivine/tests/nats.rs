@@ -1,0 +1,341 @@
+//! `nats://` against wrong settings, servers that are away, full or killed, and killed processes.
+
+#![cfg(all(not(loom), feature = "nats"))]
+
+mod common;
+mod nats_server;
+
+use common::{bridges, until};
+use nats_server::{Server, cluster, server};
+use olivine::{LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError, Subscriber};
+
+/// The other processes.
+#[test]
+fn role() {
+    if std::env::var_os("OLIVINE_DEATH_ROLE").is_some() {
+        bridges::role();
+    }
+}
+
+fn status(subscriber: &Subscriber) -> LinkStatus {
+    subscriber.link_status().expect("a bridge")
+}
+
+/// A subscriber whose place at the server is there: nothing that is published from now on passes it by.
+fn joined(uri: &str) -> Subscriber {
+    let subscriber = Subscriber::open(uri).expect("a subscriber");
+    until("it is connected", || {
+        status(&subscriber).stage == LinkStage::Connected
+    });
+    subscriber
+}
+
+fn publish_numbers(uri: String, count: u64) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut publisher = Publisher::open(&uri).expect("a publisher");
+        for number in 0..count {
+            publisher.publish(&number.to_le_bytes()).expect("room");
+        }
+        publisher.close().expect("a good end");
+    })
+}
+
+fn next_number(subscriber: &mut Subscriber) -> u64 {
+    let received = subscriber.receive_timeout(2 * common::WATCHDOG);
+    let received = received.expect("no error").expect("a message in time");
+    u64::from_le_bytes((*received).try_into().expect("eight bytes"))
+}
+
+#[test]
+fn wrong_credentials_are_refused_and_the_right_ones_served() {
+    let users = "authorization { users = [ { user: audit, password: sesame } ] }";
+    let Some(server) = server(users) else {
+        return;
+    };
+    for query in ["", "user=audit&password=wrong", "token=sesame"] {
+        let error = Publisher::open(&server.uri("secret", query)).unwrap_err();
+        let OpenError::Link(LinkError::Refused { far, reason }) = &error else {
+            panic!("{query}: {error:?}");
+        };
+        assert!(far.starts_with("nats://127.0.0.1"), "{far}");
+        assert!(
+            reason.contains("user=") && !reason.contains("wrong"),
+            "{reason}"
+        );
+    }
+    let uri = server.uri("secret", "user=audit&password=sesame");
+    let mut subscriber = joined(&uri);
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(b"open").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"open");
+    assert!(!format!("{publisher:?}").contains("sesame"));
+}
+
+#[test]
+fn who_may_not_make_a_stream_is_told_so() {
+    let users = "authorization { users = [ { user: reader, password: p, permissions: { publish: [\"$JS.API.STREAM.INFO.*\", \"$JS.API.STREAM.NAMES\"] } } ] }";
+    let Some(server) = server(users) else {
+        return;
+    };
+    let uri = server.uri("closed", "user=reader&password=p&timeout=500ms");
+    let subscriber = Subscriber::open(&uri);
+    let failure = match subscriber {
+        Err(OpenError::Link(error)) => error,
+        Err(error) => panic!("{error:?}"),
+        Ok(mut subscriber) => match subscriber.receive() {
+            Err(ReceiveError::Link(error)) => error,
+            other => panic!("{other:?}"),
+        },
+    };
+    assert!(
+        matches!(&failure, LinkError::Refused { reason, .. } if reason.contains("STREAM.CREATE.closed")),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn a_stream_with_other_settings_is_refused_with_key_and_values() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let _first = joined(&server.uri("ticks", "max_bytes=1MiB&storage=memory"));
+    for (query, expected) in [
+        ("max_bytes=2MiB", "max_bytes=1048576"),
+        ("storage=file", "storage=memory"),
+        ("retention=interest", "retention=limits"),
+        ("replicas=3", "replicas=1"),
+        ("max_age=1h", "max_age=0ns"),
+        ("duplicates=1s", "duplicates=120s"),
+    ] {
+        let error = Publisher::open(&server.uri("ticks", query)).unwrap_err();
+        assert!(error.to_string().contains(expected), "{query}: {error}");
+    }
+    let second = Publisher::open(&server.uri("ticks", "max_bytes=1MiB")).unwrap();
+    assert_ne!(second.link_status().unwrap().stage, LinkStage::Failed);
+}
+
+#[test]
+fn a_message_that_the_server_does_not_take_is_an_error_that_says_how_long_one_may_be() {
+    let Some(server) = server("max_payload: 4096") else {
+        return;
+    };
+    let mut publisher = Publisher::open(&server.uri("big", "")).unwrap();
+    publisher.publish(&[1; 3000]).unwrap();
+    publisher.publish(&[1; 5000]).unwrap();
+    until("it has failed", || publisher.link_failure().is_some());
+    let failure = publisher.link_failure().unwrap().to_string();
+    assert!(
+        failure.contains("5000 bytes") && failure.contains("max_payload"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_server_that_comes_late_is_waited_for_in_words() {
+    let Some(mut server) = server("") else {
+        return;
+    };
+    server.kill();
+    let uri = server.uri("late", "timeout=1s");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let publishing = publish_numbers(format!("{uri}&subscribers=1"), 10);
+    until("it says that it waits", || {
+        let status = status(&subscriber);
+        status.stage == LinkStage::Waiting && status.note.contains("waiting for nats://")
+    });
+    server.start();
+    for number in 0..10 {
+        assert_eq!(next_number(&mut subscriber), number);
+    }
+    publishing.join().unwrap();
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_loses_and_repeats_nothing() {
+    const COUNT: u64 = 30_000;
+    let Some(mut server) = server("") else {
+        return;
+    };
+    let uri = server.uri("killed", "timeout=1s");
+    let mut subscriber = joined(&uri);
+    let publishing = publish_numbers(uri, COUNT);
+    for number in 0..COUNT {
+        assert_eq!(next_number(&mut subscriber), number);
+        if number % 8000 == 4000 {
+            server.kill();
+            server.start();
+        }
+    }
+    publishing.join().unwrap();
+    assert!(
+        status(&subscriber).failures > 0,
+        "{:?}",
+        status(&subscriber)
+    );
+    until("every message is counted, once", || {
+        status(&subscriber).messages == COUNT
+    });
+}
+
+#[test]
+fn a_full_stream_holds_the_publisher_back_and_says_so() {
+    const COUNT: u64 = 5000;
+    let Some(server) = server("") else {
+        return;
+    };
+    let uri = server.uri("full", "retention=interest&max_bytes=16KiB&capacity=16KiB");
+    let mut subscriber = joined(&uri);
+    let publishing = publish_numbers(uri, COUNT);
+    let mut said = false;
+    for number in 0..COUNT {
+        assert_eq!(next_number(&mut subscriber), number);
+        if number == 0 {
+            until("the server is full of what nobody has read", || {
+                let info = server.ask("$JS.API.STREAM.INFO.full", "");
+                info.contains("\"messages\":") && !info.contains("\"messages\":0,")
+            });
+            said = true;
+        }
+    }
+    publishing.join().unwrap();
+    assert!(said);
+    until("every message is counted, once", || {
+        status(&subscriber).messages == COUNT
+    });
+}
+
+#[test]
+fn other_programs_are_heard_and_hear() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let uri = server.uri("shared", "");
+    let mut subscriber = joined(&uri);
+    let answer = server.ask("shared", "from elsewhere");
+    assert!(answer.contains("\"stream\":\"shared\""), "{answer}");
+    assert_eq!(&*subscriber.receive().unwrap(), b"from elsewhere");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish_tagged(7, b"from here").unwrap();
+    let received = subscriber.receive().unwrap();
+    assert_eq!((received.tag(), &*received), (7, &b"from here"[..]));
+    let stored = server.ask("$JS.API.STREAM.MSG.GET.shared", "{\"seq\":2}");
+    // "from here", as the interface of the server prints it.
+    assert!(stored.contains("\"data\":\"ZnJvbSBoZXJl\""), "{stored}");
+}
+
+#[test]
+fn a_durable_subscriber_goes_on_where_it_was() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::Place::new();
+    let query = format!("name=audit&dir={}", place.dir().display());
+    let uri = server.uri("durable", &query);
+    let mut publisher = Publisher::open(&server.uri("durable", "")).unwrap();
+    for round in 0..5_u64 {
+        let mut subscriber = joined(&uri);
+        for number in round * 100..round * 100 + 100 {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        // Half of them are read now, the others by the next one.
+        let first = round * 100 - if round > 0 { 50 } else { 0 };
+        for number in first..round * 100 + 50 {
+            assert_eq!(next_number(&mut subscriber), number);
+        }
+    }
+}
+
+#[test]
+fn messages_that_the_stream_removed_are_missed_aloud() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::Place::new();
+    let query = format!("name=audit&dir={}", place.dir().display());
+    let uri = server.uri("purged", &query);
+    let mut publisher = Publisher::open(&server.uri("purged", "")).unwrap();
+    let mut subscriber = joined(&uri);
+    publisher.publish(b"read").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"read");
+    drop(subscriber);
+    let acknowledged = publisher.link_status().unwrap().acknowledged_bytes;
+    publisher.publish(b"lost").unwrap();
+    until("it is stored", || {
+        publisher.link_status().unwrap().acknowledged_bytes > acknowledged
+    });
+    let purged = server.ask("$JS.API.STREAM.PURGE.purged", "");
+    assert!(purged.contains("\"success\":true"), "{purged}");
+    publisher.publish(b"kept").unwrap();
+    let lost = match Subscriber::open(&uri) {
+        Err(OpenError::Link(error)) => error,
+        Err(error) => panic!("{error:?}"),
+        Ok(mut subscriber) => match subscriber.receive_timeout(common::WATCHDOG) {
+            Err(ReceiveError::Link(error)) => error,
+            other => panic!("{other:?}"),
+        },
+    };
+    assert!(matches!(lost, LinkError::Lost { .. }), "{lost:?}");
+    let mut again = joined(&uri);
+    publisher.publish(b"from then on").unwrap();
+    until("the newest message", || {
+        &*again.receive().unwrap() == b"from then on"
+    });
+}
+
+#[test]
+fn killed_bridges_lose_and_repeat_nothing() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let uri = server.uri("carried", "capacity=64KiB&timeout=1s");
+    // The bridge that comes second would otherwise start with what comes then.
+    let back = format!("{uri}&from=oldest");
+    bridges::Pair::new(&uri, &back).carry_and_kill(40_000, 6000, |_| ());
+}
+
+fn leader(server: &Server, stream: &str) -> Option<String> {
+    let info = server.ask(&format!("$JS.API.STREAM.INFO.{stream}"), "");
+    let (_, rest) = info.split_once("\"leader\":\"")?;
+    Some(rest.split_once('"')?.0.to_owned())
+}
+
+#[test]
+fn a_cluster_whose_leader_is_killed_loses_and_repeats_nothing() {
+    const COUNT: u64 = 100_000;
+    let Some(mut servers) = cluster() else {
+        return;
+    };
+    let others: Vec<_> = servers[1..]
+        .iter()
+        .map(|server| format!("127.0.0.1:{}", server.port))
+        .collect();
+    let query = format!("replicas=3&timeout=2s&servers={}", others.join(","));
+    let uri = servers[0].uri("cluster", &query);
+    let mut subscriber = joined(&uri);
+    let publishing = publish_numbers(uri, COUNT);
+    let mut killed = None;
+    for number in 0..COUNT {
+        assert_eq!(next_number(&mut subscriber), number);
+        if [20_000, 60_000].contains(&number) {
+            let mut found = None;
+            until("the stream has a leader", || {
+                let alive = (0..3).find(|index| Some(*index) != killed);
+                found = leader(&servers[alive.expect("two live")], "cluster");
+                found.is_some()
+            });
+            let at = servers
+                .iter()
+                .position(|server| Some(server.name()) == found);
+            let at = at.expect("one of ours");
+            if let Some(back) = killed.replace(at) {
+                servers[back].start();
+            }
+            servers[at].kill();
+        }
+    }
+    publishing.join().unwrap();
+    until("every message is counted, once", || {
+        status(&subscriber).messages == COUNT
+    });
+}

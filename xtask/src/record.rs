@@ -1,0 +1,185 @@
+//! The recorded results of a machine: every method, every rival, and the page of all of it.
+//!
+//! One measurement after the other, so that nothing runs beside them; the load before each is in its file.
+
+use crate::cargo::{at_most, cargo, root, target};
+use crate::child::{self, Line};
+use crate::report::{Report, Step};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Longest build and longest measurement.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// Seconds and runs of each variant when only the way is tried.
+const SHORT: [&str; 4] = ["--seconds", "0.05", "--runs", "1"];
+
+/// What is recorded: the name of its file, and the words of `olivine bench` with the seconds of each variant.
+///
+/// Chosen so that all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
+const MEASUREMENTS: &[(&str, &[&str])] = &[
+    ("floor", &["floor", "--seconds", "5"]),
+    (
+        "pingpong",
+        &[
+            "pingpong",
+            "--method",
+            "all",
+            "--rivals",
+            "--size",
+            "32,1024",
+            "--seconds",
+            "1.5",
+        ],
+    ),
+    (
+        "throughput",
+        &[
+            "throughput",
+            "--method",
+            "all",
+            "--rivals",
+            "--size",
+            "32",
+            "--batch",
+            "1,16",
+            "--seconds",
+            "1",
+        ],
+    ),
+    (
+        "streaming",
+        &[
+            "throughput",
+            "--size",
+            "32,1024,8192",
+            "--batch",
+            "1,16",
+            "--seconds",
+            "2",
+        ],
+    ),
+    (
+        "latency",
+        &["latency", "--rate", "1K,10K,100K,1M", "--seconds", "5"],
+    ),
+    (
+        "fanout",
+        &["fanout", "--subscribers", "1,2,4", "--seconds", "2"],
+    ),
+    ("mesh", &["mesh", "--publishers", "6", "--seconds", "5"]),
+];
+
+/// Builds the tool, measures everything, writes the files and the page into `results/NAME`.
+pub(crate) fn run(report: &mut Report, name: &str, short: bool) {
+    let folder = if short {
+        target().join("record").join(name)
+    } else {
+        root().join("results").join(name)
+    };
+    let mut olivine = None;
+    report.run("tool", || {
+        let (step, path) = tool(name, &folder)?;
+        olivine = Some(path);
+        Ok(step)
+    });
+    let Some(olivine) = olivine else {
+        return;
+    };
+    for (file, words) in MEASUREMENTS {
+        report.run(file, || measure(&olivine, &folder, file, words, short));
+    }
+    report.run("page", || page(&olivine, &folder));
+}
+
+/// Builds the tool as it ships; its path.
+fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        bail!("'{name}' is no name of a folder: letters, digits and '-'");
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    child::output(cargo().args(["build", "--quiet", "--release", "--package", "olivine-cli"]))?;
+    let path = target().join("release/olivine");
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("unknown");
+    let step = Step::single(
+        "tool",
+        path.is_file(),
+        format!("load {load} before the start"),
+    );
+    Ok((step, path))
+}
+
+/// One measurement. Rows without figures fail the command and are in its file all the same.
+fn measure(olivine: &Path, folder: &Path, file: &str, words: &[&str], short: bool) -> Result<Step> {
+    let path = folder.join(format!("{file}.json"));
+    let mut command = Command::new(olivine);
+    // Relative paths, such as that of the rivals, begin at the root.
+    command.current_dir(root()).arg("bench").args(words);
+    if short {
+        command.args(SHORT);
+    }
+    command.arg("--save").arg(&path);
+    let outcome = child::stream(&mut command, at_most(LIMIT), |_| Line::Show)?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let rows = found["results"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut step = Step::new(file, "rows");
+    step.passed = rows
+        .iter()
+        .filter(|row| row["status"] == "measured")
+        .count();
+    step.passed += usize::from(found["floor"].is_object());
+    step.skipped = rows.iter().filter(|row| row["status"] == "failed").count();
+    step.note = match found["measuring_error"]["ratio"].as_f64() {
+        Some(ratio) => format!(
+            "measuring error {:.1} %",
+            (ratio.max(1.0 / ratio) - 1.0) * 100.0
+        ),
+        None => String::new(),
+    };
+    // A row without a figure is for the reader of the file; without rows something else is wrong.
+    if !outcome.success() && step.skipped == 0 {
+        bail!("olivine bench: {}", outcome.words());
+    }
+    Ok(step)
+}
+
+/// The page of everything in the folder.
+fn page(olivine: &Path, folder: &Path) -> Result<Step> {
+    let page = folder.join("report.html");
+    let files = MEASUREMENTS
+        .iter()
+        .map(|(file, _)| folder.join(format!("{file}.json")));
+    let mut command = Command::new(olivine);
+    command
+        .args(["bench", "report"])
+        .args(files)
+        .arg("--out")
+        .arg(&page);
+    child::output(&mut command)?;
+    Ok(Step::single(
+        "page",
+        page.is_file(),
+        page.display().to_string(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_outside_of_the_results_is_refused() {
+        for name in ["", "../x", "a/b", "a b", "."] {
+            let folder = target().join("record-test");
+            let error = tool(name, &folder).unwrap_err().to_string();
+            assert!(error.contains("is no name of a folder"), "{name}: {error}");
+            assert!(!folder.exists());
+        }
+    }
+}

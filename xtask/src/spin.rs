@@ -1,0 +1,175 @@
+//! The protocol model in Promela: every schedule of coming, going and waiting on a lane, walked by `spin`.
+//!
+//! `-DMUTANT_NAME` takes something away from the model; each name in it must be found out.
+
+use crate::cargo::{at_most, plural, root};
+use crate::child;
+use crate::packages::{self, Missing};
+use crate::report::Step;
+use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const MODEL: &str = "crates/olivine/model/channel.pml";
+/// What is walked: a channel that waits for everybody, one that evicts, and one where two come and go.
+const CHANNELS: [(&str, &[&str]); 3] = [
+    ("waits", &[]),
+    ("evicts", &["-DEVICT"]),
+    ("two subscribers", &["-DSUBSCRIBERS=2", "-DC=1", "-DN=2"]),
+];
+const BUILD_LIMIT: Duration = Duration::from_secs(120);
+const WALK_LIMIT: Duration = Duration::from_secs(600);
+/// Longest path, in steps: far more than any has.
+const DEPTH: &str = "-m1000000";
+
+/// Walks the model; with `mutants` also everything that can be taken away from it.
+///
+/// # Errors
+///
+/// A missing model, or a child that cannot be started.
+pub(crate) fn run(mutants: bool) -> Result<Step> {
+    let mut step = Step::new("spin", "models");
+    if let Some(missing) = missing() {
+        println!("skipped: {missing}");
+        return Ok(Step::skipped("spin", missing));
+    }
+    let model = root().join(MODEL);
+    let text = std::fs::read_to_string(&model).with_context(|| format!("cannot read {MODEL}"))?;
+    for (name, settings) in CHANNELS {
+        let found = walk(&model, settings)?;
+        println!("{name}: {} states, {}", found.states, found.verdict());
+        step.count(found.error.is_none() && found.states > 0);
+    }
+    if !mutants || step.failed > 0 {
+        return Ok(step);
+    }
+    let names = mutants_of(&text);
+    step.note = format!("{} of {MODEL}", plural(names.len(), "mutant"));
+    for name in names {
+        let started = Instant::now();
+        let define = format!("-DMUTANT_{name}");
+        let mut killer = None;
+        for (channel, settings) in CHANNELS {
+            let settings: Vec<_> = settings.iter().copied().chain([define.as_str()]).collect();
+            if let Some(error) = walk(&model, &settings)?.error {
+                killer = Some(format!("{channel}: {error}"));
+                break;
+            }
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let text = killer.as_deref().unwrap_or("SURVIVED");
+        println!("{name:32}  {seconds:>6.2}  {text}");
+        step.count(killer.is_some());
+    }
+    Ok(step)
+}
+
+/// What a walk found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    states: u64,
+    error: Option<String>,
+}
+
+impl Found {
+    fn read(text: &str) -> Self {
+        let mut found = Self::default();
+        for line in text.lines().map(str::trim) {
+            if let Some(error) = line.strip_prefix("pan:1: ") {
+                let (error, _) = error.split_once(" (at depth").unwrap_or((error, ""));
+                found.error = Some(error.to_owned());
+            } else if let Some(states) = line.strip_suffix(" states, stored") {
+                // Large numbers are printed as 1.2e+06.
+                let states: f64 = states.parse().unwrap_or(0.0);
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a count, printed roughly"
+                )]
+                let whole = states as u64;
+                found.states = whole;
+            } else if line.contains("max search depth too small") {
+                found.error = Some("the search was cut off".to_owned());
+            }
+        }
+        found
+    }
+
+    fn verdict(&self) -> &str {
+        self.error.as_deref().unwrap_or("no error")
+    }
+}
+
+/// Walks the whole model with these settings.
+fn walk(model: &Path, settings: &[&str]) -> Result<Found> {
+    let folder = tempfile::tempdir().context("a folder for the checker")?;
+    let mut generate = Command::new("spin");
+    generate.args(settings).arg("-a").arg(model);
+    let mut compile = Command::new("cc");
+    // Safety alone: what goes on for ever is found as an end that is none.
+    compile.args([
+        "-O2",
+        "-DSAFETY",
+        "-DVECTORSZ=2048",
+        "-w",
+        "-o",
+        "pan",
+        "pan.c",
+    ]);
+    for command in [&mut generate, &mut compile] {
+        let (outcome, text) =
+            child::capture(command.current_dir(folder.path()), at_most(BUILD_LIMIT))?;
+        anyhow::ensure!(
+            outcome.success(),
+            "{command:?}: {}: {text}",
+            outcome.words()
+        );
+    }
+    let mut check = Command::new(folder.path().join("pan"));
+    check.arg(DEPTH).current_dir(folder.path());
+    let (outcome, text) = child::capture(&mut check, at_most(WALK_LIMIT))?;
+    anyhow::ensure!(outcome.success(), "{MODEL}: {}: {text}", outcome.words());
+    Ok(Found::read(&text))
+}
+
+/// Names behind `MUTANT_` in the model.
+fn mutants_of(text: &str) -> BTreeSet<String> {
+    let names = text.match_indices("MUTANT_").map(|(at, mark)| {
+        let rest = &text[at + mark.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        rest[..end.unwrap_or(rest.len())].to_owned()
+    });
+    names.filter(|name| name != "NAME").collect()
+}
+
+/// What is missing, after trying to install it.
+fn missing() -> Option<String> {
+    packages::program(&["spin"], "spin", Missing::Install)
+        .is_none()
+        .then(|| "spin is not installed; run `apt-get install spin`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_checker_says_is_understood() {
+        let good = Found::read("State-vector 144 byte, errors: 0\n  2452797 states, stored\n");
+        assert_eq!((good.states, good.verdict()), (2_452_797, "no error"));
+        let bad = Found::read("pan:1: invalid end state (at depth 150)\n 1.5e+06 states, stored\n");
+        assert_eq!(
+            (bad.states, bad.verdict()),
+            (1_500_000, "invalid end state")
+        );
+        assert_eq!(Found::read("Segmentation fault").states, 0);
+    }
+
+    #[test]
+    fn every_name_of_a_mutant_is_found_once() {
+        let text = "-DMUTANT_NAME\n#ifdef MUTANT_a_b\n#ifndef MUTANT_c\n#ifndef MUTANT_a_b\n";
+        assert_eq!(Vec::from_iter(mutants_of(text)), ["a_b", "c"]);
+    }
+}

@@ -318,6 +318,44 @@ fn role() {
     }
 }
 
+/// A recorder that was killed between beginning a file and describing the lanes there has not forgotten where they end.
+#[test]
+fn a_file_that_was_only_begun_hides_no_lane() {
+    let place = Place::new();
+    let path = place.file("begun.olv");
+    let settings = fast().rotate(Rotation::by_size(64 << 10));
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    let first = recorder.path().to_owned();
+    let run = frame(1, &[7; 1000], 8);
+    let mut ends = vec![0];
+    while recorder.path() == first {
+        let end = recorder.end(id);
+        recorder.append(id, end, 1, &run).unwrap();
+        recorder.flush().unwrap();
+        ends.push(end);
+    }
+    let newest = recorder.path().to_owned();
+    drop(recorder);
+    // What a death before the first block of the new file leaves: its header of 64 bytes.
+    let file = std::fs::File::options().write(true).open(&newest).unwrap();
+    file.set_len(64).unwrap();
+    let end = *ends.last().unwrap();
+    // As its successor finds it, which says nothing and closes; and as that one's does.
+    for _ in 0..2 {
+        let mut recorder = Recorder::open(&path, &settings).unwrap();
+        let id = recorder.lane(&lanes()[0]).unwrap();
+        assert_eq!(recorder.end(id), end);
+    }
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    recorder.append(id, end, 1, &run).unwrap();
+    recorder.close().unwrap();
+    let found = replay_all(&path);
+    assert!(found.end.is_ok(), "{:?}", found.end);
+    assert_eq!(found.messages.len() as u64, end / run.len() as u64 + 1);
+}
+
 /// A recorder killed at any moment leaves everything that it flushed, and the next one goes on behind it.
 #[test]
 fn a_killed_recorder_loses_nothing_that_it_flushed() {

@@ -129,7 +129,7 @@ mod tests {
             "    pub const fn recv_timeout() {}\n",
             "pub struct RingReader;\n",
             "pub enum SlowSink {}\n",
-            "pub trait Topic {}\n",
+            "pub trait Gateway {}\n",
             "pub const TAIL_MAX: u32 = 1;\n",
             "pub unsafe extern \"C\" fn olivine_chunk() {}\n",
             "pub mod util;\n",

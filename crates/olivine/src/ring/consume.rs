@@ -283,6 +283,7 @@ impl Consumer {
             self.rest_at_tail();
         }
         let (step, run_asked) = (self.release_step, self.run_asked);
+        let mut looked = false;
         let mut at = Walk {
             position: self.position,
             run: self.run,
@@ -292,8 +293,13 @@ impl Consumer {
         let mut like = Shape::NONE;
         while count < limit {
             if count > 0 && at.position >= at.home.known && at.run >= run_asked {
-                // What is known of is handed out; the next walk rests before it looks further.
-                break;
+                // One look at how far the publisher is by now. When that is handed out, too, the next walk rests
+                // before it looks further.
+                at.settle();
+                if looked || !at.home.is_behind() {
+                    break;
+                }
+                looked = true;
             }
             let spot = at.home.ring.spot(at.position);
             // COMMIT (acquire): pairs with the release store in `publish::show`.
@@ -373,6 +379,14 @@ impl Consumer {
         if self.position - self.released >= self.release_step {
             self.release();
         }
+    }
+
+    /// Whether frames are known to lie before the cursor, which is read afresh.
+    #[inline(never)]
+    fn is_behind(&mut self) -> bool {
+        // Relaxed: says only how long not to ask again; every header is acquired by itself (COMMIT).
+        self.known = self.cursor.load(Ordering::Relaxed).max(self.known);
+        self.known > self.position
     }
 
     /// Rests if this may be the tail of a stream.

@@ -61,7 +61,10 @@ pub struct Recorder {
     position: u64,
     /// Time of the newest run.
     time: u64,
+    /// The lanes, each up to where blocks hold it.
     lanes: Vec<Known>,
+    /// Where each of them ends with what was appended and is in no block yet.
+    appended: Vec<u64>,
     /// How many of them this file describes.
     described: usize,
     index: Index,
@@ -117,6 +120,8 @@ pub(super) struct TakenUp {
     pub(super) position: u64,
     pub(super) time: u64,
     pub(super) lanes: Vec<Known>,
+    /// How many of them this file describes.
+    pub(super) described: usize,
     pub(super) index: Index,
     pub(super) sealed: bool,
     pub(super) recovered: Option<Recovered>,
@@ -138,7 +143,6 @@ impl Recorder {
         let page = ForkPage::new().map_err(term::refused("map a private page for", path))?;
         let (number, locks, found) = recover::take(path, settings)?;
         let now = Instant::now();
-        let described = found.lanes.len();
         let mut recorder = Self {
             base: path.to_owned(),
             term: number,
@@ -149,8 +153,9 @@ impl Recorder {
             sequence: found.sequence,
             position: found.position,
             time: found.time,
+            appended: found.lanes.iter().map(|known| known.end).collect(),
             lanes: found.lanes,
-            described,
+            described: found.described,
             index: found.index,
             sealed: found.sealed,
             runs: Vec::new(),
@@ -205,13 +210,14 @@ impl Recorder {
             lane: lane.clone(),
             end: 0,
         });
+        self.appended.push(0);
         Ok(LaneId(self.lanes.len() - 1))
     }
 
     /// Position behind the last frame of `lane` that was appended or recorded earlier; 0 before its first.
     #[must_use]
     pub fn end(&self, lane: LaneId) -> u64 {
-        self.lanes.get(lane.0).map_or(0, |known| known.end)
+        self.appended.get(lane.0).copied().unwrap_or(0)
     }
 
     /// Bytes of frames in the journal, over all lanes and files, appended ones included.
@@ -243,7 +249,7 @@ impl Recorder {
             value: lane.0.to_string(),
             rule: "a number that this recorder gave",
         })?;
-        let (align, end) = (known.lane.align(), known.end);
+        let (align, end) = (known.lane.align(), self.end(lane));
         let bad = |(offset, problem)| JournalError::Frames {
             offset: offset as u64,
             problem,
@@ -284,8 +290,8 @@ impl Recorder {
         if end != 0 {
             self.stats.missed_bytes += first - end;
         }
-        if let Some(known) = self.lanes.get_mut(lane.0) {
-            known.end = first + new.len() as u64;
+        if let Some(end) = self.appended.get_mut(lane.0) {
+            *end = first + new.len() as u64;
         }
         Ok(())
     }
@@ -457,6 +463,13 @@ impl Recorder {
         match &packed {
             Some(packed) => self.write_block(&facts, &[packed])?,
             None => self.write_block(&facts, &[table, frames])?,
+        }
+        for run in runs {
+            // At most 65,536 lanes.
+            let lane = usize::try_from(run.lane.get()).unwrap_or(usize::MAX);
+            if let Some(known) = self.lanes.get_mut(lane) {
+                known.end = run.position.get() + run.bytes.get();
+            }
         }
         self.index.add(offset, sequence, self.position, time);
         self.position += frames.len() as u64;

@@ -2,6 +2,7 @@
 
 use super::format::{TERM_BYTES, TermHeader};
 use super::index::Index;
+use super::lane::Known;
 use super::recorder::TakenUp;
 use super::settings::RecorderSettings;
 use super::term::{self, Source};
@@ -88,6 +89,7 @@ fn begun(header: &TermHeader) -> TakenUp {
         sequence: 0,
         position: 0,
         time: 0,
+        described: 0,
         lanes: Vec::new(),
         index: Index::default(),
         sealed: false,
@@ -138,7 +140,12 @@ fn take_up(
         sequence: walk.sequence,
         position: walk.position,
         time: walk.time,
-        lanes: walk.lanes,
+        described: walk.lanes.len(),
+        lanes: if walk.lanes.is_empty() {
+            lanes_before(base, term)?
+        } else {
+            walk.lanes
+        },
         index: walk.index,
         sealed: walk.sealed,
         // An empty file that was never closed has nothing to tell.
@@ -148,6 +155,27 @@ fn take_up(
                 || !walk.sealed && walk.offset > TERM_BYTES
         }),
     })
+}
+
+/// The lanes as the newest file before `term` that describes any leaves them: whoever began file `term` died before it
+/// described them there, and they go on where they ended.
+fn lanes_before(base: &Path, term: u64) -> Result<Vec<Known>, JournalError> {
+    for earlier in term::list(base)?.into_iter().rev() {
+        if earlier >= term {
+            continue;
+        }
+        let Some(source) = Source::open(base, earlier)? else {
+            continue;
+        };
+        let mut walk = Walk::new(source);
+        if !walk.jump_to_seal()? {
+            walk_to_the_end(&mut walk)?;
+        }
+        if !walk.lanes.is_empty() {
+            return Ok(walk.lanes);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// Walks to the last whole block, over damage where whole blocks follow.

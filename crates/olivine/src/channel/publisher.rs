@@ -279,38 +279,42 @@ impl<T: ?Sized> Publisher<T> {
     pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
         let at = self.producer.position();
         let Ok(end) = self.producer.fits(at, message.len()) else {
-            return self.send_slowly(tag, message);
+            let (end, whole) = self.write_with_topic(at, message)?;
+            return Ok(Position(self.commit_slowly(end, tag, whole)));
         };
         Ok(Position(self.producer.send(end, tag, message)))
     }
 
-    /// Where the cached limit is used up, or a topic follows the message.
     #[cold]
     #[inline(never)]
-    fn send_slowly(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
-        let at = self.producer.position();
-        let (end, whole) = self.write_with_topic(at, message)?;
-        Ok(Position(self.producer.commit(end, tag, whole)))
+    fn commit_slowly(&mut self, end: u64, tag: u32, whole: usize) -> u64 {
+        self.producer.commit(end, tag, whole)
     }
 
-    /// Writes a message and its topic at `at`; where the frame ends, and how long what it carries is.
-    #[cold]
-    #[inline(never)]
+    /// Where the cached limit is used up, or a topic follows the message: writes a message and its topic at `at`; where
+    /// the frame ends, and how long what it carries is.
+    ///
+    /// In the caller, and nothing is called with the message: one that was just built is in registers, and must be able
+    /// to stay there on the way that does not come by here.
+    #[inline(always)]
     pub(super) fn write_with_topic(
         &mut self,
         at: u64,
         message: &[u8],
     ) -> Result<(u64, usize), NotSent> {
         let (end, whole) = self.room_with_topic(at, message.len())?;
-        let (payload, trailer) = self
-            .producer
-            .place_mut(at, whole)
-            .split_at_mut(message.len());
-        payload.copy_from_slice(message);
-        if let Some(topic) = &self.endpoint.topic {
-            write_trailer(trailer, topic);
-        }
+        self.producer.place_mut(at, whole)[..message.len()].copy_from_slice(message);
+        self.write_topic(at, message.len(), whole);
         Ok((end, whole))
+    }
+
+    /// Writes the topic, if there is one, behind the message at `at` of `length` bytes.
+    #[cold]
+    #[inline(never)]
+    fn write_topic(&mut self, at: u64, length: usize, whole: usize) {
+        if let Some(topic) = &self.endpoint.topic {
+            write_trailer(&mut self.producer.place_mut(at, whole)[length..], topic);
+        }
     }
 
     /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.

@@ -80,7 +80,7 @@ pub use channel::status::{LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
+pub use error::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]

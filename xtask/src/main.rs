@@ -121,9 +121,15 @@ enum Task {
         /// Only this one.
         #[arg(long, value_name = "NAME")]
         target: Option<String>,
-        /// How long each runs.
+        /// How much CPU time each gets.
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
+        /// How many run at a time.
+        #[arg(long, default_value_t = fuzz::any_jobs())]
+        jobs: usize,
+        /// Write the report to `docs/evidence` as well.
+        #[arg(long)]
+        evidence: bool,
     },
     /// Hostile peers, with their victims under AddressSanitizer.
     Hostile {
@@ -196,8 +202,18 @@ fn main() -> ExitCode {
             let duration = Duration::from_secs(duration);
             report.run("soak", || death::soak(duration, seed, &mut Vec::new()));
         }
-        Task::Fuzz { target, seconds } => {
-            fuzz::run(&mut report, target.as_deref(), seconds, &mut Vec::new());
+        Task::Fuzz {
+            target,
+            seconds,
+            jobs,
+            evidence,
+        } => {
+            let plan = fuzz::Plan {
+                only: target.as_deref(),
+                length: Duration::from_secs(seconds),
+                jobs,
+            };
+            test::fuzz(&mut report, &plan, evidence);
         }
         Task::Hostile { writes, seed } => report.run("hostile", || {
             let seed = seed.unwrap_or_else(death::any_seed);

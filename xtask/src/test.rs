@@ -83,7 +83,12 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("hostile", || {
         sanitize::hostile(DEEP_WRITES, seed, &mut said)
     });
-    fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
+    let plan = fuzz::Plan {
+        only: None,
+        length: Duration::from_secs(DEEP_FUZZ_S),
+        jobs: fuzz::any_jobs(),
+    };
+    fuzz::run(report, &plan, &mut said);
     report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
     report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
     report.run("death", || death::run(kills, Some(seed), &mut said));
@@ -91,9 +96,35 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("browser", browser::run);
     report.run("clients", || clients::run(Missing::Install, true));
     report.run("churn", churn);
+    write_down(report, "", "cargo xtask deep", &said, started);
+}
+
+/// The fuzz targets, and their report in `docs/evidence` if it is wanted.
+pub(crate) fn fuzz(report: &mut Report, plan: &fuzz::Plan<'_>, evidence: bool) {
+    let started = Instant::now();
+    let mut said = Vec::new();
+    fuzz::run(report, plan, &mut said);
+    if evidence {
+        let only = plan.only.map(|name| format!(" --target {name}"));
+        let (only, seconds) = (only.unwrap_or_default(), plan.length.as_secs());
+        let command = format!(
+            "cargo xtask fuzz{only} --seconds {seconds} --jobs {}",
+            plan.jobs
+        );
+        write_down(report, "fuzz", &command, &said, started);
+    }
+}
+
+fn write_down(report: &mut Report, name: &str, command: &str, said: &[String], started: Instant) {
     let summary = report.text();
     report.run("evidence", || {
-        let path = evidence::write(&summary, &said, started.elapsed())?;
+        let path = evidence::write(&evidence::Run {
+            name,
+            command,
+            summary: &summary,
+            said,
+            elapsed: started.elapsed(),
+        })?;
         Ok(Step::single("evidence", true, path.display().to_string()))
     });
 }

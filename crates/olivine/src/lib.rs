@@ -63,7 +63,9 @@ mod wait;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::claims::{check_control, check_frames, check_journal, check_uri, check_wire};
+    pub use crate::claims::{
+        check_control, check_frames, check_journal, check_sealed, check_uri, check_wire,
+    };
 }
 
 #[cfg(not(loom))]

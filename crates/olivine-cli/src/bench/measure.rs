@@ -3,7 +3,7 @@
 use super::{cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json};
+use crate::output::{folded, print, print_json};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine_bench::machine::Machine;
@@ -42,7 +42,7 @@ pub(super) struct Bench {
     pub(super) stop: Stop,
     started_unix_s: u64,
     /// Where the result is written besides standard output.
-    pub(super) save: Vec<PathBuf>,
+    save: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -112,7 +112,7 @@ impl Bench {
         } else {
             out.push_str(&show::failed(&file));
             out.push_str(&show::conditions(&file));
-            print(&out)?;
+            print(&folded(&out))?;
         }
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);

@@ -74,6 +74,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Where it listens: address and port.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://").trim_end_matches('/')
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -336,7 +336,7 @@ fn a_port_that_needs_permission_is_refused_by_name() {
         Ok(errors)
     });
     match denied.join().unwrap() {
-        Err(why) => println!("left out: {why}"),
+        Err(why) => println!("skipped: {why}"),
         Ok(errors) => {
             for error in errors {
                 let Err(StartError::Listen { address, source }) = error else {

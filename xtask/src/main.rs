@@ -21,6 +21,7 @@ mod model;
 mod nats;
 mod nightly;
 mod packages;
+mod peers;
 mod readme;
 mod record;
 mod report;
@@ -164,6 +165,19 @@ enum Task {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
+    /// Our server and generator beside other people's, which it builds and installs: the tables of the README and of
+    /// `docs/method.md`. Takes about ten minutes, on a quiet machine.
+    Peers {
+        /// How long each server is loaded at each depth, in seconds over all runs.
+        #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+        seconds: f64,
+        /// How many runs each gets, in turns; fewer than 5 are not to be quoted.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Put the tables into the documents, too.
+        #[arg(long)]
+        write: bool,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -227,6 +241,11 @@ fn main() -> ExitCode {
         Task::Allocators { seconds, runs } => report.run("allocators", || {
             allocators::run(seconds, runs, Missing::Install)
         }),
+        Task::Peers {
+            seconds,
+            runs,
+            write,
+        } => peers::run(&mut report, seconds, runs, write),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

@@ -1,6 +1,7 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
 mod compare;
+mod far;
 mod files;
 mod load;
 mod measure;
@@ -97,6 +98,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
         Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
         Scenario::Sweep(args) => sweep::run(args, common),
+        Scenario::Bridge(args) => far::run(args, common),
         Scenario::Latency(args) => {
             let mut variants = Vec::new();
             for align in aligns(&args.ring) {

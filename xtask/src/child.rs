@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How often a quiet child is reported to be alive.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
+/// What the kernel counts CPU time in, in `/proc`: the same on every machine we know.
+const TICKS_A_SECOND: u64 = 100;
+
 /// What to do with a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -220,8 +223,7 @@ pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
         .map_while(|field| field.parse().ok())
         .collect();
     let used: u64 = (ticks.len() == 4).then(|| ticks.iter().sum())?;
-    let a_second = rustix::param::clock_ticks_per_second().max(1);
-    Some(Duration::from_millis(used * 1000 / a_second))
+    Some(Duration::from_millis(used * 1000 / TICKS_A_SECOND))
 }
 
 /// Every process of the machine with its parent.

@@ -10,6 +10,7 @@ mod cargo;
 mod child;
 mod clients;
 mod death;
+mod deep;
 mod deny;
 mod evidence;
 mod examples;
@@ -22,6 +23,7 @@ mod nats;
 mod nightly;
 mod packages;
 mod peers;
+mod programs;
 mod readme;
 mod record;
 mod report;
@@ -65,17 +67,7 @@ enum Task {
     /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, sanitizers, deaths after
     /// every instruction, faults of every system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak,
     /// the report in a browser.
-    Deep {
-        /// How many participants to kill.
-        #[arg(long, default_value_t = test::deep_kills())]
-        kills: u64,
-        /// What the choices of the kills are drawn from; printed when it is drawn itself.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// How many seeds Miri runs with.
-        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-        seeds: u32,
-    },
+    Deep(deep::Plan),
     /// Rules checked on the text of the repository.
     Tidy,
     /// The models: the code under loom, the protocol under spin.
@@ -110,9 +102,9 @@ enum Task {
     },
     /// The death suite for a time: newcomers, kills and stops, with memory that must not grow.
     Soak {
-        /// How long, in seconds.
-        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-        duration: u64,
+        /// How long: `90s`, `10m`, `2h`.
+        #[arg(long, value_name = "TIME", value_parser = deep::length)]
+        duration: Duration,
         /// What the choices are drawn from; printed when it is drawn itself.
         #[arg(long)]
         seed: Option<u64>,
@@ -204,7 +196,7 @@ fn main() -> ExitCode {
             }
             test::ci(&mut report);
         }
-        Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
+        Task::Deep(plan) => deep::run(&mut report, &plan),
         Task::Tidy => report.run("tidy", tidy::run),
         Task::Model { mutants } => test::models(&mut report, mutants, &mut Vec::new()),
         Task::Spin { mutants } => report.run("spin", || spin::run(mutants, &mut Vec::new())),
@@ -213,7 +205,6 @@ fn main() -> ExitCode {
             report.run("death", || death::run(kills, seed, &mut Vec::new()));
         }
         Task::Soak { duration, seed } => {
-            let duration = Duration::from_secs(duration);
             report.run("soak", || death::soak(duration, seed, &mut Vec::new()));
         }
         Task::Fuzz {

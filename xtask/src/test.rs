@@ -6,7 +6,8 @@ use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::{self, Sanitizer};
 use crate::{
-    browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme, spin, tidy,
+    again, browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme,
+    spin, tidy,
 };
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const DEEP_SOAK: Duration = Duration::from_secs(600);
 const DEEP_SEALED: Duration = Duration::from_secs(60);
 /// How many connections come and go in `deep`, on each back end.
 const DEEP_CONNECTIONS: u32 = 100_000;
+/// How often `deep` measures every built-in method in a row.
+const DEEP_BENCHES: u32 = 20;
 /// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
 const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
 
@@ -88,6 +91,7 @@ pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u3
     report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
     report.run("death", || death::run(kills, Some(seed), &mut said));
     report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
+    report.run("again", || again::run(DEEP_BENCHES));
     report.run("browser", browser::run);
     report.run("clients", || clients::run(Missing::Install, true));
     report.run("churn", churn);

@@ -4,6 +4,7 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod again;
 mod allocators;
 mod browser;
 mod cargo;
@@ -176,13 +177,18 @@ enum Task {
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The table of all built-in methods, again and again: nothing may hang, fail or leave anything behind.
+    Again {
+        /// How many times; each takes a minute.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        times: u32,
+    },
     /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
     Record {
         /// Folder in `results`, such as `epyc-2cpu-virtual`.
         name: String,
-        /// Only as long as it takes to see that all of it works: nothing to keep.
-        #[arg(long)]
-        short: bool,
+        #[command(flatten)]
+        scope: record::Scope,
     },
 }
 
@@ -240,7 +246,8 @@ fn main() -> ExitCode {
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
-        Task::Record { name, short } => record::run(&mut report, &name, short),
+        Task::Again { times } => report.run("again", || again::run(times)),
+        Task::Record { name, scope } => record::run(&mut report, &name, scope),
     }
     if report.finish() {
         ExitCode::SUCCESS

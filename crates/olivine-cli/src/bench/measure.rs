@@ -106,7 +106,8 @@ impl Bench {
     /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     pub(super) fn report(self, common: Common, found: Found, mut out: String) -> Outcome {
         let file = self.file(found);
-        files::save(&file, &self.save)?;
+        // What cannot be written is still printed.
+        let saved = files::save(&file, &self.save);
         if common.json {
             print_json(&file)?;
         } else {
@@ -114,6 +115,7 @@ impl Bench {
             out.push_str(&show::conditions(&file));
             print(&folded(&out))?;
         }
+        saved?;
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);
         }

@@ -75,7 +75,7 @@ pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
-pub use channel::reserve::{Batch, Claim};
+pub use channel::reserve::{Batch, Claim, OwnedClaim};
 #[cfg(not(loom))]
 pub use channel::status::{LaneState, LaneStatus};
 #[cfg(not(loom))]

@@ -404,6 +404,11 @@ impl<T: ?Sized> fmt::Debug for Publisher<T> {
 }
 
 impl Endpoint {
+    /// Whether this is still the process that opened the publisher.
+    pub(super) fn is_ours(&self) -> bool {
+        self.page.is_ours()
+    }
+
     /// Whether the bridge behind the ring gave up. Looked at only where the gate is asked.
     fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();

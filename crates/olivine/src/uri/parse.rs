@@ -95,8 +95,11 @@ const FOLLOW_RULE: &str = "one of yes, no";
 const PACE_RULE: &str = "full, original, or a factor such as 2x or 0.5x";
 const FILE_RULE: &str = "an absolute path of a file";
 
-/// Reads a whole URI.
-pub(super) fn config(uri: &str) -> Result<Config, UriError> {
+/// Reads a whole URI, and settings as if they stood at its end.
+pub(super) fn config<'a>(
+    uri: &'a str,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Config, UriError> {
     let Some((scheme, rest)) = uri.split_once("://") else {
         return Err(UriError::NoScheme {
             uri: uri.escape_default().to_string(),
@@ -113,8 +116,9 @@ pub(super) fn config(uri: &str) -> Result<Config, UriError> {
         check_channel(config.channel())?;
     }
     let mut seen: Vec<&str> = Vec::new();
-    for pair in query.into_iter().flat_map(|query| query.split('&')) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let pairs = query.into_iter().flat_map(|query| query.split('&'));
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    for (key, value) in pairs.chain(settings) {
         if seen.contains(&key) {
             return Err(UriError::Repeated {
                 key: key.to_owned(),

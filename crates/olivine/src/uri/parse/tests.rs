@@ -6,7 +6,7 @@ use super::*;
 fn every_key_round_trips_through_its_canonical_form() {
     let far = "tcp://[::1]:9000/a?expire=5s&role=connect&token=@/run/token&timeout=2s&tls=yes\
                &tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
-    let round = |uri: &str| config(uri).map(|config| config.uri());
+    let round = |uri: &str| Config::parse(uri).map(|config| config.uri());
     assert_eq!(round(far).as_deref(), Ok(far));
     let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
                 &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
@@ -25,7 +25,7 @@ fn every_key_round_trips_through_its_canonical_form() {
     let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
                &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
                &hugepages=try&numa=0&linger=2s&cpu=1&topic=a.*,b.>";
-    let config = config(uri).unwrap();
+    let config = Config::parse(uri).unwrap();
     assert_eq!(config.uri(), uri);
     for key in KEYS {
         assert!(
@@ -169,9 +169,14 @@ fn refusals_name_the_part_the_value_and_the_rule() {
         ("file:///data/.hidden", "the file's name and no channel"),
     ];
     for (uri, expected) in cases {
-        let error = config(uri).expect_err(uri).to_string();
+        let error = Config::parse(uri).expect_err(uri).to_string();
         assert!(error.contains(expected), "{uri:?} gave: {error}");
     }
     let long = format!("shm://{}", "n".repeat(65));
-    assert!(config(&long).unwrap_err().to_string().contains("1 to 64"));
+    assert!(
+        Config::parse(&long)
+            .unwrap_err()
+            .to_string()
+            .contains("1 to 64")
+    );
 }

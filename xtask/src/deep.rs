@@ -7,6 +7,7 @@ use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::{browser, clients, death, fuzz, miri, sanitize, test};
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const CHURN_LIMIT: Duration = Duration::from_secs(3600);
@@ -44,6 +45,9 @@ pub(crate) struct Plan {
     /// How many connections come and go, on each back end.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
+    /// Only these steps, by name; nothing is written down then.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
 }
 
 impl Plan {
@@ -60,6 +64,7 @@ impl Plan {
             sealed,
             soak,
             connections,
+            only: _,
         } = self;
         let [fuzz, cut, sealed, soak] = [fuzz, cut, sealed, soak].map(Duration::as_secs);
         format!(
@@ -97,8 +102,12 @@ pub(crate) fn length(text: &str) -> Result<Duration> {
 /// A run under way.
 struct Progress<'a> {
     report: &'a mut Report,
+    /// Steps to run; all where empty.
+    only: &'a [String],
     said: Vec<String>,
     evidence: Evidence,
+    /// Where it was written down.
+    path: PathBuf,
     command: String,
     started: Instant,
 }
@@ -106,10 +115,13 @@ struct Progress<'a> {
 impl Progress<'_> {
     /// Runs one step, whatever became of those before, and writes down what is known by then.
     fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) -> Result<()> {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
+            return Ok(());
+        }
         let minutes = self.started.elapsed().as_secs() / 60;
         println!("\n#### {name}, {minutes} min after the start");
         body(self.report, &mut self.said);
-        self.write(&format!("so far, up to {name}")).map(|_| ())
+        self.write(&format!("so far, up to {name}"))
     }
 
     fn single(
@@ -120,8 +132,11 @@ impl Progress<'_> {
         self.step(name, |report, said| report.run(name, || body(said)))
     }
 
-    fn write(&self, state: &str) -> Result<String> {
-        let path = self.evidence.write(&Run {
+    fn write(&mut self, state: &str) -> Result<()> {
+        if !self.only.is_empty() {
+            return Ok(());
+        }
+        self.path = self.evidence.write(&Run {
             name: "",
             state,
             command: &self.command,
@@ -129,7 +144,7 @@ impl Progress<'_> {
             said: &self.said,
             elapsed: self.started.elapsed(),
         })?;
-        Ok(path.display().to_string())
+        Ok(())
     }
 }
 
@@ -144,13 +159,20 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     };
     let mut progress = Progress {
         report,
+        only: &plan.only,
         said: Vec::new(),
         evidence,
+        path: PathBuf::new(),
         command,
         started: Instant::now(),
     };
     let written = steps(&mut progress, plan, seed).and_then(|()| progress.write("whole"));
-    report.run("evidence", || Ok(Step::single("evidence", true, written?)));
+    if plan.only.is_empty() {
+        let path = progress.path.display().to_string();
+        report.run("evidence", || {
+            written.map(|()| Step::single("evidence", true, path))
+        });
+    }
 }
 
 fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) -> Result<()> {

@@ -148,7 +148,11 @@ fn report(what: &str, backend: Backend, (count, failures): (usize, Vec<String>))
     // Not by `println!`, which a test that passes shows to nobody.
     let passed = count - failures.len();
     let mut out = std::io::stdout();
-    writeln!(out, "conformance, {backend:?}, {what}: {passed} of {count} passed").unwrap();
+    writeln!(
+        out,
+        "conformance, {backend:?}, {what}: {passed} of {count} passed"
+    )
+    .unwrap();
     assert!(
         count > 0 && failures.is_empty(),
         "{backend:?}, {what}:\n{}",

@@ -1,6 +1,6 @@
 //! The example `hello_http` as a server that other people's programs are pointed at, and the tool that measures it.
 
-use crate::cargo::{at_most, cargo, target};
+use crate::cargo::{EVERYTHING, at_most, cargo, target};
 use crate::child;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,15 +16,11 @@ const LIFE_SECONDS: &str = "600";
 /// Builds the example; where it lies.
 pub(crate) fn build(release: bool) -> Result<PathBuf> {
     let mut build = cargo();
-    build.args([
-        "build",
-        "--package",
-        "olivine-net",
-        "--example",
-        "hello_http",
-    ]);
     if release {
-        build.arg("--release");
+        let example = ["--package", "olivine-net", "--example", "hello_http"];
+        build.args(["build", "--release"]).args(example);
+    } else {
+        build.args(EVERYTHING);
     }
     let (outcome, text) = child::capture(&mut build, at_most(BUILD_LIMIT))?;
     ensure!(outcome.success(), "hello_http does not build:\n{text}");

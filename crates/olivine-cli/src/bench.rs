@@ -100,13 +100,15 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Bridge(args) => far::run(args, common),
         Scenario::Latency(args) => {
-            let settings = settings(&args.ring, "")?;
-            let variant = |&rate_per_s| -> Outcome<Variant> {
-                let mut variant = variant(OWN, args.size, &settings)?;
-                variant.parameters.rate_per_s = Some(rate_per_s);
-                Ok(variant)
-            };
-            let variants: Vec<_> = args.rate.iter().map(variant).collect::<Outcome<_>>()?;
+            let mut variants = Vec::new();
+            for align in aligns(&args.ring) {
+                let settings = settings(&args.ring, align)?;
+                for &rate_per_s in &args.rate {
+                    let mut variant = variant(OWN, args.size, &settings)?;
+                    variant.parameters.rate_per_s = Some(rate_per_s);
+                    variants.push(variant);
+                }
+            }
             let bench = Bench::new("latency", &args.method)?;
             let found = bench.measure_twice(latency::run, &variants)?;
             let text = print::latency(&found.rows);

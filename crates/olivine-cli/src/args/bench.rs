@@ -26,7 +26,7 @@ pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
     /// Without SCENARIO, write the table's result here, too: .json, .csv,
-    /// .hlog or .html by its ending; may be given again
+    /// .hlog, .html or .md by its ending; may be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
@@ -68,8 +68,8 @@ pub(crate) struct MethodArgs {
     /// Lock the memory of both (mlockall)
     #[arg(long)]
     pub(crate) mlock: bool,
-    /// Write the result here, too: .json, .csv, .hlog or .html by its ending;
-    /// may be given again
+    /// Write the result here, too: .json, .csv, .hlog, .html or .md by its
+    /// ending; may be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
@@ -253,13 +253,15 @@ Examples:
   olivine bench report all.json --out all.html
   olivine bench report *.json --out all.html --svg plots
   olivine bench report all.json --out all.csv
+  olivine bench report *.json --out all.md    headline tables for a README
 
 The page is one file that opens without a network, light or dark, and prints.")]
 pub(crate) struct PageArgs {
     /// Results of 'olivine bench ... --json' or '--save'
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// What to write: .html; of one file also .csv or .hlog
+    /// What to write: .html, .md (headline tables); of one file also .csv or
+    /// .hlog
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub(crate) out: PathBuf,
     /// Write each plot into this folder, too

@@ -6,15 +6,18 @@
 //! (`MADV_WIPEONFORK`): the cached limit lives there, so that a publisher's first call in a child takes the
 //! slow path, and a word that is nonzero only in the process that opened the handle.
 //!
+//! A `fork` in another thread waits while a descriptor is opened and noted, or forgotten and closed: see [`hold_off`].
+//!
 //! Children made by the raw `clone` or `fork` system call skip the closing (no library runs there); they
 //! still find their handles poisoned.
 
 use crate::region::{Memory, Word, Words};
 use crate::sync::{AtomicI32, Ordering};
 use core::ptr::NonNull;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 const ALIVE: usize = 0;
 const LIMIT: usize = 16;
@@ -102,7 +105,39 @@ impl Block {
 }
 
 static FIRST: Block = Block::new();
-static GROW: Mutex<()> = Mutex::new(());
+
+/// Held while the slots change, and by a thread that forks: a child finds every lock descriptor in a slot.
+static SLOTS: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// The lock of [`SLOTS`] while this thread is inside `fork`.
+    static FORKING: Cell<Option<MutexGuard<'static, ()>>> = const { Cell::new(None) };
+}
+
+/// Makes a `fork` by any thread wait until the guard is dropped, so that no child inherits what is half done, or a
+/// lock of this process that nobody there would ever give back. Not for long, and not twice by one thread.
+pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        // SAFETY: the handlers are plain functions that live for ever. In the child they only store integers, close
+        // descriptors and give back a lock that the forking thread took.
+        let failed = unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(close_all)) };
+        debug_assert_eq!(failed, 0, "registering handlers takes a few bytes");
+    });
+    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs in the forking thread before `fork`.
+extern "C" fn prepare() {
+    let held = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    // A thread that is ending has no such place any more: then nothing is held.
+    let _ = FORKING.try_with(|forking| forking.set(Some(held)));
+}
+
+/// Runs in the same thread after `fork`, in parent and child.
+extern "C" fn resume() {
+    let _ = FORKING.try_with(|forking| drop(forking.take()));
+}
 
 /// A descriptor that every forked child closes, and that is closed here when dropped.
 #[derive(Debug)]
@@ -114,13 +149,22 @@ pub(crate) struct ClosedInChildren {
 impl ClosedInChildren {
     /// Takes `file` over.
     pub(crate) fn new(file: OwnedFd) -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // SAFETY: the handler is a plain function that lives for ever and only closes descriptors.
-            let failed = unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
-            debug_assert_eq!(failed, 0, "registering one handler takes a few bytes");
-        });
-        let _growing = GROW.lock().unwrap_or_else(PoisonError::into_inner);
+        let _still = hold_off();
+        Self::note(file)
+    }
+
+    /// Opens a descriptor that no child of another thread's may inherit even for a moment.
+    ///
+    /// # Errors
+    ///
+    /// What `open` says.
+    pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
+        let _still = hold_off();
+        open().map(Self::note)
+    }
+
+    /// The caller holds forks off.
+    fn note(file: OwnedFd) -> Self {
         let file = file.into_raw_fd();
         let mut block = &FIRST;
         loop {
@@ -149,7 +193,8 @@ impl ClosedInChildren {
 
 impl Drop for ClosedInChildren {
     fn drop(&mut self) {
-        // Relaxed: as in `new`. In a forked child the slot reads CLOSED, and the descriptor's number may have been
+        let _still = hold_off();
+        // Relaxed: as in `note`. In a forked child the slot reads CLOSED, and the descriptor's number may have been
         // given to another file.
         if self.slot.swap(FREE, Ordering::Relaxed) == self.file {
             // SAFETY: we own the descriptor and nobody has closed it.
@@ -172,5 +217,52 @@ extern "C" fn close_all() {
             }
         }
         block = now.next.get().copied();
+    }
+    resume();
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Whether this thread of our own waits in the kernel.
+    fn sleeps(thread: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+        stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|s| s.starts_with('S')))
+    }
+
+    #[test]
+    fn a_fork_waits_until_a_descriptor_is_noted() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let forker = Cell::new(None);
+        let closed = ClosedInChildren::open(|| {
+            let file = OwnedFd::from(std::fs::File::open("/proc/self/exe")?);
+            let raw = std::os::fd::AsRawFd::as_raw_fd(&file);
+            forker.set(Some(std::thread::spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get())
+                    .unwrap();
+                // SAFETY: the child asks for one descriptor and ends.
+                let pid = unsafe { libc::fork() };
+                if pid == 0 {
+                    // SAFETY: asks whether a descriptor is open.
+                    let open = unsafe { libc::fcntl(raw, libc::F_GETFD) } != -1;
+                    // SAFETY: ends the child and nothing else.
+                    unsafe { libc::_exit(i32::from(open)) };
+                }
+                let mut status = -1;
+                // SAFETY: waits for the child above; `status` lives across the call.
+                assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+                status
+            })));
+            let thread = told.recv().unwrap();
+            // Until it waits: for us, as it should, or for its child.
+            while !sleeps(thread) {
+                std::thread::yield_now();
+            }
+            Ok(file)
+        });
+        let status = forker.take().unwrap().join().unwrap();
+        assert_eq!(status, 0, "the child inherited the descriptor");
+        drop(closed.unwrap());
     }
 }

@@ -39,6 +39,9 @@ impl LockFile {
 pub(crate) struct LockTable {
     table: Arc<Mutex<HashMap<u64, u64>>>,
     me: u64,
+    /// The process that made it: in a forked child the table is a copy that nobody looks at, and may be locked by a
+    /// thread that is not there.
+    process: u32,
 }
 
 impl Locks {
@@ -52,18 +55,20 @@ impl Locks {
     /// What the kernel says to opening it once more.
     pub(crate) fn file(file: &OwnedFd) -> io::Result<Self> {
         Ok(Self::File(LockFile {
-            file: fork::ClosedInChildren::new(opened_again(file)?),
+            file: fork::ClosedInChildren::open(|| opened_again(file))?,
         }))
     }
 
     /// Locks in a table shared by this process; each call makes another participant.
     pub(crate) fn table(table: &Arc<Mutex<HashMap<u64, u64>>>) -> Self {
         static NEXT: Mutex<u64> = Mutex::new(1);
+        let _still = fork::hold_off();
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
         Self::Process(LockTable {
             table: Arc::clone(table),
             me: *next,
+            process: std::process::id(),
         })
     }
 
@@ -127,6 +132,9 @@ impl Locks {
 
 impl Drop for LockTable {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            return;
+        }
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, holder| *holder != self.me);
     }
@@ -263,5 +271,32 @@ mod tests {
             drop(b);
             assert!(a.try_lock(7).unwrap());
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no fork")]
+    fn a_childs_copy_of_a_table_waits_for_no_thread_of_the_parents() {
+        let table: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
+        let locks = Locks::table(&table);
+        assert!(locks.try_lock(1).unwrap());
+        // As another thread may hold it at a fork.
+        let held = table.lock().unwrap();
+        // SAFETY: the child drops a handle and ends; SIGALRM ends it if it hangs.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: integers only.
+            unsafe { libc::alarm(10) };
+            drop(locks);
+            // SAFETY: ends the child and nothing else.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child above; `status` lives across the call.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0, "killed while it waited");
+        drop(held);
+        assert!(!Locks::table(&table).try_lock(1).unwrap());
+        drop(locks);
+        assert!(Locks::table(&table).try_lock(1).unwrap());
     }
 }

@@ -1,7 +1,7 @@
 //! Where a channel's memory is: files of a folder, or memory without a name that this process holds.
 
 use crate::error::OpenError;
-use crate::fork::ForkPage;
+use crate::fork::{self, ForkPage};
 use crate::liveness::Locks;
 use crate::region::{Ring, Words};
 use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
@@ -38,6 +38,7 @@ static CHANNELS: Mutex<Option<HashMap<String, Weak<Inside>>>> = Mutex::new(None)
 impl Inside {
     /// The channel of this name, made by `make` (which fills the control memory) if there is none.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
+        let _still = fork::hold_off();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         let channels = channels.get_or_insert_with(HashMap::new);
         channels.retain(|_, channel| channel.strong_count() > 0);
@@ -96,6 +97,7 @@ impl Inside {
 
     /// Frees the name: who opens it from here on gets another channel.
     pub(super) fn forget(self: &Arc<Self>) {
+        let _still = fork::hold_off();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(channels) = &mut *channels {
             channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));

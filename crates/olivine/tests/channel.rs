@@ -5,7 +5,7 @@
 mod common;
 
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
-use common::{Place, spawn, until};
+use common::{Place, kill, spawn, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
@@ -445,6 +445,32 @@ fn closing_lingers_for_the_readers_as_asked() {
     });
     publisher.close().unwrap();
     reader.join().unwrap();
+}
+
+#[test]
+fn the_dead_are_not_counted_as_subscribers() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("counted", "capacity=4KiB");
+    // Keeps the channel.
+    let mut first = Publisher::open(&uri).unwrap();
+    let child = reader(&place, &uri, &words);
+    assert_eq!(first.subscribers(), 1);
+    kill(child);
+    let eager = place.uri("counted", "subscribers=1");
+    let mut second = Publisher::open(&eager).unwrap();
+    assert_eq!(second.offer(b"nobody"), Err(NotSent::NotConnected));
+    assert_eq!(second.stats().reclaimed, 1);
+    words.store(0, 0);
+    kill(reader(&place, &uri, &words));
+    assert!(!first.wait_for_subscribers(1, Some(SHORT)).unwrap());
+    words.store(0, 0);
+    kill(reader(&place, &uri, &words));
+    assert_eq!(first.subscribers(), 0);
+    // A durable one that is away is waited for, and counted.
+    drop(Subscriber::open(&place.uri("counted", "name=archive")).unwrap());
+    assert_eq!(first.subscribers(), 1);
+    second.offer(b"for the archive").unwrap();
 }
 
 #[test]

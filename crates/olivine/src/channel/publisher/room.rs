@@ -115,7 +115,8 @@ impl<T: ?Sized> Publisher<T> {
             return Err(NotSent::LinkFailed);
         }
         if endpoint.connecting {
-            if self.producer.gate().count() < endpoint.config.subscribers as usize {
+            let wanted = endpoint.config.subscribers as usize;
+            if self.producer.gate().count() < wanted || endpoint.count_living() < wanted {
                 return Err(NotSent::NotConnected);
             }
             endpoint.connecting = false;

@@ -1,11 +1,48 @@
 //! What a publisher waits for: room, subscribers, and that all was read.
 
+use super::super::attach::Attached;
 use super::super::hold::{Beds, Waiting};
+use super::super::slots::{self, Verdict};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
+use crate::ring::gate::bits;
+use crate::ring::layout::control;
 use crate::ring::publish::Producer;
 use crate::wait::Step;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+impl Endpoint {
+    /// Subscribers that hold this lane back, those that are dead no longer among them.
+    ///
+    /// A lock tells who lives, which takes a system call for each: only where a number decides something.
+    pub(super) fn count_living(&mut self) -> usize {
+        let Self { attached, hold, .. } = self;
+        let (living, dead) = judge_all(attached);
+        hold.reclaimed += dead;
+        living
+    }
+}
+
+/// Judges every subscriber that gates, as somebody who is held back would: how many live or, being durable, may come
+/// back, and how many were dead and hold nobody back any more.
+pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
+    let (mut living, mut dead) = (0, 0);
+    for slot in bits(
+        &attached.control,
+        control::GATING,
+        attached.geometry.slots(),
+    ) {
+        if slots::judge(attached, slot, None) == Verdict::Reclaimed {
+            dead += 1;
+        } else {
+            living += 1;
+        }
+    }
+    if dead > 0 {
+        attached.wake_publishers();
+    }
+    (living, dead)
+}
 
 impl<T: ?Sized> Publisher<T> {
     /// Waits by the wait strategy until a message of `length` bytes has room.
@@ -46,7 +83,8 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first.
+    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first. Counts as
+    /// [`Publisher::subscribers`] does.
     ///
     /// # Errors
     ///
@@ -56,7 +94,15 @@ impl<T: ?Sized> Publisher<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| producer.gate().count() >= count)
+        let started = Instant::now();
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            let reached = self.wait_until(left, |producer| producer.gate().count() >= count)?;
+            // Some of them may be dead: they are gone now, so that each round counts fewer of those.
+            if !reached || self.endpoint.count_living() >= count {
+                return Ok(reached);
+            }
+        }
     }
 
     /// Waits until every live reliable subscriber has read everything published here, and released it; `false`

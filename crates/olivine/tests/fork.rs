@@ -7,7 +7,7 @@ mod common;
 use common::numbers::{LONG, expect, send};
 use common::{Place, until};
 use olivine::admin::inspect;
-use olivine::{Config, LaneState, NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{Config, LaneState, NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -121,4 +121,54 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
     let next = Publisher::open(&uri).unwrap();
     assert_eq!(next.lane(), 1);
     drop(stay);
+}
+
+#[test]
+fn what_was_begun_before_a_fork_is_the_parents_to_commit() {
+    let _alone = alone();
+    let place = Place::new();
+    let uri = place.uri("begun", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let before = publisher.cursor();
+    let mut claim = publisher.claim(6).unwrap();
+    claim.copy_from_slice(b"parent");
+    let mut claim = Some(claim);
+    forked(|| {
+        let mut claim = claim.take().unwrap();
+        claim.copy_from_slice(b"child!");
+        i32::from(claim.commit() != before)
+    });
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let before = claim.unwrap().commit();
+    assert_eq!(&*subscriber.receive().unwrap(), b"parent");
+
+    let mut batch = publisher.batch();
+    batch.push(b"one").unwrap();
+    let mut batch = Some(batch);
+    forked(|| {
+        let mut batch = batch.take().unwrap();
+        let refused = matches!(batch.push(b"two"), Err(NotSent::Forked));
+        i32::from(!refused || batch.commit() != before)
+    });
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let mut batch = batch.unwrap();
+    batch.push(b"two").unwrap();
+    batch.commit();
+    assert_eq!(&*subscriber.receive().unwrap(), b"one");
+    assert_eq!(&*subscriber.receive().unwrap(), b"two");
+
+    let mut claim = OwnedClaim::begin(Box::new(publisher), 6).unwrap();
+    claim.copy_from_slice(b"parent");
+    let mut claim = Some(claim);
+    forked(|| {
+        let mut claim = claim.take().unwrap();
+        claim.copy_from_slice(b"child!");
+        let (_publisher, committed) = claim.commit(0);
+        i32::from(!matches!(committed, Err(NotSent::Forked)))
+    });
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let (_publisher, committed) = claim.unwrap().commit(0);
+    committed.unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"parent");
 }

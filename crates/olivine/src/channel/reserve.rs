@@ -28,6 +28,9 @@ impl Claim<'_> {
     }
 
     /// Makes the message visible; returns the position after it.
+    ///
+    /// In a forked child, whose parent's message it is, nothing is sent and the position stays where it was; what is
+    /// written into the claim there is lost. The publisher's next call says [`NotSent::Forked`].
     #[inline(always)]
     pub fn commit(self) -> Position {
         Position(self.producer.commit(self.end, self.tag, self.whole))
@@ -216,7 +219,9 @@ impl Batch<'_> {
         self.count == 0
     }
 
-    /// Makes all of it visible at once; returns the position after it. An empty batch changes nothing.
+    /// Makes all of it visible at once; returns the position after it. An empty batch changes nothing, and neither
+    /// does one in a forked child, whose parent's messages they are: the publisher's next call says
+    /// [`NotSent::Forked`] there.
     #[inline(always)]
     pub fn commit(self) -> Position {
         let producer = &mut self.publisher.producer;

@@ -249,10 +249,14 @@ impl Producer {
         unsafe { self.ring.write(at, message) };
     }
 
-    /// The payload place of the claimed frame at the position.
+    /// The payload place of the claimed frame at the position. In a forked child, whose parent may be filling it,
+    /// bytes that lead nowhere and are never given back.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn payload_mut(&mut self, length: usize) -> &mut [u8] {
+        if self.is_shut() {
+            return nowhere(length);
+        }
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(self.position, length) }
     }
@@ -288,9 +292,13 @@ impl Producer {
         self.advance(end)
     }
 
-    /// Makes the frame from the position to `end` visible.
+    /// Makes the frame from the position to `end` visible; the position after it. In a forked child, whose parent's
+    /// frame it is, it does nothing.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        if self.is_shut() {
+            return self.position;
+        }
         points::pass("publish.written");
         self.show(end, tag, length);
         points::pass("publish.shown");
@@ -519,11 +527,26 @@ impl Producer {
         self.fits(at, length).ok()
     }
 
+    /// Whether nothing may be sent, whatever had room: in a forked child, where the limit reads zero.
+    #[inline(always)]
+    pub(crate) fn is_shut(&self) -> bool {
+        // Relaxed: a private word.
+        self.limit.load(Ordering::Relaxed) == 0
+    }
+
     /// Refuses everything from now on: the next call takes the slow path.
     pub(crate) fn shut(&mut self) {
         // Relaxed: a private word.
         self.limit.store(0, Ordering::Relaxed);
     }
+}
+
+/// Zeros of a forked child's own.
+#[cfg(not(loom))]
+#[cold]
+#[inline(never)]
+fn nowhere(length: usize) -> &'static mut [u8] {
+    vec![0; length].leak()
 }
 
 /// Commits the frame, or the batch, that begins with `header`; `next` is the header behind it unless it reads zero.

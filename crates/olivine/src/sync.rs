@@ -49,7 +49,7 @@ pub(crate) fn fence(ordering: Ordering) {
 
 /// The publisher's half of a two-sided barrier: orders the compiler, costs no instruction.
 ///
-/// Must be paired with [`heavy_barrier`] on the other side. `_name` says which edge it serves.
+/// Must be paired with [`heavy_barrier`] on the other side. `_mutant` takes it away from a model.
 #[inline(always)]
 pub(crate) fn light_barrier(_mutant: bool) {
     #[cfg(not(loom))]

@@ -65,7 +65,7 @@ pub(crate) mod control {
     pub(crate) const MEMBER_PID: usize = 21;
     /// A number drawn when the channel was made: tells it from others of its name.
     pub(crate) const INCARNATION: usize = 22;
-    /// Raised when a lane file appears.
+    /// Raised by each publisher that takes a lane, new or not, and by the end of a sealed channel's.
     pub(crate) const LANES_EPOCH: usize = 32;
     /// Nonzero when somebody may be parked: the word publishers read after each commit.
     pub(crate) const SLEEPERS: usize = 48;

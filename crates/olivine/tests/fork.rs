@@ -8,7 +8,7 @@ use common::numbers::{LONG, expect, send};
 use common::{Place, until};
 use olivine::admin::inspect;
 use olivine::{Config, LaneState, NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -98,6 +98,7 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
         found.publishers[lane].state
     };
     let (mut rest, stay) = std::io::pipe().unwrap();
+    let (mut told, mut tell) = std::io::pipe().unwrap();
     forked(|| {
         // As the error advises.
         assert!(matches!(publisher.offer(b"child"), Err(NotSent::Forked)));
@@ -110,11 +111,14 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
             // Outlives the owner of the handle, until the test is over.
             // SAFETY: this process ends without dropping `stay`.
             unsafe { libc::close(stay.as_raw_fd()) };
+            let _ = tell.write_all(&[1]);
             let _ = rest.read(&mut [0]);
             // SAFETY: ends this process and nothing else.
             unsafe { libc::_exit(0) };
         }
         publisher.publish(b"last words").unwrap();
+        // Its child has closed what it closes.
+        told.read_exact(&mut [0]).unwrap();
         0
     });
     assert_eq!((state(0), state(1)), (LaneState::Open, LaneState::Dead));

@@ -57,6 +57,10 @@ fn a_ring_smaller_than_a_large_page_is_refused_where_one_is_required() {
     assert!(matches!(error, OpenError::HugePages { .. }), "{error}");
     assert!(error.to_string().contains("below 2MiB"), "{error}");
     assert!(!place.channel("small").join("lane-0").exists());
+    // Neither where others use the channel.
+    let _subscriber = Subscriber::open(&place.uri("used", "capacity=1MiB")).unwrap();
+    Publisher::open(&place.uri("used", "hugepages=require")).unwrap_err();
+    assert!(!place.channel("used").join("lane-0").exists());
     // Tried, not required: a channel like any other.
     Publisher::open(&place.uri("small", "hugepages=try&capacity=1MiB")).unwrap();
 }

@@ -129,13 +129,36 @@ fn few_descriptors(uri: &str) {
     limit(libc::RLIMIT_NOFILE, 256);
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let mut refusals = 0;
+    let config = Config::parse(uri).unwrap();
+    let channel = config.directory().unwrap().join(config.channel());
     while let Err(error) = attempt(uri) {
         refused(&*error, "Too many open files");
         refusals += 1;
         taken.pop().expect("it never gets enough descriptors");
+        // A control file that there was no descriptor for serves the next one; a folder without one serves nobody.
+        let left = std::fs::read_dir(&channel).map(Iterator::count).ok();
+        assert_ne!(left, Some(0), "after {refusals} refusals");
     }
     assert!(refusals > 3, "only {refusals} refusals");
     println!("{refusals} openings refused for want of descriptors");
+}
+
+/// What cannot be looked at is not damaged, and stays.
+fn few_descriptors_to_remove(uri: &str) {
+    let config = Config::parse(uri).unwrap();
+    let channel = config.directory().unwrap().join(config.channel());
+    let _subscriber = Subscriber::open(uri).unwrap();
+    let _publisher = Publisher::open(uri).unwrap();
+    limit(libc::RLIMIT_NOFILE, 256);
+    let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    let mut refusals = 0;
+    while let Err(error) = olivine::admin::remove(&config, true) {
+        refused(&error, "Too many open files");
+        assert!(channel.join("control").exists() && channel.join("lane-0").exists());
+        refusals += 1;
+        taken.pop().expect("it never gets enough descriptors");
+    }
+    assert!(refusals > 3, "only {refusals} refusals");
 }
 
 /// Neither locked memory nor the right to it is needed.

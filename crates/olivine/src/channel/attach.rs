@@ -206,7 +206,13 @@ fn find_files(config: &Config, wanted: &Geometry) -> Result<Option<Attached>, Op
     let Some(files) = folder.channel(config.channel(), true)? else {
         return Ok(None);
     };
-    let Some(attached) = open_control(files, config.channel(), true)? else {
+    let opened = open_control(files, config.channel(), true).inspect_err(|_| {
+        // The folder may be one that we made.
+        if let Ok(Some(files)) = folder.channel(config.channel(), false) {
+            files.remove_if_empty();
+        }
+    });
+    let Some(attached) = opened? else {
         let Some(files) = folder.channel(config.channel(), false)? else {
             return Ok(None);
         };

@@ -8,6 +8,7 @@ use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
 use crate::segment::{self, ChannelFolder, lane_name, refused};
 use crate::uri::HugePages;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -134,38 +135,50 @@ impl Place {
         }
     }
 
-    /// Makes lane `index` if it is missing. The caller holds its lock.
+    /// Makes lane `index` if it is missing; `true` if it did. The caller holds its lock.
     pub(crate) fn ensure_lane(
         &self,
         geometry: &Geometry,
         index: usize,
         numa: Option<u32>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<bool, OpenError> {
         let header = lane_header(geometry, index);
         match self {
             Self::Files(folder) => {
-                if segment::open_file(folder, &lane_name(index), true)?.is_none() {
-                    segment::create_file(
-                        folder,
-                        &lane_name(index),
-                        geometry.lane_bytes(),
-                        numa,
-                        &header,
-                    )?;
+                if segment::open_file(folder, &lane_name(index), true)?.is_some() {
+                    return Ok(false);
                 }
-                Ok(())
+                segment::create_file(
+                    folder,
+                    &lane_name(index),
+                    geometry.lane_bytes(),
+                    numa,
+                    &header,
+                )
             }
             Self::Process(inside) => {
                 let mut lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-                if let std::collections::hash_map::Entry::Vacant(entry) = lanes.entry(index) {
-                    entry.insert(memory_file(
-                        &inside.path,
-                        geometry.lane_bytes(),
-                        numa,
-                        &header,
-                    )?);
-                }
-                Ok(())
+                let Entry::Vacant(entry) = lanes.entry(index) else {
+                    return Ok(false);
+                };
+                entry.insert(memory_file(
+                    &inside.path,
+                    geometry.lane_bytes(),
+                    numa,
+                    &header,
+                )?);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Takes back a lane that nobody was shown. The caller holds its lock and the membership lock.
+    pub(crate) fn remove_lane(&self, index: usize) {
+        match self {
+            Self::Files(folder) => folder.remove_lane(index),
+            Self::Process(inside) => {
+                let mut lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                lanes.remove(&index);
             }
         }
     }

@@ -39,8 +39,14 @@ pub(super) fn take_lane(
             );
             continue;
         }
-        place.ensure_lane(geometry, index, config.numa)?;
-        let Some((words, ring)) = place.open_lane(geometry, index, true, config.hugepages)? else {
+        let made = place.ensure_lane(geometry, index, config.numa)?;
+        let opened = place.open_lane(geometry, index, true, config.hugepages);
+        let opened = opened.inspect_err(|_| {
+            if made {
+                place.remove_lane(index);
+            }
+        });
+        let Some((words, ring)) = opened? else {
             return Err(OpenError::Missing {
                 channel: channel.clone(),
                 path: place.path().to_owned(),

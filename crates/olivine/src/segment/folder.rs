@@ -1,6 +1,6 @@
 //! The folder of all channels and the folder of one: made private, checked before use.
 
-use super::{CONTROL, refused};
+use super::{CONTROL, lane_name, refused};
 use crate::error::OpenError;
 use crate::uri::Config;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
@@ -221,6 +221,21 @@ impl Folder {
                 Err(errno) => return Err(refused("make the folder", &path)(errno)),
             }
         }
+        self.open_channel(name, path, made).inspect_err(|_| {
+            if made {
+                // Only if it is empty: somebody else may be making a channel in it.
+                let _ = rustix::fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR);
+            }
+        })
+    }
+
+    /// Opens and checks the folder of one channel; sets its mode if it was just made.
+    fn open_channel(
+        &self,
+        name: &str,
+        path: PathBuf,
+        made: bool,
+    ) -> Result<Option<ChannelFolder>, OpenError> {
         let Some(file) = open_folder(self.file.as_fd(), Path::new(name), &path)? else {
             return Ok(None);
         };
@@ -341,6 +356,12 @@ impl ChannelFolder {
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(errno) => Err(refused("remove", &self.path)(errno)),
         }
+    }
+
+    /// Removes the file of lane `index`, if it can be.
+    pub(crate) fn remove_lane(&self, index: usize) {
+        // What stays is found, and used, by the next publisher.
+        let _ = self.unlink(&lane_name(index));
     }
 
     fn unlink(&self, name: &str) -> Result<(), OpenError> {

@@ -221,7 +221,10 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
             return Ok(Removed { bytes });
         }
         Ok(None) => return remove_folder(&folder, config.channel(), bytes),
-        Err(_) if force => return remove_folder(&folder, config.channel(), bytes),
+        // Anything else, too few descriptors say, tells nothing about the channel: it may be in use.
+        Err(OpenError::NotAChannel { .. } | OpenError::Layout { .. }) if force => {
+            return remove_folder(&folder, config.channel(), bytes);
+        }
         Err(error) => return Err(error.into()),
     };
     let _membership = attached.membership()?;
@@ -241,7 +244,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
 
 fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, AdminError> {
     if let Some(files) = folder.channel(name, false)? {
-        files.remove()?;
+        files.remove_damaged()?;
     }
     Ok(Removed { bytes })
 }

@@ -43,6 +43,7 @@ fn role() {
     };
     match role.as_str() {
         "descriptors" => few_descriptors(&text("OLIVINE_DEATH_URI")),
+        "removing" => few_descriptors_to_remove(&text("OLIVINE_DEATH_URI")),
         "mappings" => few_mappings(&text("OLIVINE_DEATH_URI")),
         "locked" => no_locked_memory(&text("OLIVINE_DEATH_URI")),
         _ => with_words(&role),
@@ -220,6 +221,11 @@ fn ends_well(role: &str) {
 #[test]
 fn too_few_descriptors_are_an_error_with_a_name_and_enough_are_enough() {
     ends_well("descriptors");
+}
+
+#[test]
+fn who_has_too_few_descriptors_removes_nothing() {
+    ends_well("removing");
 }
 
 #[test]

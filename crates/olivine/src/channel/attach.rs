@@ -125,7 +125,10 @@ pub(crate) fn open<T>(
             if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
                 let _ = remove_files(&attached);
             }
-            joined.map(Some)
+            let joined = joined?;
+            // Removed as a damaged one meanwhile, which asks for no lock: a lane that we made belongs to whoever makes
+            // the next channel here.
+            Ok(is_current(&attached).then_some(joined))
         });
         attached.locks.unlock(lock_byte::MEMBERSHIP);
         if let Some(joined) = joined? {

@@ -340,14 +340,33 @@ impl ChannelFolder {
 
     /// Removes the files and the folder; the control file goes last, so that whoever is interrupted here leaves
     /// something that says it is being removed. Files of others that are not a channel's stay, with their folder.
+    ///
+    /// The caller holds the membership lock: nobody makes a lane meanwhile.
     pub(crate) fn remove(&self) -> Result<(), OpenError> {
+        self.remove_lanes()?;
+        crate::points::pass("remove.lanes_gone");
+        self.unlink(CONTROL)?;
+        crate::points::pass("remove.control_gone");
+        self.remove_itself()
+    }
+
+    /// As [`ChannelFolder::remove`], of what has no lock that could be held: the control file goes first. Who makes a
+    /// channel here meanwhile either made its lanes before that, and they go too, or finds its control file gone.
+    pub(crate) fn remove_damaged(&self) -> Result<(), OpenError> {
+        self.unlink(CONTROL)?;
+        self.remove_lanes()?;
+        self.remove_itself()
+    }
+
+    fn remove_lanes(&self) -> Result<(), OpenError> {
         let ours = |name: &str| name.starts_with("lane-") || name.starts_with(".new-");
         for name in self.files().iter().filter(|name| ours(name)) {
             self.unlink(name)?;
         }
-        crate::points::pass("remove.lanes_gone");
-        self.unlink(CONTROL)?;
-        crate::points::pass("remove.control_gone");
+        Ok(())
+    }
+
+    fn remove_itself(&self) -> Result<(), OpenError> {
         if !self.still_there() {
             return Ok(());
         }

@@ -172,7 +172,7 @@ fn map_twice(
     let base = NonNull::new(base)
         .ok_or(rustix::io::Errno::NOMEM)
         .map_err(refused("map", path))?;
-    // SAFETY: just reserved, ours alone; unmapped on every way out of here. The file is as long as the lane (checked
+    // SAFETY: just reserved, ours alone; unmapped, or given up for good, on every way out of here. The file is as long as the lane (checked
     // by the caller), and its memory was allocated when it was made.
     let header_memory = unsafe { Memory::from_mapping(base, header) };
     // SAFETY: inside the reservation.
@@ -201,7 +201,16 @@ fn map_twice(
                 offset,
             )
         };
-        mapped.map_err(refused("map", path))?;
+        if let Err(errno) = mapped {
+            // Older kernels have unmapped the place by then, and another thread's mapping may stand there: from here on
+            // the range is given up, not given back. What was mapped before it is still ours.
+            core::mem::forget(lane);
+            if at > 0 {
+                // SAFETY: the first part, which was mapped above and in which nothing lives.
+                let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), at) };
+            }
+            return Err(refused("map", path)(errno));
+        }
     }
     Ok(lane)
 }

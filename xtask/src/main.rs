@@ -6,6 +6,7 @@
 
 mod again;
 mod allocators;
+mod bindings;
 mod browser;
 mod cargo;
 mod child;
@@ -171,6 +172,12 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// The library for C and C++, built and installed below a folder: headers, libraries, `olivine.pc`.
+    Capi {
+        /// The folder, such as `/usr/local`; made where it is not there.
+        #[arg(long, value_name = "DIR")]
+        prefix: std::path::PathBuf,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -243,6 +250,7 @@ fn main() -> ExitCode {
             runs,
             write,
         } => peers::run(&mut report, seconds, runs, write),
+        Task::Capi { prefix } => report.run("capi", || bindings::install(&prefix)),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

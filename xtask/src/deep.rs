@@ -5,7 +5,7 @@ use crate::child;
 use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{browser, clients, death, fuzz, miri, sanitize, test};
+use crate::{again, browser, clients, death, fuzz, miri, sanitize, test};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -45,6 +45,9 @@ pub(crate) struct Plan {
     /// How many connections come and go, on each back end.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
+    /// How often every built-in method is measured in a row.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    benches: u32,
     /// Only these steps, by name; nothing is written down then.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
@@ -64,12 +67,14 @@ impl Plan {
             sealed,
             soak,
             connections,
+            benches,
             only: _,
         } = self;
         let [fuzz, cut, sealed, soak] = [fuzz, cut, sealed, soak].map(Duration::as_secs);
         format!(
             "cargo xtask deep --kills {kills} --seed {seed} --seeds {seeds} --writes {writes} --fuzz {fuzz}s \
-             --wire {wire} --cut {cut}s --sealed {sealed}s --soak {soak}s --connections {connections}"
+             --wire {wire} --cut {cut}s --sealed {sealed}s --soak {soak}s --connections {connections} \
+             --benches {benches}"
         )
     }
 }
@@ -192,6 +197,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) -> Result<()> {
     progress.single("sealed", |said| death::sealed(plan.sealed, seed, said))?;
     progress.single("death", |said| death::run(plan.kills, Some(seed), said))?;
     progress.single("soak", |said| death::soak(plan.soak, Some(seed), said))?;
+    progress.single("again", |_| again::run(plan.benches))?;
     progress.single("browser", |_| browser::run())?;
     progress.single("clients", |_| clients::run(Missing::Install, true))?;
     progress.single("churn", |_| churn(plan.connections))

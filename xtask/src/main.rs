@@ -4,6 +4,7 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod again;
 mod allocators;
 mod browser;
 mod cargo;
@@ -22,6 +23,7 @@ mod model;
 mod nats;
 mod nightly;
 mod packages;
+mod peers;
 mod programs;
 mod readme;
 mod record;
@@ -156,19 +158,37 @@ enum Task {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
+    /// Our server and generator beside other people's, which it builds and installs: the tables of the README and of
+    /// `docs/method.md`. Takes about ten minutes, on a quiet machine.
+    Peers {
+        /// How long each server is loaded at each depth, in seconds over all runs.
+        #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+        seconds: f64,
+        /// How many runs each gets, in turns; fewer than 5 are not to be quoted.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Put the tables into the documents, too.
+        #[arg(long)]
+        write: bool,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
     Fresh,
     /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
     Rivals,
+    /// The table of all built-in methods, again and again: nothing may hang, fail or leave anything behind.
+    Again {
+        /// How many times; each takes a minute.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        times: u32,
+    },
     /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
     Record {
         /// Folder in `results`, such as `epyc-2cpu-virtual`.
         name: String,
-        /// Only as long as it takes to see that all of it works: nothing to keep.
-        #[arg(long)]
-        short: bool,
+        #[command(flatten)]
+        scope: record::Scope,
     },
 }
 
@@ -218,10 +238,16 @@ fn main() -> ExitCode {
         Task::Allocators { seconds, runs } => report.run("allocators", || {
             allocators::run(seconds, runs, Missing::Install)
         }),
+        Task::Peers {
+            seconds,
+            runs,
+            write,
+        } => peers::run(&mut report, seconds, runs, write),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),
-        Task::Record { name, short } => record::run(&mut report, &name, short),
+        Task::Again { times } => report.run("again", || again::run(times)),
+        Task::Record { name, scope } => record::run(&mut report, &name, scope),
     }
     if report.finish() {
         ExitCode::SUCCESS

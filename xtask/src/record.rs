@@ -1,9 +1,11 @@
-//! The recorded results of a machine: every method, every rival, and the page of all of it.
+//! The recorded results of a machine: every method, every rival, the page and the headline of all of it.
 //!
-//! One measurement after the other, so that nothing runs beside them; the load before each is in its file.
+//! One measurement after the other, so that nothing runs beside them; the load before each is in its file. The README
+//! quotes the headline word for word.
 
-use crate::cargo::{at_most, cargo, root, target};
+use crate::cargo::{at_most, root, target};
 use crate::child::{self, Line};
+use crate::hello;
 use crate::report::{Report, Step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -72,12 +74,29 @@ const MEASUREMENTS: &[(&str, &[&str])] = &[
     ("mesh", &["mesh", "--publishers", "6", "--seconds", "5"]),
 ];
 
-/// Builds the tool, measures everything, writes the files and the page into `results/NAME`.
-pub(crate) fn run(report: &mut Report, name: &str, short: bool) {
-    let folder = if short {
+/// Where the README's figures stand.
+const MARKS: (&str, &str) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
+
+/// What is done besides measuring everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Scope {
+    /// Only as long as it takes to see that all of it works: nothing to keep.
+    #[arg(long, conflicts_with_all = ["readme", "keep"])]
+    short: bool,
+    /// Put the headline tables between the README's marks.
+    #[arg(long)]
+    readme: bool,
+    /// Measure nothing: make page and headline of what is recorded.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Builds the tool, measures everything, writes files, page and headline into `results/NAME`.
+pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
+    let folder = if scope.short {
         target().join("record").join(name)
     } else {
-        root().join("results").join(name)
+        Path::new("results").join(name)
     };
     let mut olivine = None;
     report.run("tool", || {
@@ -88,10 +107,43 @@ pub(crate) fn run(report: &mut Report, name: &str, short: bool) {
     let Some(olivine) = olivine else {
         return;
     };
-    for (file, words) in MEASUREMENTS {
-        report.run(file, || measure(&olivine, &folder, file, words, short));
+    if !scope.keep {
+        for (file, words) in MEASUREMENTS {
+            report.run(file, || {
+                measure(&olivine, &folder, file, words, scope.short)
+            });
+        }
     }
-    report.run("page", || page(&olivine, &folder));
+    for file in ["report.html", HEADLINE] {
+        report.run(file, || page(&olivine, &folder, file));
+    }
+    if scope.readme {
+        report.run("readme", || readme(&folder));
+    }
+}
+
+/// The headline tables.
+const HEADLINE: &str = "headline.md";
+
+/// Puts the headline into the README.
+fn readme(folder: &Path) -> Result<Step> {
+    let headline = fs::read_to_string(root().join(folder).join(HEADLINE))?;
+    let path = root().join("README.md");
+    let text = quoting(&fs::read_to_string(&path)?, &headline)?;
+    fs::write(&path, text)?;
+    Ok(Step::single("readme", true, "read it before you commit it"))
+}
+
+/// `readme` with `headline` between its marks.
+fn quoting(readme: &str, headline: &str) -> Result<String> {
+    let (start, end) = MARKS;
+    let parts = readme
+        .split_once(start)
+        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let Some((before, after)) = parts else {
+        bail!("README.md has no lines {} and {end}", start.trim_end());
+    };
+    Ok(format!("{before}{start}{headline}{end}{after}"))
 }
 
 /// Builds the tool as it ships; its path.
@@ -100,9 +152,9 @@ fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
     if name.is_empty() || !name.chars().all(plain) {
         bail!("'{name}' is no name of a folder: letters, digits and '-'");
     }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    child::output(cargo().args(["build", "--quiet", "--release", "--package", "olivine-cli"]))?;
-    let path = target().join("release/olivine");
+    let folder = root().join(folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let path = hello::tool()?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
     let step = Step::single(
@@ -124,6 +176,7 @@ fn measure(olivine: &Path, folder: &Path, file: &str, words: &[&str], short: boo
     }
     command.arg("--save").arg(&path);
     let outcome = child::stream(&mut command, at_most(LIMIT), |_| Line::Show)?;
+    let path = root().join(path);
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let found: serde_json::Value = serde_json::from_str(&text)?;
@@ -149,22 +202,23 @@ fn measure(olivine: &Path, folder: &Path, file: &str, words: &[&str], short: boo
     Ok(step)
 }
 
-/// The page of everything in the folder.
-fn page(olivine: &Path, folder: &Path) -> Result<Step> {
-    let page = folder.join("report.html");
+/// The page or the headline, by the ending of `file`, of everything in the folder.
+fn page(olivine: &Path, folder: &Path, file: &str) -> Result<Step> {
+    let page = folder.join(file);
     let files = MEASUREMENTS
         .iter()
         .map(|(file, _)| folder.join(format!("{file}.json")));
     let mut command = Command::new(olivine);
     command
+        .current_dir(root())
         .args(["bench", "report"])
         .args(files)
         .arg("--out")
         .arg(&page);
     child::output(&mut command)?;
     Ok(Step::single(
-        "page",
-        page.is_file(),
+        file,
+        root().join(&page).is_file(),
         page.display().to_string(),
     ))
 }
@@ -181,5 +235,21 @@ mod tests {
             assert!(error.contains("is no name of a folder"), "{name}: {error}");
             assert!(!folder.exists());
         }
+    }
+
+    #[test]
+    fn the_readme_quotes_the_headline_and_nothing_else_changes() {
+        let (start, end) = MARKS;
+        let readme = format!("# Title\n\n{start}old\n{end}\n\nmore\n");
+        let quoted = quoting(&readme, "| new |\n").unwrap();
+        assert_eq!(
+            quoted,
+            format!("# Title\n\n{start}| new |\n{end}\n\nmore\n")
+        );
+        assert_eq!(quoting(&quoted, "| new |\n").unwrap(), quoted);
+        let error = quoting("# Title\n", "x").unwrap_err().to_string();
+        assert!(error.contains("has no lines <!-- figures:start"), "{error}");
+        let real = fs::read_to_string(root().join("README.md")).unwrap();
+        assert!(quoting(&real, "x\n").is_ok(), "the README lost its marks");
     }
 }

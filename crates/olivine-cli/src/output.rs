@@ -7,6 +7,8 @@ use std::io::{IsTerminal, Write};
 
 /// Widest table in columns.
 const WIDTH: u16 = 80;
+/// How much further in the rest of a broken line stands.
+const FOLDED_INDENT: usize = 2;
 
 /// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Outcome {
@@ -27,6 +29,46 @@ pub(crate) fn json_line(value: &impl Serialize) -> Outcome<String> {
     let mut line = serde_json::to_string(value).map_err(|error| Failure::Failed(error.into()))?;
     line.push('\n');
     Ok(line)
+}
+
+/// Lines that are longer than a table are broken at spaces on a terminal; elsewhere each stays in one piece, so that
+/// it can be searched for.
+pub(crate) fn folded(text: &str) -> String {
+    if std::io::stdout().is_terminal() {
+        fold(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+fn fold(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let body = line.trim_end_matches('\n');
+        let words = body.trim_start_matches(' ');
+        let indent = body.len() - words.len();
+        let mut column = 0;
+        if body.chars().count() <= usize::from(WIDTH) {
+            out.push_str(line);
+            continue;
+        }
+        for word in words.split(' ') {
+            let length = word.chars().count();
+            let space = if column == 0 {
+                " ".repeat(indent)
+            } else if column + 1 + length > usize::from(WIDTH) {
+                column = 0;
+                format!("\n{}", " ".repeat(indent + FOLDED_INDENT))
+            } else {
+                " ".to_owned()
+            };
+            column += space.trim_start_matches('\n').len() + length;
+            out.push_str(&space);
+            out.push_str(word);
+        }
+        out.push_str(&line[body.len()..]);
+    }
+    out
 }
 
 /// Rows under headings. `right` are the columns with numbers.
@@ -87,6 +129,24 @@ mod tests {
     fn pipes_get_plain_columns() {
         let text = render(&["CHANNEL", "LAG"], &[1], rows(), false);
         assert_eq!(text, "CHANNEL   LAG\nticks      12\na        3456\n");
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_short_ones_are_kept() {
+        let words = ["measured"; 30].join(" ");
+        let text = fold(&format!("  short line   kept\n\n  {words}\nend"));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(
+            text.starts_with("  short line   kept\n\n  measured "),
+            "{text}"
+        );
+        assert!(text.contains("\n    measured"), "{text}");
+        assert!(text.ends_with("measured\nend"), "{text}");
+        let rejoined: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(rejoined.len(), 4 - 1 + 30 + 1);
     }
 
     #[test]

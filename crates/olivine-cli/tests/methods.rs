@@ -146,6 +146,63 @@ fn a_killed_second_process_is_one_failed_row() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
+/// One of several: the row fails with the reason, and the next one is measured.
+#[test]
+fn a_killed_subscriber_of_many_is_one_failed_row() {
+    let Some((_turn, place)) = stage() else {
+        return;
+    };
+    let long = [
+        "bench",
+        "fanout",
+        "--subscribers",
+        "2,1",
+        "--runs",
+        "1",
+        "--seconds",
+        "3",
+        "--json",
+    ];
+    let running = place.start(&long).reading();
+    let id = running.child.id();
+    // Publisher and subscribers beside the second process of the floor.
+    until("three participants", || children(id).len() > 2);
+    let victim = Pid::from_raw(*children(id).last().unwrap()).unwrap();
+    kill_process(victim, Signal::KILL).unwrap();
+    let output = running.output();
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    let rows = report["results"].as_array().unwrap();
+    let of = |status: &str| {
+        let found = rows.iter().filter(|row| row["status"] == status);
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(of("failed").len(), 1, "{report}");
+    assert_eq!(of("failed")[0]["subscribers_count"], 2, "{report}");
+    assert!(!of("measured").is_empty(), "{report}");
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn one_cpu_is_too_few_and_said_so_in_one_line() {
+    let place = Place::new();
+    let tool = place.olivine(&["bench", "--json"]);
+    let cpu = olivine::probe::allowed_cpus()[0].to_string();
+    let output = Command::new("taskset")
+        .args(["-c", &cpu])
+        .arg(tool.get_program())
+        .args(tool.get_args())
+        .env("OLIVINE_DIR", place.path())
+        .output()
+        .unwrap_or_else(|error| panic!("taskset of util-linux: {error}"));
+    let said = said(&output);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{said}");
+    assert!(
+        said.contains("two CPUs") && said.trim().lines().count() == 1,
+        "{said}"
+    );
+}
+
 /// Whoever is left cleans up: here the second process, which ends then.
 #[test]
 fn nothing_outlives_a_measuring_process_that_is_killed() {

@@ -170,6 +170,60 @@ fn what_cannot_be_compared_or_written_is_one_line() {
     }
 }
 
+/// The disk was full only once everything was measured.
+#[test]
+fn what_was_measured_is_printed_although_it_cannot_be_written() {
+    if olivine::probe::allowed_cpus().len() < 2 {
+        return;
+    }
+    let place = Place::new();
+    let full = place.path().join("full.json");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let words = [
+        "bench",
+        "pingpong",
+        "--wait",
+        "adaptive",
+        "--runs",
+        "1",
+        "--seconds",
+        "0.01",
+        "--json",
+        "--save",
+        full.to_str().unwrap(),
+    ];
+    let output = place.run(&words);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot write") && said.contains("full.json") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(json(&output)["results"][0]["status"], "measured");
+}
+
+#[test]
+fn recorded_runs_become_headline_tables() {
+    let place = Place::new();
+    let path = place.path().join("r.md");
+    let output = place.run(&["bench", "report", RECORDED, "--out", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = text(&path);
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("| **olivine-spin"));
+    let row = row.unwrap_or_else(|| panic!("no row of ours: {text}"));
+    // p50, its ratio to the floor, and the least and most of the runs.
+    assert!(
+        row.contains(" ns, ") && row.contains('(') && row.contains('–'),
+        "{row}"
+    );
+    for part in ["`olivine bench ", "AMD EPYC", " runs, load ", "pipe "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("--save"), "{text}");
+}
+
 #[test]
 fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
     if olivine::probe::allowed_cpus().len() < 2 {

@@ -39,6 +39,10 @@ fn a_rival_that_fails_is_a_line_and_the_others_have_figures() {
                 "[ $1 = list ] && { known; exit; }; echo 'lost its nerve' >&2; kill -SEGV $$",
             ),
             (
+                "orphan",
+                "echo \"$0: error while loading shared libraries: libpigeon.so.5\" >&2; exit 127",
+            ),
+            (
                 "forger",
                 "[ $1 = list ] && { known; exit; }; echo '[{\"p50_ns\":1}]'",
             ),
@@ -74,6 +78,7 @@ fn a_rival_that_fails_is_a_line_and_the_others_have_figures() {
                 "rival babbler failed: it answered 'good morning'",
             ),
             ("crasher-queue", "rival crasher failed: lost its nerve"),
+            ("orphan", "rival orphan failed: "),
             (
                 "forger-queue",
                 "rival forger failed: it answered '[{\"p50_ns\":1}]'",
@@ -83,6 +88,8 @@ fn a_rival_that_fails_is_a_line_and_the_others_have_figures() {
             let found = text.lines().filter(|told| told.starts_with(&line)).count();
             assert_eq!(found, 1, "{scenario} {method}: {told}");
         }
+        let library = "error while loading shared libraries: libpigeon.so.5";
+        assert!(text.contains(library), "{told}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(place.left(), Vec::<String>::new());

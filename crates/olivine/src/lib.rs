@@ -75,14 +75,14 @@ pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
-pub use channel::reserve::{Batch, Claim};
+pub use channel::reserve::{Batch, Claim, OwnedClaim};
 #[cfg(not(loom))]
 pub use channel::status::{LaneState, LaneStatus};
 #[cfg(not(loom))]
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
+pub use error::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]

@@ -1,6 +1,6 @@
 //! Words of `olivine bench`.
 
-use super::{TEMPLATE, load, values};
+use super::{FarArgs, TEMPLATE, load, values};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,7 @@ Examples:
   olivine bench pingpong --slots 64,1024      does room for subscribers cost?
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
+  olivine bench bridge stream                 tcp:// beside ZeroMQ and NATS
   olivine bench compare olivine-spin pipe     which is faster, or is it noise?
   olivine bench report latency.json           a page with plots
   olivine bench http http://127.0.0.1:8000/   load a server, check each answer
@@ -25,7 +26,7 @@ pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
     /// Without SCENARIO, write the table's result here, too: .json, .csv,
-    /// .hlog or .html by its ending; may be given again
+    /// .hlog, .html or .md by its ending; may be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
@@ -39,6 +40,7 @@ pub(crate) enum Scenario {
     Fanout(FanoutArgs),
     Mesh(MeshArgs),
     Sweep(SweepArgs),
+    Bridge(FarArgs),
     Http(load::HttpArgs),
     Tcp(load::TcpArgs),
     Compare(CompareArgs),
@@ -66,8 +68,8 @@ pub(crate) struct MethodArgs {
     /// Lock the memory of both (mlockall)
     #[arg(long)]
     pub(crate) mlock: bool,
-    /// Write the result here, too: .json, .csv, .hlog or .html by its ending;
-    /// may be given again
+    /// Write the result here, too: .json, .csv, .hlog, .html or .md by its
+    /// ending; may be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
@@ -251,13 +253,15 @@ Examples:
   olivine bench report all.json --out all.html
   olivine bench report *.json --out all.html --svg plots
   olivine bench report all.json --out all.csv
+  olivine bench report *.json --out all.md    headline tables for a README
 
 The page is one file that opens without a network, light or dark, and prints.")]
 pub(crate) struct PageArgs {
     /// Results of 'olivine bench ... --json' or '--save'
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// What to write: .html; of one file also .csv or .hlog
+    /// What to write: .html, .md (headline tables); of one file also .csv or
+    /// .hlog
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub(crate) out: PathBuf,
     /// Write each plot into this folder, too

@@ -3,7 +3,7 @@
 use super::{Bench, files, method_variants};
 use crate::args::{Common, CompareArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json};
+use crate::output::{folded, print, print_json};
 use olivine_bench::compare::{CompareError, Comparison};
 use olivine_bench::floor::Placement;
 use olivine_bench::result::{ResultFile, Row};
@@ -141,7 +141,7 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
     for (situation, error) in refused {
         out.push_str(&format!("{situation}: {error}\n"));
     }
-    print(&out)
+    print(&folded(&out))
 }
 
 /// Why there is nothing to say.

@@ -1,5 +1,6 @@
 //! Result files: written beside what is printed, read again for comparing and reporting.
 
+use super::print::headline;
 use crate::failure::{Failure, Outcome};
 use olivine_bench::report::{self, Source};
 use olivine_bench::result::file::FileError;
@@ -15,6 +16,7 @@ pub(super) enum Form {
     Csv,
     HistogramLog,
     Html,
+    Markdown,
 }
 
 impl Form {
@@ -25,8 +27,9 @@ impl Form {
             Some("csv") => Ok(Self::Csv),
             Some("hlog") => Ok(Self::HistogramLog),
             Some("html") => Ok(Self::Html),
+            Some("md") => Ok(Self::Markdown),
             _ => Err(Failure::usage(format!(
-                "{} has no ending that says what to write: use .json, .csv, .hlog or .html",
+                "{} has no ending that says what to write: use .json, .csv, .hlog, .html or .md",
                 path.display()
             ))),
         }
@@ -56,14 +59,15 @@ pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Writes `sources` to `path`, in the form of its ending. Only a page takes several.
+/// Writes `sources` to `path`, in the form of its ending. Only a page and a headline take several.
 pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
     let text = match (Form::of(path)?, sources) {
         (Form::Html, sources) => page(sources)?.html.into_bytes(),
+        (Form::Markdown, sources) => headline(sources).into_bytes(),
         (form, [Source { file, .. }]) => one(form, file)?,
         _ => {
             return Err(Failure::usage(format!(
-                "{} takes one result file; only .html takes several",
+                "{} takes one result file; only .html and .md take several",
                 path.display()
             )));
         }
@@ -97,7 +101,7 @@ fn one(form: Form, file: &ResultFile) -> Outcome<Vec<u8>> {
             })?;
             out
         }
-        Form::Json | Form::Html => crate::output::json_line(file)?.into_bytes(),
+        Form::Json | Form::Html | Form::Markdown => crate::output::json_line(file)?.into_bytes(),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json};
+use crate::output::{folded, print, print_json};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine_bench::machine::Machine;
@@ -42,7 +42,7 @@ pub(super) struct Bench {
     pub(super) stop: Stop,
     started_unix_s: u64,
     /// Where the result is written besides standard output.
-    pub(super) save: Vec<PathBuf>,
+    save: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -106,14 +106,16 @@ impl Bench {
     /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     pub(super) fn report(self, common: Common, found: Found, mut out: String) -> Outcome {
         let file = self.file(found);
-        files::save(&file, &self.save)?;
+        // What cannot be written is still printed.
+        let saved = files::save(&file, &self.save);
         if common.json {
             print_json(&file)?;
         } else {
             out.push_str(&show::failed(&file));
             out.push_str(&show::conditions(&file));
-            print(&out)?;
+            print(&folded(&out))?;
         }
+        saved?;
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);
         }

@@ -1,6 +1,7 @@
 //! Rivals in the table: their programs measure themselves in turns with Olivine.
 
 use super::{Bench, OLIVINE_PREFIX};
+use crate::progress::Progress;
 use olivine_bench::error::{Result, chain};
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
@@ -17,12 +18,16 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
         })
         .collect();
     let mut rows = Vec::new();
-    for rival in rivals {
+    let bar = Progress::new(rivals.len() as u64);
+    bar.phase("rivals");
+    for (done, rival) in (0..).zip(rivals) {
         if bench.stop.now() {
             break;
         }
+        bar.show(done, rival.name());
         rows.extend(one(bench, rival, &cases));
     }
+    bar.clear();
     rows
 }
 

@@ -3,7 +3,7 @@
 use super::Bench;
 use crate::args::{Common, SelfcheckArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json, table};
+use crate::output::{folded, print, print_json, table};
 use olivine_bench::{method, selfcheck};
 
 /// What makes the second process know the methods of the self-check.
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
         let mut out = table(&["CHECK", "RESULT", "WHAT"], &[], rows.collect());
         out.push('\n');
         out.push_str(&bench.machine.text());
-        print(&out)?;
+        print(&folded(&out))?;
     }
     if ok { Ok(()) } else { Err(Failure::BadResult) }
 }

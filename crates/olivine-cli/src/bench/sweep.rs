@@ -1,9 +1,9 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, files, print as show};
+use super::{Bench, print as show};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{json_line, print, print_json};
+use crate::output::json_line;
 use crate::progress::Progress;
 use olivine::probe;
 use olivine_bench::job::{Job, JobError};
@@ -65,21 +65,8 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         }
     }
     bar.clear();
-    let file = bench.file(rows.into());
-    files::save(&file, &bench.save)?;
-    if common.json {
-        print_json(&file)?;
-    } else {
-        let mut out = format!("{}: {}\n\n", job.name, job.about);
-        out.push_str(&show::points(&file.results));
-        out.push_str(&show::failed(&file));
-        out.push_str(&show::conditions(&file));
-        print(&out)?;
-    }
-    if file.failures().next().is_some() {
-        return Err(Failure::BadResult);
-    }
-    Ok(())
+    let text = format!("{}: {}\n\n{}", job.name, job.about, show::points(&rows));
+    bench.report(common, rows.into(), text)
 }
 
 /// What an earlier sweep found, without what failed then; nothing if there is no such file.

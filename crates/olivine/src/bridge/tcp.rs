@@ -22,6 +22,7 @@ mod source;
 #[cfg_attr(not(feature = "tls"), path = "tcp/tls_absent.rs")]
 mod tls;
 
+use super::absence::{self, EXPIRE_DEFAULT};
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
 use crate::channel::attach::draw;
@@ -35,8 +36,6 @@ use tls::Tls;
 
 /// How long a hello may take, from the first byte to the last.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long the place of a destination without a name is kept after its connection broke, unless it says otherwise.
-const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
 /// How long an adaptive bridge looks again before it sleeps.
 const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
 
@@ -98,15 +97,9 @@ impl Tcp {
             (Expire::Never, None) => EXPIRE_DEFAULT,
         }
     }
-}
 
-/// How long closing waits for a far side that is away, where the settings do not say.
-impl Tcp {
     fn patience(&self) -> Duration {
-        match self.config.expire {
-            Expire::After(after) => after,
-            Expire::Never => EXPIRE_DEFAULT,
-        }
+        absence::patience(&self.config)
     }
 }
 

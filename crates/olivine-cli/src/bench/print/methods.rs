@@ -1,25 +1,19 @@
 //! Round trips of many methods in one table.
 
-use super::place;
 use super::ranking::{Entry, Ranking, below, name};
 use crate::output::table;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::result::{Measured, Row};
-use olivine_bench::spread::Spread;
 use olivine_bench::text;
 
 /// The middle of each method's round trips beside the floor, best first.
 pub(in super::super) fn methods(rows: &[Row]) -> String {
     let mut out = "Round trip of a message and its answer, two processes\n".to_owned();
     for ranking in Ranking::all(rows, rank) {
-        let floors: Vec<f64> = ranking.main.ranked.iter().filter_map(floor_ns).collect();
-        let floor = Spread::of(&floors).map_or_else(String::new, |floor| {
-            format!(", floor {}", text::nanos(floor.median))
-        });
         out.push_str(&format!(
-            "\n{}, {}{floor}\n",
+            "\n{}, {}\n",
             text::bytes(ranking.size_bytes),
-            place(ranking.main.placement, ranking.main.slices)
+            ranking.main.text()
         ));
         let cells = (1..)
             .zip(&ranking.main.ranked)
@@ -31,8 +25,9 @@ pub(in super::super) fn methods(rows: &[Row]) -> String {
         out.push_str(&below(&ranking, figure));
     }
     out.push_str(
-        "\nfloor: a bare cache line to and fro between the same two processes, beside the same slices\n\
-         /FLOOR, RUNS: p50 to that, median of the runs, least and most; blank: too few samples above\n",
+        "\nfloor: a bare cache line to and fro between the same two processes, in turns\n\
+         /FLOOR, RUNS: p50 to that, median of the runs, least and most\n\
+         blank: too few samples above; a name that ends in how it waits says so itself\n",
     );
     out
 }
@@ -47,14 +42,14 @@ fn cells(index: usize, entry: &Entry<'_>) -> Vec<String> {
     vec![
         index.to_string(),
         name(entry),
-        row.parameters.wait.clone().unwrap_or_default(),
+        waits(row),
         ns(|table| table.p50_ns),
         ns(|table| table.p99_ns),
         ns(|table| table.p99_9_ns),
         ratio.map_or_else(|| "-".to_owned(), |r| text::three_figures(r.median)),
         ratio.map_or_else(String::new, |r| {
             format!(
-                "{} to {}",
+                "{}–{}",
                 text::three_figures(r.min),
                 text::three_figures(r.max)
             )
@@ -62,8 +57,17 @@ fn cells(index: usize, entry: &Entry<'_>) -> Vec<String> {
     ]
 }
 
+/// How a method waits, where its name does not end in that.
+pub(super) fn waits(row: &Row) -> String {
+    let wait = row.parameters.wait.as_deref().unwrap_or_default();
+    if row.method.ends_with(wait) {
+        return String::new();
+    }
+    wait.to_owned()
+}
+
 /// Ratio to the floor; where there is none, the figure itself, after all that have one.
-fn rank(measured: &Measured) -> f64 {
+pub(super) fn rank(measured: &Measured) -> f64 {
     let ratio = measured.ratio_p50.map(|ratio| ratio.median);
     ratio.unwrap_or_else(|| p50_ns(measured).map_or(f64::MAX, |ns| ns * 1e9))
 }
@@ -79,8 +83,4 @@ fn figure(measured: &Measured) -> String {
 
 fn p50_ns(measured: &Measured) -> Option<f64> {
     measured.round_trip.as_ref()?.percentiles.p50_ns
-}
-
-fn floor_ns((_, measured): &Entry<'_>) -> Option<f64> {
-    measured.floor_round_trip.as_ref()?.p50_ns
 }

@@ -1,56 +1,64 @@
 //! The points of a sweep beside what others published for them.
 
+use super::ranking::{Entry, Place};
+use super::rates::shape;
 use crate::output::table;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::result::{Measured, Row};
+use olivine_bench::scenario::throughput::OWN;
 use olivine_bench::text;
+
+/// Where there is no figure of ours.
+const BLANK: &str = "-";
 
 /// The points of a sweep: one figure each, beside what was published for it.
 pub(in super::super) fn points(rows: &[Row]) -> String {
-    let heads = ["SCENARIO", "METHOD", "WHAT", "CPUS", "OURS", "PUBLISHED"];
-    let mut out = Vec::new();
+    let heads = ["WHAT", "FIGURE", "HERE", "PUBLISHED"];
+    let mut text = String::new();
     let mut sources: Vec<String> = Vec::new();
-    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
-        let mut cells = vec![
-            row.scenario.clone(),
-            row.method.clone(),
-            what(row),
-            measured.placement.to_string(),
-        ];
-        if row.published.is_empty() {
-            cells.extend([headline(measured), String::new()]);
-            out.push(cells);
-            continue;
-        }
-        for published in &row.published {
-            let line = format!("{}; machine: {}", published.source, published.machine);
-            let number = sources
-                .iter()
-                .position(|known| *known == line)
-                .unwrap_or_else(|| {
+    for place in Place::of(rows) {
+        let mut out = Vec::new();
+        for entry in &place.ranked {
+            let (row, measured) = entry;
+            let mut name = what(entry);
+            if row.published.is_empty() {
+                let (figure, ours) = headline(measured);
+                out.push(vec![name.clone(), figure.to_owned(), ours, String::new()]);
+            }
+            for published in &row.published {
+                let line = format!("{}; machine: {}", published.source, published.machine);
+                let known = sources.iter().position(|known| *known == line);
+                let number = known.unwrap_or_else(|| {
                     sources.push(line);
                     sources.len() - 1
                 });
-            let (ours, theirs) = beside(measured, &published.figure, published.value);
-            let mut cells = cells.clone();
-            cells.extend([ours, format!("{theirs} [{}]", number + 1)]);
-            out.push(cells);
+                let (figure, ours, theirs) = beside(measured, &published.figure, published.value);
+                let theirs = format!("{theirs} [{}]", number + 1);
+                // Said once for all its figures.
+                let name = std::mem::take(&mut name);
+                out.push(vec![name, figure.to_owned(), ours, theirs]);
+            }
         }
-    }
-    let mut text = table(&heads, &[4], out);
-    for (number, source) in (1..).zip(sources) {
-        text.push_str(&format!("\n[{number}] {source}"));
-    }
-    if !text.ends_with('\n') {
+        text.push_str(&format!("{}\n", place.text()));
+        text.push_str(&table(&heads, &[2, 3], out));
         text.push('\n');
+    }
+    text.push_str("-: too few samples, or not measured here; *: more processes than CPUs\n");
+    for (number, source) in (1..).zip(sources) {
+        text.push_str(&format!("[{number}] {source}\n"));
     }
     text
 }
 
-/// What varies in a row, in a few words.
-fn what(row: &Row) -> String {
+/// What a row measured, in a few words.
+pub(super) fn what(entry: &Entry<'_>) -> String {
+    let (row, _) = entry;
     let parameters = &row.parameters;
-    let mut words = vec![text::bytes(parameters.size_bytes)];
+    let mut words = vec![row.scenario.clone()];
+    if row.method != OWN {
+        words.push(row.method.clone());
+    }
+    words.push(text::bytes(parameters.size_bytes));
     if let Some(rate) = parameters.rate_per_s {
         words.push(format!("at {}", text::rate(rate)));
     }
@@ -58,61 +66,53 @@ fn what(row: &Row) -> String {
         words.push(format!("x {}", parameters.batch_count));
     }
     if parameters.publishers_count + parameters.subscribers_count > 2 {
-        let crowd = if parameters.oversubscribed {
-            ", shared CPUs"
-        } else {
-            ""
-        };
-        words.push(format!(
-            "{} -> {}{crowd}",
-            parameters.publishers_count, parameters.subscribers_count
-        ));
+        words.push(shape(parameters));
     }
-    if !parameters.settings.is_empty() {
-        words.push(parameters.settings.clone());
-    }
+    let settings = parameters
+        .settings
+        .split('&')
+        .filter(|pair| !pair.is_empty());
+    // How it waits and how large its ring is are told from their values.
+    words.extend(settings.map(|pair| match pair.split_once('=') {
+        Some(("wait" | "capacity", value)) => value.to_owned(),
+        _ => pair.to_owned(),
+    }));
     words.join(" ")
 }
 
-/// The figure that stands for a row.
-fn headline(measured: &Measured) -> String {
+/// The figure that stands for a row, and its name.
+fn headline(measured: &Measured) -> (&'static str, String) {
     let p50 = measured
         .distribution()
         .and_then(|(_, found)| found.percentiles.p50_ns);
     let rate = measured.messages_per_s.map(|rate| text::rate(rate.median));
-    p50.map(|ns| format!("p50 {}", text::nanos(ns)))
-        .or(rate)
-        .unwrap_or_default()
+    match (p50, rate) {
+        (Some(ns), _) => ("p50", text::nanos(ns)),
+        (None, Some(rate)) => ("messages", rate),
+        (None, None) => ("", BLANK.to_owned()),
+    }
 }
 
-/// Our figure and a published one of the same name, both with their unit.
-fn beside(measured: &Measured, figure: &str, value: f64) -> (String, String) {
+/// The name of a published figure, ours of that name and theirs, both with their unit.
+fn beside<'a>(measured: &Measured, figure: &'a str, value: f64) -> (&'a str, String, String) {
     let percentiles = measured.distribution().map(|(_, found)| &found.percentiles);
     let p = |pick: fn(&Percentiles) -> Option<f64>| percentiles.and_then(pick);
     let rate = measured.messages_per_s.map(|rate| rate.median);
     // Round trips a second are those that the middle round trip leaves time for.
     let round_trips = p(|p| p.p50_ns).map(|ns| 1e9 / ns);
-    let (ours, name, unit): (Option<f64>, &str, fn(f64) -> String) = match figure {
-        "p50_ns" => (p(|p| p.p50_ns), "p50", text::nanos),
-        "p99_ns" => (p(|p| p.p99_ns), "p99", text::nanos),
-        "p99_9_ns" => (p(|p| p.p99_9_ns), "p99.9", text::nanos),
+    let (name, ours, unit): (&str, Option<f64>, fn(f64) -> String) = match figure {
+        "p50_ns" => ("p50", p(|p| p.p50_ns), text::nanos),
+        "p99_ns" => ("p99", p(|p| p.p99_ns), text::nanos),
+        "p99_9_ns" => ("p99.9", p(|p| p.p99_9_ns), text::nanos),
         // No mean of latencies is kept here: the middle stands beside it, and says so.
-        "mean_ns" => (p(|p| p.p50_ns), "mean", text::nanos),
-        "messages_per_s" => (rate, "messages", text::rate),
-        "deliveries_per_s" => (measured.deliveries_per_s, "deliveries", text::rate),
-        "bytes_per_s" => (measured.bytes_per_s, "bytes", text::byte_rate),
-        "round_trips_per_s" => (round_trips, "round trips", text::rate),
-        other => (None, other, text::rate),
+        "mean_ns" => ("p50 to mean", p(|p| p.p50_ns), text::nanos),
+        "messages_per_s" => ("messages", rate, text::rate),
+        "deliveries_per_s" => ("deliveries", measured.deliveries_per_s, text::rate),
+        "bytes_per_s" => ("bytes", measured.bytes_per_s, text::byte_rate),
+        "round_trips_per_s" => ("round trips", round_trips, text::rate),
+        "requests_per_s" => ("requests", None, text::rate),
+        other => (other, None, text::rate),
     };
-    let label = if figure == "mean_ns" { "p50" } else { name };
-    let blank = if percentiles.is_some() && figure.starts_with('p') {
-        "too few samples"
-    } else {
-        "not measured"
-    };
-    let ours = ours.map_or_else(
-        || blank.to_owned(),
-        |ours| format!("{label} {}", unit(ours)),
-    );
-    (ours, format!("{name} {}", unit(value)))
+    let ours = ours.map_or_else(|| BLANK.to_owned(), unit);
+    (name, ours, unit(value))
 }

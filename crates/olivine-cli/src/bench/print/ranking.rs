@@ -7,6 +7,8 @@ use super::super::OLIVINE_PREFIX;
 use super::place;
 use olivine_bench::floor::Placement;
 use olivine_bench::result::{Measured, Row};
+use olivine_bench::spread::Spread;
+use olivine_bench::text;
 use std::collections::BTreeMap;
 
 /// A row with its figures.
@@ -65,6 +67,22 @@ impl<'a> Ranking<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// What was measured of `rows`, placement by placement, each in the order of the rows.
+    pub(super) fn of(rows: &'a [Row]) -> Vec<Self> {
+        let measured = rows.iter().filter_map(|row| Some((row, row.measured()?)));
+        Self::all(&measured.collect::<Vec<_>>(), |_| 0.0)
+    }
+
+    /// Where the CPUs were in how many slices, and the floor there.
+    pub(super) fn text(&self) -> String {
+        let floor_ns = |(_, measured): &Entry<'_>| measured.floor_round_trip.as_ref()?.p50_ns;
+        let floors: Vec<f64> = self.ranked.iter().filter_map(floor_ns).collect();
+        let floor = Spread::of(&floors).map_or_else(String::new, |floor| {
+            format!(", floor {}", text::nanos(floor.median))
+        });
+        format!("{}{floor}", place(self.placement, self.slices))
+    }
+
     /// The placements of `entries`, the one with most slices first, moving CPUs last.
     fn all(entries: &[Entry<'a>], rank: impl Fn(&Measured) -> f64) -> Vec<Self> {
         let mut found: BTreeMap<Placement, Vec<Entry<'a>>> = BTreeMap::new();
@@ -107,7 +125,7 @@ impl<'a> Place<'a> {
     }
 
     /// One line for each reason why others are ahead of the best of our own.
-    fn reasons(&self) -> Vec<String> {
+    pub(super) fn reasons(&self) -> Vec<String> {
         let Some((place, _)) = self.ours() else {
             return Vec::new();
         };

@@ -5,7 +5,7 @@ use crate::child;
 use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{again, browser, clients, death, fuzz, miri, sanitize, test};
+use crate::{again, browser, clients, death, fuzz, miri, pool, sanitize, test};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -190,7 +190,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) -> Result<()> {
     let targets = fuzz::Plan {
         only: None,
         length: plan.fuzz,
-        jobs: fuzz::any_jobs(),
+        jobs: pool::jobs(),
     };
     progress.step("fuzz", |report, said| fuzz::run(report, &targets, said))?;
     progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said))?;

@@ -3,8 +3,9 @@
 //! Each run has a folder of its own for what it makes, and where we may, a System V namespace of its own, so that what
 //! others on this machine do is not taken for left over.
 
-use crate::cargo::{cargo, root, target};
+use crate::cargo::root;
 use crate::child::{self, Ended};
+use crate::hello;
 use crate::report::Step;
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -22,8 +23,7 @@ const SCRIPT: &str = "\"$0\" bench \"$@\"; code=$?; \
 
 /// Runs `olivine bench` `times` times in a row.
 pub(crate) fn run(times: u32) -> Result<Step> {
-    child::output(cargo().args(["build", "--quiet", "--release", "--package", "olivine-cli"]))?;
-    let olivine = target().join("release/olivine");
+    let olivine = hello::tool()?;
     let mut step = Step::new("again", "runs");
     let (mut slowest, mut hung) = (Duration::ZERO, 0);
     for number in 1..=times {

@@ -1,7 +1,6 @@
 //! `hello_http` under each allocator that can be loaded before the system's: no request allocates, so none
 //! should matter.
 
-use crate::cargo::{at_most, cargo};
 use crate::child;
 use crate::hello::{self, Server};
 use crate::packages::{self, Missing};
@@ -10,7 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// What an allocator's library is called, and packages that bring it, newest first.
 const LIBRARIES: [(&str, &[&str]); 3] = [
@@ -21,7 +19,6 @@ const LIBRARIES: [(&str, &[&str]); 3] = [
     ("libjemalloc.so.2", &["libjemalloc2"]),
     ("libmimalloc.so", &["libmimalloc3", "libmimalloc2.0"]),
 ];
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// One allocator's server and what was measured.
 struct Candidate {
@@ -33,7 +30,7 @@ struct Candidate {
 
 /// Loads each in turns, `runs` times for `seconds` at each depth, and prints a table.
 pub(crate) fn run(seconds: u32, runs: u32, missing: Missing) -> Result<Step> {
-    let hello = hello::build(true)?;
+    let (hello, tool) = (hello::build(true)?, hello::tool()?);
     let mut step = Step::new("allocators", "runs");
     let mut candidates = vec![Candidate::start("system", &hello, None)?];
     let mut left_out = Vec::new();
@@ -55,7 +52,8 @@ pub(crate) fn run(seconds: u32, runs: u32, missing: Missing) -> Result<Step> {
     }
     for _ in 0..runs {
         for candidate in &mut candidates {
-            let measured = load(&format!("{}plaintext", candidate.server.url), seconds);
+            let url = format!("{}plaintext", candidate.server.url);
+            let measured = load(&tool, &url, seconds);
             step.count(measured.is_ok());
             match measured {
                 Ok(figures) => candidate.runs.push(figures),
@@ -94,32 +92,19 @@ fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// Server CPU time for each request, by depth.
-fn load(url: &str, seconds: u32) -> Result<Vec<(u64, f64)>> {
-    let mut command = cargo();
-    command
-        .args([
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "olivine-cli",
-            "--",
-        ])
-        .args([
-            "--json", "bench", "http", url, "--depth", "1,16", "--runs", "1",
-        ])
-        .args(["--seconds", &seconds.to_string()]);
-    let (outcome, text) = child::capture(&mut command, at_most(LIMIT))?;
-    ensure!(outcome.success(), "{}: {text}", outcome.words());
-    // Warnings come before the result.
-    let start = text.find('{').context("no result was printed")?;
-    let value: serde_json::Value = serde_json::from_str(&text[start..])?;
-    let rows = value["results"].as_array().context("no results")?;
+fn load(tool: &Path, url: &str, seconds: u32) -> Result<Vec<(u64, f64)>> {
+    let seconds = seconds.to_string();
+    let words = ["--depth", "1,16", "--runs", "1", "--seconds", &seconds];
+    let rows = hello::load(tool, url, words.into_iter())?;
     rows.iter()
         .map(|row| {
             let depth = row["plan"]["depth"].as_u64().context("no depth")?;
             let cost = row["server_ns"]["median"].as_f64();
-            Ok((depth, cost.context("no CPU time of the server")?))
+            let rate = row["per_s"]["median"].as_f64().unwrap_or(0.0);
+            let cost = cost.with_context(|| {
+                format!("depth {depth}: no CPU time of the server at {rate} answers/s")
+            });
+            Ok((depth, cost?))
         })
         .collect()
 }

@@ -35,16 +35,24 @@ pub(crate) fn cargo() -> Command {
     command.current_dir(root());
     // Colours would have to be parsed away; a pipe gets none.
     command.env("CARGO_TERM_COLOR", "never");
+    without_ours(&mut command);
+    command
+}
+
+/// Takes away from a child what cargo set for this program: with it its builds would differ from the same command typed
+/// by hand, and everything would be built twice.
+pub(crate) fn without_ours(command: &mut Command) {
     for (name, _) in env::vars_os() {
-        // What cargo set for this program is not for its children, or their builds would differ
-        // from the same command typed by hand and everything would be built twice.
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") {
             command.env_remove(&name);
         }
     }
-    command
 }
+
+/// Arguments of `cargo build` for every library, program and example. Always all of them, and with the features that the
+/// tests have: another choice of packages is another choice of features, and builds what they depend on once more.
+pub(crate) const EVERYTHING: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--examples"];
 
 /// The moment after which no step may run on; set once, by `ci --limit`.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
@@ -135,6 +143,17 @@ impl TestOutput {
                 Line::Show
             }
         }
+    }
+
+    /// Takes in what another run printed.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.excused += other.excused;
+        self.programs += other.programs;
+        self.failures.extend(other.failures);
+        self.unfinished = other.unfinished.or_else(|| self.unfinished.take());
     }
 
     fn verdict(&mut self, name: &str, verdict: &str) -> Line {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How often a quiet child is reported to be alive.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
+/// What the kernel counts CPU time in, in `/proc`: the same on every machine we know.
+const TICKS_A_SECOND: u64 = 100;
+
 /// What to do with a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -55,6 +58,19 @@ impl Outcome {
 pub(crate) fn stream(
     command: &mut Command,
     limit: Duration,
+    on_line: impl FnMut(&str) -> Line,
+) -> Result<Outcome> {
+    stream_watched(command, limit, HEARTBEAT, |_| (), on_line)
+}
+
+/// As [`stream`]; `watch` is given the child's number, at least once in `beat` and once more when it has closed its output.
+///
+/// The number is the child's at each of these calls: it is reaped later.
+pub(crate) fn stream_watched(
+    command: &mut Command,
+    limit: Duration,
+    beat: Duration,
+    mut watch: impl FnMut(u32),
     mut on_line: impl FnMut(&str) -> Line,
 ) -> Result<Outcome> {
     let start = Instant::now();
@@ -69,13 +85,18 @@ pub(crate) fn stream(
     read_lines(child.stderr.take(), sender);
 
     let mut spoke = start;
+    let mut watched = start;
     let ended = loop {
+        if watched.elapsed() >= beat {
+            watch(child.id());
+            watched = Instant::now();
+        }
         let left = limit.saturating_sub(start.elapsed());
         if left.is_zero() {
             kill_tree(&mut child);
             break Ended::TimedOut;
         }
-        match lines.recv_timeout(left.min(HEARTBEAT)) {
+        match lines.recv_timeout(left.min(HEARTBEAT).min(beat)) {
             Ok(line) => {
                 let verdict = on_line(&line);
                 if verdict == Line::Show {
@@ -88,10 +109,13 @@ pub(crate) fn stream(
                 }
             }
             // A child may close its output long before it ends.
-            Err(RecvTimeoutError::Disconnected) => match child.try_wait()? {
-                Some(status) => break Ended::Exited(status),
-                None => pause(),
-            },
+            Err(RecvTimeoutError::Disconnected) => {
+                watch(child.id());
+                match child.try_wait()? {
+                    Some(status) => break Ended::Exited(status),
+                    None => pause(),
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if spoke.elapsed() >= HEARTBEAT {
@@ -187,6 +211,21 @@ pub(crate) fn kill_tree(child: &mut Child) {
     }
 }
 
+/// CPU time that process `pid` has used so far, of user and system together, in all its threads; `None` if there is no
+/// such process. Children count once they were waited for.
+pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, ppid, … utime, stime, cutime, cstime in ticks.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let ticks: Vec<u64> = fields
+        .skip(11)
+        .take(4)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    let used: u64 = (ticks.len() == 4).then(|| ticks.iter().sum())?;
+    Some(Duration::from_millis(used * 1000 / TICKS_A_SECOND))
+}
+
 /// Every process of the machine with its parent.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -270,6 +309,17 @@ mod tests {
         )
         .unwrap();
         assert_eq!(outcome.ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn the_time_a_child_used_is_known_after_its_end() {
+        let mut used = Duration::ZERO;
+        let script = "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo $n";
+        let watch = |pid| used = cpu_time(pid).expect("a child that nobody reaped yet");
+        let outcome =
+            stream_watched(&mut shell(script), LONG, LONG, watch, |_| Line::Hide).unwrap();
+        assert!(outcome.success());
+        assert!(used >= Duration::from_millis(10), "{used:?}");
     }
 
     #[test]

@@ -95,6 +95,31 @@ pub(crate) fn run(missing: Missing, everything: bool) -> Result<Step> {
             let said = child::capture(&mut open, at_most(BROWSER_LIMIT))?.1;
             check("chromium", said.contains(ANSWER), &said);
         }
+        for (name, argument, value, wanted) in [
+            (
+                "a taken port",
+                "--listen",
+                server.address(),
+                "Address already in use",
+            ),
+            (
+                "a foreign address",
+                "--listen",
+                "192.0.2.1:80",
+                "cannot listen on 192.0.2.1:80",
+            ),
+            (
+                "a CPU that is not there",
+                "--cpus",
+                "4000",
+                "CPU 4000 cannot be used",
+            ),
+        ] {
+            let mut other = Command::new(&hello);
+            other.args(["--backend", backend, argument, value]);
+            let (outcome, said) = child::capture(&mut other, at_most(LIMIT))?;
+            check(name, !outcome.success() && said.contains(wanted), &said);
+        }
         let said = server.stop()?;
         check("stop", said.contains(" 0 cut"), &said);
     }

@@ -13,7 +13,7 @@ struct Run<'a> {
     name: &'a str,
     /// Test program.
     test: &'a str,
-    /// Arguments of cargo besides.
+    /// Arguments of cargo besides: what is built, and how.
     arguments: &'a [&'a str],
     /// Which of its tests; all where empty.
     filter: &'a str,
@@ -25,7 +25,7 @@ impl Run<'_> {
     fn run(&self, said: &mut Vec<String>) -> Result<Step> {
         let mut command = cargo();
         command
-            .args(["test", "--package", "olivine", "--test", self.test])
+            .args(["test", "--test", self.test])
             .args(self.arguments)
             .args(["--", "--nocapture", "--test-threads=1", self.filter])
             .envs(
@@ -52,7 +52,7 @@ pub(crate) fn run(kills: u64, seed: Option<u64>, said: &mut Vec<String>) -> Resu
     let run = Run {
         name: "death",
         test: "death",
-        arguments: &["--release"],
+        arguments: &["--package", "olivine", "--release"],
         filter: "",
         environment: &[
             ("OLIVINE_KILLS", kills.to_string()),
@@ -71,7 +71,7 @@ pub(crate) fn soak(duration: Duration, seed: Option<u64>, said: &mut Vec<String>
     let run = Run {
         name: "soak",
         test: "death",
-        arguments: &["--release"],
+        arguments: &["--package", "olivine", "--release"],
         filter: "whoever_is_killed",
         environment: &[
             ("OLIVINE_SOAK_S", duration.as_secs().to_string()),
@@ -88,19 +88,19 @@ pub(crate) fn crowd(said: &mut Vec<String>) -> Result<Step> {
     let run = Run {
         name: "crowd",
         test: "limits",
-        arguments: &["--release"],
+        arguments: &["--package", "olivine", "--release"],
         filter: "crowd",
         environment: &[("OLIVINE_CROWD", "64".to_owned())],
     };
     run.run(said)
 }
 
-/// Deaths aimed at the named places of the source.
-pub(crate) fn points(said: &mut Vec<String>) -> Result<Step> {
+/// Deaths aimed at the named places of the source, in a build with these `features` of the workspace.
+pub(crate) fn points(features: &str, said: &mut Vec<String>) -> Result<Step> {
     let run = Run {
         name: "points",
         test: "death",
-        arguments: &["--features", "points"],
+        arguments: &["--workspace", "--features", features],
         filter: "named_point",
         environment: &[],
     };
@@ -112,7 +112,7 @@ pub(crate) fn every_step(said: &mut Vec<String>) -> Result<Step> {
     let run = Run {
         name: "step",
         test: "step",
-        arguments: &[],
+        arguments: &["--package", "olivine"],
         filter: "",
         environment: &[
             ("OLIVINE_STEP_EVERY", "1".to_owned()),
@@ -123,31 +123,36 @@ pub(crate) fn every_step(said: &mut Vec<String>) -> Result<Step> {
 }
 
 /// The attacks on sealed channels, each for `length`.
-pub(crate) fn sealed(length: Duration, said: &mut Vec<String>) -> Result<Step> {
+pub(crate) fn sealed(length: Duration, seed: u64, said: &mut Vec<String>) -> Result<Step> {
     let run = Run {
         name: "sealed",
         test: "sealed",
-        arguments: &[],
+        arguments: &["--package", "olivine"],
         filter: "",
         environment: &[
             ("OLIVINE_HOSTILE_MS", length.as_millis().to_string()),
-            ("OLIVINE_SEED", any_seed().to_string()),
+            ("OLIVINE_SEED", seed.to_string()),
         ],
     };
     run.run(said)
 }
 
 /// Bridges over a wire between two network namespaces, which delays, loses and is cut for `cut`.
-pub(crate) fn wire(messages: u64, cut: Duration, said: &mut Vec<String>) -> Result<Step> {
+pub(crate) fn wire(
+    messages: u64,
+    cut: Duration,
+    seed: u64,
+    said: &mut Vec<String>,
+) -> Result<Step> {
     let run = Run {
         name: "wire",
         test: "namespaces",
-        arguments: &[],
+        arguments: &["--package", "olivine"],
         filter: "",
         environment: &[
             ("OLIVINE_WIRE_MESSAGES", messages.to_string()),
             ("OLIVINE_WIRE_CUT_S", cut.as_secs().to_string()),
-            ("OLIVINE_WIRE_SEED", any_seed().to_string()),
+            ("OLIVINE_WIRE_SEED", seed.to_string()),
         ],
     };
     run.run(said)

@@ -3,7 +3,7 @@
 //! An example that needs another one says so in its source: `// xtask: run with NAME` starts both
 //! together; `// xtask: arguments A B` hands it arguments.
 
-use crate::cargo::{TestOutput, at_most, cargo, plural};
+use crate::cargo::{EVERYTHING, TestOutput, at_most, cargo, plural};
 use crate::child::{self, Line};
 use crate::report::Step;
 use anyhow::{Context as _, Result, bail};
@@ -71,7 +71,7 @@ fn run_one(example: &Example, folder: &Path) -> Result<()> {
 
 fn build() -> Result<BTreeMap<String, Example>> {
     let mut command = cargo();
-    command.args(["build", "--workspace", "--examples"]);
+    command.args(EVERYTHING);
     command.arg("--message-format=json-render-diagnostics");
     let mut examples = BTreeMap::new();
     let mut output = TestOutput::default();

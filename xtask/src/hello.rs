@@ -1,8 +1,8 @@
-//! The example `hello_http` as a server that other people's programs are pointed at.
+//! The example `hello_http` as a server that other people's programs are pointed at, and the tool that measures it.
 
-use crate::cargo::{at_most, cargo, target};
+use crate::cargo::{EVERYTHING, at_most, cargo, target};
 use crate::child;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,20 +16,38 @@ const LIFE_SECONDS: &str = "600";
 /// Builds the example; where it lies.
 pub(crate) fn build(release: bool) -> Result<PathBuf> {
     let mut build = cargo();
-    build.args([
-        "build",
-        "--package",
-        "olivine-net",
-        "--example",
-        "hello_http",
-    ]);
     if release {
-        build.arg("--release");
+        let example = ["--package", "olivine-net", "--example", "hello_http"];
+        build.args(["build", "--release"]).args(example);
+    } else {
+        build.args(EVERYTHING);
     }
     let (outcome, text) = child::capture(&mut build, at_most(BUILD_LIMIT))?;
     ensure!(outcome.success(), "hello_http does not build:\n{text}");
     let profile = if release { "release" } else { "debug" };
     Ok(target().join(profile).join("examples").join("hello_http"))
+}
+
+/// Builds the tool as it ships; its path.
+pub(crate) fn tool() -> Result<PathBuf> {
+    child::output(cargo().args(["build", "--quiet", "--release", "--package", "olivine-cli"]))?;
+    Ok(target().join("release/olivine"))
+}
+
+/// Rows of `olivine bench http URL` with more words.
+pub(crate) fn load<'a>(
+    tool: &Path,
+    url: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<Vec<serde_json::Value>> {
+    let mut command = Command::new(tool);
+    command.args(["--json", "bench", "http", url]).args(words);
+    let text = child::output(&mut command)?;
+    let mut value: serde_json::Value = serde_json::from_str(&text)?;
+    match value["results"].take() {
+        serde_json::Value::Array(rows) => Ok(rows),
+        _ => bail!("no results in {text}"),
+    }
 }
 
 /// A running server; dropping it ends the process.
@@ -72,6 +90,11 @@ impl Server {
         let address = address.with_context(|| format!("hello_http does not listen: {line}"))?;
         server.url = format!("http://{address}/");
         Ok(server)
+    }
+
+    /// Where it listens: address and port.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://").trim_end_matches('/')
     }
 
     pub(crate) fn pid(&self) -> u32 {

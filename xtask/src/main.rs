@@ -11,6 +11,7 @@ mod cargo;
 mod child;
 mod clients;
 mod death;
+mod deep;
 mod deny;
 mod evidence;
 mod examples;
@@ -22,6 +23,8 @@ mod model;
 mod nats;
 mod nightly;
 mod packages;
+mod peers;
+mod programs;
 mod readme;
 mod record;
 mod report;
@@ -65,17 +68,7 @@ enum Task {
     /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, sanitizers, deaths after
     /// every instruction, faults of every system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak,
     /// the report in a browser.
-    Deep {
-        /// How many participants to kill.
-        #[arg(long, default_value_t = test::deep_kills())]
-        kills: u64,
-        /// What the choices of the kills are drawn from; printed when it is drawn itself.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// How many seeds Miri runs with.
-        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-        seeds: u32,
-    },
+    Deep(deep::Plan),
     /// Rules checked on the text of the repository.
     Tidy,
     /// The models: the code under loom, the protocol under spin.
@@ -110,9 +103,9 @@ enum Task {
     },
     /// The death suite for a time: newcomers, kills and stops, with memory that must not grow.
     Soak {
-        /// How long, in seconds.
-        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-        duration: u64,
+        /// How long: `90s`, `10m`, `2h`.
+        #[arg(long, value_name = "TIME", value_parser = deep::length)]
+        duration: Duration,
         /// What the choices are drawn from; printed when it is drawn itself.
         #[arg(long)]
         seed: Option<u64>,
@@ -122,9 +115,15 @@ enum Task {
         /// Only this one.
         #[arg(long, value_name = "NAME")]
         target: Option<String>,
-        /// How long each runs.
+        /// How much CPU time each gets.
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
+        /// How many run at a time.
+        #[arg(long, default_value_t = fuzz::any_jobs())]
+        jobs: usize,
+        /// Write the report to `docs/evidence` as well.
+        #[arg(long)]
+        evidence: bool,
     },
     /// Hostile peers, with their victims under AddressSanitizer.
     Hostile {
@@ -159,6 +158,19 @@ enum Task {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
+    /// Our server and generator beside other people's, which it builds and installs: the tables of the README and of
+    /// `docs/method.md`. Takes about ten minutes, on a quiet machine.
+    Peers {
+        /// How long each server is loaded at each depth, in seconds over all runs.
+        #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+        seconds: f64,
+        /// How many runs each gets, in turns; fewer than 5 are not to be quoted.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Put the tables into the documents, too.
+        #[arg(long)]
+        write: bool,
+    },
     /// Licences, sources and advisories of the dependencies.
     Deny,
     /// A clone in an empty folder, and the README's two commands in it.
@@ -190,7 +202,7 @@ fn main() -> ExitCode {
             }
             test::ci(&mut report);
         }
-        Task::Deep { kills, seed, seeds } => test::deep(&mut report, kills, seed, seeds),
+        Task::Deep(plan) => deep::run(&mut report, &plan),
         Task::Tidy => report.run("tidy", tidy::run),
         Task::Model { mutants } => test::models(&mut report, mutants, &mut Vec::new()),
         Task::Spin { mutants } => report.run("spin", || spin::run(mutants, &mut Vec::new())),
@@ -199,11 +211,20 @@ fn main() -> ExitCode {
             report.run("death", || death::run(kills, seed, &mut Vec::new()));
         }
         Task::Soak { duration, seed } => {
-            let duration = Duration::from_secs(duration);
             report.run("soak", || death::soak(duration, seed, &mut Vec::new()));
         }
-        Task::Fuzz { target, seconds } => {
-            fuzz::run(&mut report, target.as_deref(), seconds, &mut Vec::new());
+        Task::Fuzz {
+            target,
+            seconds,
+            jobs,
+            evidence,
+        } => {
+            let plan = fuzz::Plan {
+                only: target.as_deref(),
+                length: Duration::from_secs(seconds),
+                jobs,
+            };
+            test::fuzz(&mut report, &plan, evidence);
         }
         Task::Hostile { writes, seed } => report.run("hostile", || {
             let seed = seed.unwrap_or_else(death::any_seed);
@@ -217,6 +238,11 @@ fn main() -> ExitCode {
         Task::Allocators { seconds, runs } => report.run("allocators", || {
             allocators::run(seconds, runs, Missing::Install)
         }),
+        Task::Peers {
+            seconds,
+            runs,
+            write,
+        } => peers::run(&mut report, seconds, runs, write),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

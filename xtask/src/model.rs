@@ -5,17 +5,16 @@
 
 use crate::cargo::{TestOutput, at_most, cargo, plural, root, target};
 use crate::child::{self, Ended, Line};
+use crate::programs::{self, Program};
 use crate::report::Step;
 use crate::source::Tree;
 use crate::tidy;
-use anyhow::{Result, bail};
-use std::path::{Path, PathBuf};
+use anyhow::{Context as _, Result};
 use std::process::Command;
 use std::time::Duration;
 
 /// Models of the core are its unit tests with `model` in their path.
 const FILTER: &str = "model";
-const BUILD_LIMIT: Duration = Duration::from_secs(900);
 const MODEL_LIMIT: Duration = Duration::from_secs(600);
 /// A mutant that is caught is caught early; one that hangs is an error.
 const MUTANT_LIMIT: Duration = Duration::from_secs(120);
@@ -45,61 +44,30 @@ pub(crate) fn run(mutants: bool, said: &mut Vec<String>) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-fn build() -> Result<PathBuf> {
+fn build() -> Result<Program> {
     let mut command = cargo();
     command
-        .args([
-            "test",
-            "--release",
-            "--package",
-            "olivine",
-            "--lib",
-            "--no-run",
-        ])
-        .arg("--message-format=json-render-diagnostics")
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", target().join("loom"))
         // Assertions are part of what a model checks; optimising across crates is not.
         .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-    let mut tests = None;
-    let mut output = TestOutput::default();
-    let outcome = child::stream(&mut command, at_most(BUILD_LIMIT), |line| {
-        if line.starts_with('{') {
-            tests = executable(line).or_else(|| tests.take());
-            return Line::Hide;
-        }
-        output.line(line)
-    })?;
-    match tests {
-        Some(tests) if outcome.success() => Ok(tests),
-        _ => bail!("the loom build of olivine failed: {}", outcome.words()),
-    }
+    let core = ["--release", "--package", "olivine", "--lib"];
+    let mut programs = programs::build(command, &core)?;
+    programs.pop().context("cargo built no models")
 }
 
-/// The test program named in one line of cargo's messages.
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let is_test = message.pointer("/profile/test")?.as_bool()?;
-    let is_core = message.pointer("/target/name")?.as_str()? == "olivine";
-    let path = message.get("executable")?.as_str()?;
-    (is_test && is_core).then(|| path.into())
-}
-
-fn test_program(tests: &Path) -> Command {
-    let mut command = Command::new(tests);
-    command
-        .current_dir(root().join("crates/olivine"))
-        .arg(FILTER)
-        .env_remove("OLIVINE_MUTANT");
+fn test_program(tests: &Program) -> Command {
+    let mut command = tests.command();
+    command.arg(FILTER).env_remove("OLIVINE_MUTANT");
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
         command.env("LOOM_MAX_PREEMPTIONS", PREEMPTIONS);
     }
     command
 }
 
-fn models(tests: &Path) -> Result<Step> {
+fn models(tests: &Program) -> Result<Step> {
     let mut output = TestOutput::default();
     let outcome = child::stream(&mut test_program(tests), at_most(MODEL_LIMIT), |line| {
         output.line(line)
@@ -118,7 +86,7 @@ enum Fate {
 }
 
 /// Runs the models once for each of `mutants`; the table of their fates goes to `said` as well.
-fn kill_all(tests: &Path, mutants: &[String], said: &mut Vec<String>) -> Result<Step> {
+fn kill_all(tests: &Program, mutants: &[String], said: &mut Vec<String>) -> Result<Step> {
     let mut step = Step::new("mutants", "killed");
     let width = mutants
         .iter()
@@ -156,7 +124,7 @@ fn kill_all(tests: &Path, mutants: &[String], said: &mut Vec<String>) -> Result<
     Ok(step)
 }
 
-fn kill(tests: &Path, mutant: &str) -> Result<(Fate, Duration)> {
+fn kill(tests: &Program, mutant: &str) -> Result<(Fate, Duration)> {
     let mut command = test_program(tests);
     // One thread: the test that was running when the program died is then known by name.
     command
@@ -192,9 +160,10 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     /// A stand-in for the test program: what it does depends on the mutant.
-    fn stand_in(folder: &Path) -> PathBuf {
+    fn stand_in(folder: &Path) -> Program {
         let path = folder.join("tests");
         fs::write(
             &path,
@@ -205,7 +174,7 @@ mod tests {
         )
         .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        path
+        Program::at(&path, folder)
     }
 
     #[test]
@@ -243,17 +212,5 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let step = models(&stand_in(folder.path())).unwrap();
         assert_eq!((step.passed, step.failed), (1, 0));
-    }
-
-    #[test]
-    fn only_the_cores_test_program_is_taken() {
-        let message = |name: &str, test: bool| {
-            format!(
-                r#"{{"target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":"/x/y"}}"#
-            )
-        };
-        assert_eq!(executable(&message("olivine", true)), Some("/x/y".into()));
-        assert_eq!(executable(&message("olivine", false)), None);
-        assert_eq!(executable(&message("other", true)), None);
     }
 }

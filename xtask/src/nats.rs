@@ -3,8 +3,9 @@
 
 use crate::cargo::{at_most, target};
 use crate::child::{self, Line};
+use crate::packages;
 use crate::report::Step;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,36 +22,29 @@ fn own() -> PathBuf {
 /// Makes sure that there is a server, and says which.
 pub(crate) fn install() -> Result<Step> {
     let system = Path::new("nats-server");
-    let mut reasons = Vec::new();
-    if version_of(&own()).is_none() && version_of(system).is_none() {
-        for (what, mut command) in ways() {
-            println!("installing nats-server {what}");
-            let mut last = String::new();
-            let outcome = child::stream(&mut command, at_most(INSTALL_LIMIT), |line| {
-                line.trim().clone_into(&mut last);
-                Line::Hide
-            });
-            match outcome {
-                Ok(outcome) if outcome.success() => break,
-                Ok(outcome) => reasons.push(format!("{what}: {} {last}", outcome.words())),
-                Err(error) => reasons.push(format!("{what}: {error:#}")),
-            }
+    let is_there = || version_of(&own()).is_some() || version_of(system).is_some();
+    let mut why = String::new();
+    if !is_there() {
+        why = by_go()
+            .err()
+            .map_or_else(String::new, |error| format!("{error:#}"));
+        // The package is older, and better than none.
+        if !is_there() && !packages::install(&["nats-server"]) {
+            why.push_str("; nor is there a package");
         }
     }
     let found = version_of(&own()).or_else(|| version_of(system));
     let Some(version) = found else {
-        let why = format!(
-            "no nats-server, and none can be had: {}",
-            reasons.join("; ")
-        );
+        let why = format!("no nats-server, and none can be had: {why}");
         println!("skipped: {why}");
         return Ok(Step::skipped("nats-server", why));
     };
     Ok(Step::single("nats-server", true, version))
 }
 
-/// How it can be had, best first.
-fn ways() -> [(&'static str, Command); 2] {
+/// Builds the pinned one.
+fn by_go() -> Result<()> {
+    println!("installing nats-server by go install");
     let mut go = Command::new("go");
     go.arg("install")
         .arg(format!("{MODULE}@v{VERSION}"))
@@ -59,9 +53,13 @@ fn ways() -> [(&'static str, Command); 2] {
     if let Some(folder) = own().parent() {
         go.env("GOBIN", folder);
     }
-    let mut apt = Command::new("apt-get");
-    apt.args(["install", "--yes", "--no-install-recommends", "nats-server"]);
-    [("by go install", go), ("by apt-get", apt)]
+    let mut last = String::new();
+    let outcome = child::stream(&mut go, at_most(INSTALL_LIMIT), |line| {
+        line.trim().clone_into(&mut last);
+        Line::Hide
+    })?;
+    ensure!(outcome.success(), "go install: {} {last}", outcome.words());
+    Ok(())
 }
 
 /// What the program says of itself, if it runs.

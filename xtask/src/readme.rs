@@ -1,6 +1,6 @@
 //! What the README tells people to type exists, and its Rust compiles and runs.
 
-use crate::cargo::{TestOutput, at_most, cargo, root, target};
+use crate::cargo::{EVERYTHING, TestOutput, at_most, cargo, root, target};
 use crate::child;
 use crate::report::Step;
 use crate::source::has_word;
@@ -197,7 +197,7 @@ struct Tool {
 impl Tool {
     fn build() -> Result<Self> {
         let mut command = cargo();
-        command.args(["build", "--package", "olivine-cli"]);
+        command.args(EVERYTHING);
         let mut output = TestOutput::default();
         let outcome = child::stream(&mut command, at_most(BUILD_LIMIT), |line| output.line(line))?;
         anyhow::ensure!(
@@ -292,10 +292,7 @@ fn rust_blocks(readme: &str) -> Result<Step> {
     {
         return Ok(Step::new("readme", "blocks"));
     }
-    let (outcome, text) = child::capture(
-        cargo().args(["build", "--package", "olivine", "--lib"]),
-        at_most(BUILD_LIMIT),
-    )?;
+    let (outcome, text) = child::capture(cargo().args(EVERYTHING), at_most(BUILD_LIMIT))?;
     anyhow::ensure!(outcome.success(), "the library does not build:\n{text}");
     let rustdoc = std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
     let debug = target().join("debug");

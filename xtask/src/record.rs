@@ -3,8 +3,9 @@
 //! One measurement after the other, so that nothing runs beside them; the load before each is in its file. The README
 //! quotes the headline word for word.
 
-use crate::cargo::{at_most, cargo, root, target};
+use crate::cargo::{at_most, root, target};
 use crate::child::{self, Line};
+use crate::hello;
 use crate::report::{Report, Step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -153,8 +154,7 @@ fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
     }
     let folder = root().join(folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    child::output(cargo().args(["build", "--quiet", "--release", "--package", "olivine-cli"]))?;
-    let path = target().join("release/olivine");
+    let path = hello::tool()?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
     let step = Step::single(

@@ -116,6 +116,11 @@ impl Report {
         self.steps.push(step);
     }
 
+    /// Takes in another one's steps, which have been announced already.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.steps.extend(other.steps);
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         let failed: usize = self.steps.iter().map(|step| step.failed).sum();
         let passed: usize = self.steps.iter().map(|step| step.passed).sum();

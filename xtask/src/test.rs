@@ -1,49 +1,30 @@
-//! `test`: what the README's test command runs. `ci` and `deep`: the same and more.
+//! `test`: what the README's test command runs. `ci`: the same and more.
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
+use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::sanitize::{self, Sanitizer};
-use crate::{
-    again, browser, clients, death, deny, evidence, examples, fuzz, miri, model, nats, readme,
-    spin, tidy,
-};
+use crate::sanitize::Sanitizer;
+use crate::{clients, death, deny, examples, fuzz, model, nats, programs, readme, spin, tidy};
 use anyhow::Result;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const TESTS_LIMIT: Duration = Duration::from_secs(1500);
 const LINT_LIMIT: Duration = Duration::from_secs(900);
-/// How many kills `deep` asks for.
-const DEEP_KILLS: u64 = 200_000;
-/// How many words each of its attacks overwrites: a thousand million in all.
-const DEEP_WRITES: u64 = 150_000_000;
-/// How long each of its fuzz targets runs.
-const DEEP_FUZZ_S: u64 = 600;
-/// How long its soak takes.
-const DEEP_SOAK: Duration = Duration::from_secs(600);
-/// How long each attack on a sealed channel lasts in `deep`.
-const DEEP_SEALED: Duration = Duration::from_secs(60);
-/// How many connections come and go in `deep`, on each back end.
-const DEEP_CONNECTIONS: u32 = 100_000;
-/// How often `deep` measures every built-in method in a row.
-const DEEP_BENCHES: u32 = 20;
-/// How many messages cross the bad wire of `deep`, and how long it is cut meanwhile.
-const DEEP_WIRE: (u64, Duration) = (10_000_000, Duration::from_secs(60));
+/// What the core's tests are built with besides, to be run once more: blocks are packed, and there are named points to die at.
+const MORE_FEATURES: &str = "olivine/zstd,olivine/points";
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     // The cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
-    // The tests start it.
-    report.run("nats-server", nats::install);
-    report.run("tests", workspace_tests);
-    report.run("zstd", packed_journals);
-    report.run("points", || death::points(&mut Vec::new()));
-    models(report, mutants, said);
-    report.run("examples", examples::run);
-    report.run("clients", || clients::run(Missing::LeaveOut, false));
-    report.run("readme", readme::run);
+    side_by_side(
+        (report, said),
+        ordinary,
+        ("models", |report, said| models(report, mutants, said)),
+    );
 }
 
 /// What a change must pass before it is merged.
@@ -52,52 +33,88 @@ pub(crate) fn ci(report: &mut Report) {
     report.run("fmt", || {
         cargo_check("fmt", &["fmt", "--all", "--check"], &[])
     });
+    report.run("tidy", tidy::run);
+    side_by_side(
+        (report, &mut Vec::new()),
+        |report, said| {
+            lints(report);
+            ordinary(report, said);
+        },
+        ("deny and models", |report, said| {
+            report.run("deny", deny::run);
+            models(report, true, said);
+        }),
+    );
+}
+
+/// Runs `main`, and `other` beside it, which builds elsewhere: neither waits for the other's locks, and one has work for the
+/// processors while the other's tests sleep. Reports on `main` first.
+fn side_by_side(
+    (report, said): (&mut Report, &mut Vec<String>),
+    main: impl FnOnce(&mut Report, &mut Vec<String>),
+    (name, other): (&str, impl FnOnce(&mut Report, &mut Vec<String>) + Send),
+) {
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let (mut report, mut said) = (Report::default(), Vec::new());
+            other(&mut report, &mut said);
+            (report, said)
+        });
+        main(report, said);
+        match beside.join() {
+            Ok((other, lines)) => {
+                report.append(other);
+                said.extend(lines);
+            }
+            Err(_) => report.add(Step::single(name, false, "a thread of ours panicked")),
+        }
+    });
+}
+
+fn lints(report: &mut Report) {
     report.run("clippy", || {
-        let arguments = [
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ];
-        cargo_check("clippy", &arguments, &[])
+        let lints = ["--workspace", "--all-targets", "--", "-D", "warnings"];
+        cargo_check("clippy", &[&["clippy"], &lints[..]].concat(), &[])
     });
     report.run("docs", || {
         // Libraries only: the tool has the library's name, and both would go to one folder.
         let arguments = ["doc", "--workspace", "--no-deps", "--lib"];
         cargo_check("docs", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
     });
-    report.run("deny", deny::run);
-    test(report, true, &mut Vec::new());
 }
 
-/// Everything that takes longer.
-pub(crate) fn deep(report: &mut Report, kills: u64, seed: Option<u64>, seeds: u32) {
+/// All tests but the models.
+fn ordinary(report: &mut Report, said: &mut Vec<String>) {
+    // The tests start it.
+    report.run("nats-server", nats::install);
+    report.run("tests", || programs::run_all("tests"));
+    report.run("zstd", packed_journals);
+    report.run("points", || death::points(MORE_FEATURES, said));
+    report.run("examples", examples::run);
+    report.run("clients", || clients::run(Missing::LeaveOut, false));
+    report.run("readme", readme::run);
+}
+
+/// The fuzz targets, and their report in `docs/evidence` if it is wanted.
+pub(crate) fn fuzz(report: &mut Report, plan: &fuzz::Plan<'_>, evidence: bool) {
+    let begun = evidence.then(Evidence::begin);
     let started = Instant::now();
     let mut said = Vec::new();
-    test(report, true, &mut said);
-    report.run("miri", || miri::run(seeds, None));
-    report.run("points", || death::points(&mut said));
-    report.run("step", || death::every_step(&mut said));
-    let seed = seed.unwrap_or_else(death::any_seed);
-    report.run("crowd", || death::crowd(&mut said));
-    sanitizers(report, &[]);
-    report.run("hostile", || {
-        sanitize::hostile(DEEP_WRITES, seed, &mut said)
-    });
-    fuzz::run(report, None, DEEP_FUZZ_S, &mut said);
-    report.run("wire", || death::wire(DEEP_WIRE.0, DEEP_WIRE.1, &mut said));
-    report.run("sealed", || death::sealed(DEEP_SEALED, &mut said));
-    report.run("death", || death::run(kills, Some(seed), &mut said));
-    report.run("soak", || death::soak(DEEP_SOAK, Some(seed), &mut said));
-    report.run("again", || again::run(DEEP_BENCHES));
-    report.run("browser", browser::run);
-    report.run("clients", || clients::run(Missing::Install, true));
-    report.run("churn", churn);
+    fuzz::run(report, plan, &mut said);
+    let Some(begun) = begun else { return };
+    let only = plan.only.map(|name| format!(" --target {name}"));
+    let (only, seconds) = (only.unwrap_or_default(), plan.length.as_secs());
+    let jobs = plan.jobs;
     let summary = report.text();
     report.run("evidence", || {
-        let path = evidence::write(&summary, &said, started.elapsed())?;
+        let path = begun?.write(&Run {
+            name: plan.only.unwrap_or("fuzz"),
+            state: "whole",
+            command: &format!("cargo xtask fuzz{only} --seconds {seconds} --jobs {jobs}"),
+            summary: &summary,
+            said: &said,
+            elapsed: started.elapsed(),
+        })?;
         Ok(Step::single("evidence", true, path.display().to_string()))
     });
 }
@@ -114,11 +131,6 @@ pub(crate) fn sanitizers(report: &mut Report, which: &[Sanitizer]) {
     }
 }
 
-/// The default of `deep --kills`.
-pub(crate) fn deep_kills() -> u64 {
-    DEEP_KILLS
-}
-
 /// The models, and their mutants where asked for.
 pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     println!("\n== model");
@@ -132,49 +144,17 @@ pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>)
     report.run("spin", || spin::run(mutants, said));
 }
 
-fn workspace_tests() -> Result<Step> {
-    cargo_test("tests", &["--workspace"])
-}
-
 /// The journal's tests once more, in a build that packs blocks.
 fn packed_journals() -> Result<Step> {
-    let tests = [
-        "--test",
-        "journal",
-        "--test",
-        "journal_damage",
-        "--test",
-        "file",
-    ];
-    let build = ["-p", "olivine", "--features", "zstd"];
-    cargo_test("zstd", &[&build[..], &tests].concat())
-}
-
-fn cargo_test(name: &str, arguments: &[&str]) -> Result<Step> {
-    let mut output = TestOutput::default();
+    let journals = ["journal", "journal_damage", "file"];
     let mut command = cargo();
-    command.args(["test", "--no-fail-fast"]).args(arguments);
-    let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
-    Ok(output.step(name, outcome.success(), &outcome.words()))
-}
-
-/// Connections that come and go, so many that any leak shows.
-fn churn() -> Result<Step> {
+    // The whole workspace, or what it depends on would be built again.
+    command.args(["test", "--workspace", "--features", MORE_FEATURES]);
+    command.args(journals.iter().flat_map(|test| ["--test", *test]));
+    command.arg("--no-fail-fast");
     let mut output = TestOutput::default();
-    let mut command = cargo();
-    command
-        .args([
-            "test",
-            "--release",
-            "--package",
-            "olivine-net",
-            "--test",
-            "process",
-        ])
-        .args(["churn", "--", "--nocapture"])
-        .env("OLIVINE_NET_CHURN", DEEP_CONNECTIONS.to_string());
     let outcome = child::stream(&mut command, at_most(TESTS_LIMIT), |line| output.line(line))?;
-    Ok(output.step("churn", outcome.success(), &outcome.words()))
+    Ok(output.step("zstd", outcome.success(), &outcome.words()))
 }
 
 /// The lock file fits the manifests: nobody builds with other versions than these.

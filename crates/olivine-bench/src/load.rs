@@ -209,10 +209,7 @@ fn load(
     let mut used = [(None, 0); 2];
     for (at, used) in [times.begin, times.end].into_iter().zip(&mut used) {
         pacer.wait(at, Rest::Gentle, || generator.is_finished());
-        *used = (
-            usage::cpu_ns(&servers),
-            usage::cpu_ns(&[std::process::id()]).unwrap_or(0),
-        );
+        *used = (usage::cpu_ns(&servers), usage::own_cpu_ns());
     }
     let tally: Tally = generator.join().map_err(|_| LoadError::Panicked)??;
     let server = used[1].0.zip(used[0].0);

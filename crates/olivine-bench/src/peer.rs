@@ -18,6 +18,7 @@
 mod many;
 mod patience;
 mod serve;
+pub(crate) mod socket;
 
 pub use patience::Patience;
 pub use serve::serve;
@@ -88,6 +89,14 @@ pub(crate) enum Order {
         first: u64,
         count: u64,
     },
+    /// Connect to `port` for bare messages of `size_bytes`.
+    Connect {
+        port: u16,
+        size_bytes: usize,
+        spins: bool,
+    },
+    /// Check `count` bare messages from number `first` on; note latencies.
+    Hear { first: u64, count: u64 },
     /// Close what is open.
     Close,
 }

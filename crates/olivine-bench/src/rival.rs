@@ -218,8 +218,18 @@ impl Program {
     ///
     /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer than was asked for.
     pub fn measure(&self, job: &Job) -> Result<Vec<Row>> {
+        self.ask(MEASURE, job, job.limit())
+    }
+
+    /// Has it do something else that it knows, by `word`, within `limit`.
+    pub(crate) fn ask<T: for<'a> Deserialize<'a>>(
+        &self,
+        word: &str,
+        job: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T> {
         let text = serde_json::to_string(job).map_err(|error| io("write a job")(error.into()))?;
-        self.run(MEASURE, &text, job.limit())
+        self.run(word, &text, limit)
     }
 
     fn run<T: for<'a> Deserialize<'a>>(

@@ -4,6 +4,7 @@
 //! all alike. Each slice lies between two floor slices, which tell where the two CPUs are and what a bare cache
 //! line costs right then. Results are grouped by placement; a ratio compares neighbours in time only.
 
+pub mod bridge;
 pub mod floor;
 pub mod latency;
 pub mod mesh;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 const FLOOR_ROUNDS: u64 = 20_000;
 
 /// A scenario's name and what it measures, for the list of them.
-pub const LIST: [(&str, &str); 8] = [
+pub const LIST: [(&str, &str); 9] = [
     (
         "floor",
         "what the machine does without a channel: bare cache line, copy, system call, futex, clock",
@@ -43,6 +44,10 @@ pub const LIST: [(&str, &str); 8] = [
     (
         "latency",
         "one-way latency at a fixed rate, from the intended send time (open loop)",
+    ),
+    (
+        "bridge",
+        "tcp://, nats:// and file:// beside other transports, a bare socket, a client, the disk",
     ),
     (
         "http",

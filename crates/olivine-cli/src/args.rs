@@ -4,6 +4,7 @@ mod admin;
 mod bench;
 pub(crate) mod carry;
 pub(crate) mod channel;
+mod far;
 pub(crate) mod load;
 mod stream;
 pub(crate) mod values;
@@ -13,6 +14,7 @@ pub(crate) use bench::{
     BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, RingArgs, Scenario, SelfcheckArgs,
     SweepArgs,
 };
+pub(crate) use far::FarArgs;
 pub(crate) use stream::{InputForm, OutputForm, PubArgs, ReportArgs, Stat, SubArgs};
 
 use crate::log::Level;

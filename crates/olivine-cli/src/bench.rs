@@ -1,6 +1,7 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
 
 mod compare;
+mod far;
 mod files;
 mod load;
 mod measure;
@@ -97,14 +98,17 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
         Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
         Scenario::Sweep(args) => sweep::run(args, common),
+        Scenario::Bridge(args) => far::run(args, common),
         Scenario::Latency(args) => {
-            let settings = settings(&args.ring, "")?;
-            let variant = |&rate_per_s| -> Outcome<Variant> {
-                let mut variant = variant(OWN, args.size, &settings)?;
-                variant.parameters.rate_per_s = Some(rate_per_s);
-                Ok(variant)
-            };
-            let variants: Vec<_> = args.rate.iter().map(variant).collect::<Outcome<_>>()?;
+            let mut variants = Vec::new();
+            for align in aligns(&args.ring) {
+                let settings = settings(&args.ring, align)?;
+                for &rate_per_s in &args.rate {
+                    let mut variant = variant(OWN, args.size, &settings)?;
+                    variant.parameters.rate_per_s = Some(rate_per_s);
+                    variants.push(variant);
+                }
+            }
             let bench = Bench::new("latency", &args.method)?;
             let found = bench.measure_twice(latency::run, &variants)?;
             let text = print::latency(&found.rows);

@@ -88,6 +88,39 @@ fn the_generator_on_io_uring_checks_every_answer_too() {
 }
 
 #[test]
+fn tables_for_a_document_name_the_machine_the_command_and_who_was_left_out() {
+    let place = Place::new();
+    let quick = ["--markdown", "--seconds", "0.4", "--runs", "2"];
+    for (words, parts) in [
+        (
+            &["bench", "http", "--depth", "16,1", "--peers", "hyper"][..],
+            &[
+                "| server | depth 16: CPU a request | to the first | requests/s | depth 1: CPU",
+                "| **olivine** | ",
+                "Left out: hyper (it has not been built: see rivals/http/build).",
+            ][..],
+        ),
+        (
+            &["bench", "tcp"],
+            &["| server | messages |", "| olivine | ", "| bare loop | "],
+        ),
+        (
+            &["bench", "tcp", "--frames", "--batch", "64"],
+            &["| server | batch | frames |", "| olivine | 64 | "],
+        ),
+    ] {
+        let output = place.run(&[words, &quick].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let command = format!("`olivine {}`", [words, &quick].concat().join(" "));
+        let conditions = ["Linux ", " CPUs (", "Not a figure to quote", &command];
+        for part in parts.iter().chain(&conditions) {
+            assert!(text.contains(part), "{part:?} is missing:\n{text}");
+        }
+    }
+}
+
+#[test]
 fn a_load_that_makes_no_sense_is_refused() {
     let place = Place::new();
     for (words, code, what) in [
@@ -108,6 +141,11 @@ fn a_load_that_makes_no_sense_is_refused() {
             "--peers apache is not known",
         ),
         (&["bench", "tcp", "--size", "8"], 2, "--size 8 is too small"),
+        (
+            &["--json", "bench", "tcp", "--markdown"],
+            2,
+            "leave one out",
+        ),
         (
             &["bench", "http", "--rate", "1K", "--generator", "io-uring"],
             2,

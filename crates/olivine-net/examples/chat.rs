@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::{error::Error, sync::Arc};
+use std::sync::Arc;
 
 use clap::Parser;
 use olivine_net::{CloseReason, ConnectionId, Engine, Handler, Origin, Shard, Slots};
@@ -64,7 +64,7 @@ impl Handler for Room {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), common::Failure> {
     let arguments = Arguments::parse();
     let engine = Engine::start(arguments.common.config()?, |_| Room::default())?;
     arguments.common.run(engine)

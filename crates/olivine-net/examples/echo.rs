@@ -5,8 +5,6 @@
 
 mod common;
 
-use std::error::Error;
-
 use clap::Parser;
 use olivine_net::{ConnectionId, Engine, Handler, Shard};
 
@@ -28,7 +26,7 @@ impl Handler for Echo {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), common::Failure> {
     let arguments = Arguments::parse();
     let engine = Engine::start(arguments.common.config()?, |_| Echo)?;
     arguments.common.run(engine)

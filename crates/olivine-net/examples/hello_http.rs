@@ -8,8 +8,6 @@
 
 mod common;
 
-use std::error::Error;
-
 use clap::{Parser, ValueEnum};
 use olivine_net::{
     ConnectionId, Engine, Handler, Shard,
@@ -63,7 +61,7 @@ impl Handler for Count {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), common::Failure> {
     let arguments = Arguments::parse();
     let config = arguments.common.config()?;
     let headers = [("Server", "olivine"), ("Content-Type", "text/plain")];

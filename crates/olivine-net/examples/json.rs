@@ -10,7 +10,7 @@
 
 mod common;
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 use clap::Parser;
 use olivine_net::http::{self, Http, Limits, Request, Responder, Service, StreamId};
@@ -88,7 +88,7 @@ impl Service for Api {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), common::Failure> {
     let arguments = Arguments::parse();
     let config = arguments.common.config()?;
     let engine = http::serve(config, Limits::default(), |_| Api::default())?;

@@ -10,7 +10,8 @@ use crate::error::ConfigError;
 pub enum WaitStrategy {
     /// Never sleeps: the lowest latency, and a whole CPU for each shard even when idle.
     Spin,
-    /// Spins for this long after the last event, then sleeps. The default, with 50 µs.
+    /// Spins for this long after the last event, then sleeps; any time, zero being as
+    /// [`WaitStrategy::Block`]. The default, with 50 µs.
     Adaptive(Duration),
     /// Sleeps at once: the least CPU time, and tens of microseconds to wake up.
     Block,
@@ -163,8 +164,9 @@ impl EngineConfig {
         self
     }
 
-    /// The CPUs to pin the shards to, in order. Default empty: one CPU of each physical core.
-    /// With [`EngineConfig::threads`] also set, both must agree in number.
+    /// The CPUs to pin the shards to, in order: numbers of the kernel's, each one that this process may
+    /// run on. Default empty: one CPU of each physical core. With [`EngineConfig::threads`] also set,
+    /// both must agree in number.
     pub fn cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
         self.cpus = cpus.into();
         self
@@ -177,13 +179,15 @@ impl EngineConfig {
         self
     }
 
-    /// The kernel interface. Default [`Backend::Mio`].
+    /// The kernel interface: [`Backend::Mio`], [`Backend::IoUring`] or [`Backend::Auto`]. Default
+    /// [`Backend::Mio`]; [`Engine::backend`](crate::Engine::backend) says which it came to be.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Who accepts. Default [`AcceptMode::Auto`].
+    /// Who accepts: [`AcceptMode::Auto`], [`AcceptMode::PerShard`] or [`AcceptMode::HandOver`]. Default
+    /// [`AcceptMode::Auto`].
     pub fn accept(mut self, accept: AcceptMode) -> Self {
         self.accept = accept;
         self
@@ -247,7 +251,8 @@ impl EngineConfig {
         self
     }
 
-    /// Messages that may wait for one shard, at least 1. Default 65,536.
+    /// Messages that may wait for one shard, at least 1. Default 65,536. One beyond is given back to
+    /// whoever posts it.
     pub fn mailbox_max(mut self, messages: usize) -> Self {
         self.mailbox_max = messages;
         self

@@ -405,8 +405,8 @@ impl<M> Shard<M> {
         }
         let refused = |source| ConnectError::Io { address, source };
         let slot = self.allocate();
-        let attached =
-            socket::connect(address).and_then(|socket| self.driver.attach(slot, socket, true));
+        let attached = socket::connect(address, self.stream_options())
+            .and_then(|socket| self.driver.attach(slot, socket, true));
         if let Err(source) = attached {
             self.unallocate(slot);
             self.count_up().connect_failed.add(1);

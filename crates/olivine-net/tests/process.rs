@@ -160,6 +160,30 @@ fn churn_costs_neither_descriptors_nor_memory() {
     }
 }
 
+/// What the process uses for itself; what the kernel holds for a socket is not in it.
+#[test]
+fn an_idle_connection_costs_little_memory() {
+    const COUNT: usize = 400;
+    const EACH_MAX: u64 = 4096;
+    for backend in backends() {
+        let server = Server::start(Settings::of(backend)).unwrap();
+        let crowd = |count: usize| -> Vec<_> {
+            let mut crowd: Vec<_> = (0..count).map(|_| client(server.address)).collect();
+            crowd.iter_mut().for_each(ask);
+            crowd
+        };
+        // Pools and tables of the first few are there whoever comes.
+        let first = crowd(100);
+        let before = server.resident_bytes();
+        let more = crowd(COUNT);
+        let each = server.resident_bytes().saturating_sub(before) / COUNT as u64;
+        println!("{backend:?}: {each} bytes for each idle connection");
+        assert!(each <= EACH_MAX, "{backend:?}: {each} bytes each");
+        drop((first, more));
+        server.stop();
+    }
+}
+
 #[test]
 fn storms_of_resets_leave_nothing_behind() {
     const PIPELINE: usize = 500;

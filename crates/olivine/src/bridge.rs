@@ -29,6 +29,8 @@
 //!   was handed out, so that it has every message from the first;
 //! * any number of far sides: [`Source::subscribe`] for each one that comes.
 
+#[cfg(any(feature = "nats", feature = "tcp"))]
+mod absence;
 pub(crate) mod between;
 pub(crate) mod egress;
 pub(crate) mod ingress;

@@ -12,7 +12,7 @@ mod poll;
 pub(crate) mod publisher;
 pub(crate) mod raw;
 pub(crate) mod reserve;
-mod sealed;
+pub(crate) mod sealed;
 pub(crate) mod slots;
 pub(crate) mod status;
 pub(crate) mod subscriber;

@@ -12,6 +12,7 @@ pub(crate) mod input;
 pub use crate::bridge::journal::claims::check_journal;
 #[cfg(feature = "tcp")]
 pub use crate::bridge::wire::claims::check_wire;
+pub use crate::channel::sealed::claims::check_sealed;
 pub use crate::ring::claims::check_frames;
 pub use crate::uri::claims::check_uri;
 pub use control::check_control;
@@ -42,6 +43,7 @@ mod tests {
         assert!(replay("uri", check_uri) > 20);
         assert!(replay("control", check_control) > 20);
         assert!(replay("frames", check_frames) > 20);
+        assert!(replay("sealed", check_sealed) > 20);
         #[cfg(feature = "tcp")]
         assert!(replay("wire", check_wire) > 20);
         #[cfg(feature = "journal")]

@@ -282,7 +282,7 @@ pub enum OpenError {
     },
     /// The channel has no room for another publisher.
     #[error(
-        "channel '{channel}' already has {max} publishers (process ids {pids}): close one, or create the channel with a larger 'publishers_max='"
+        "channel '{channel}' has no lane left of publishers_max={max} (held by process ids {pids}): close a publisher, or create the channel with a larger 'publishers_max='"
     )]
     PublishersFull {
         /// The channel.
@@ -294,7 +294,7 @@ pub enum OpenError {
     },
     /// The channel has no room for another subscriber.
     #[error(
-        "channel '{channel}' already has {max} subscribers: close one, or create the channel with a larger 'subscribers_max='"
+        "channel '{channel}' has no slot left of subscribers_max={max}: close a subscriber, or create the channel with a larger 'subscribers_max='"
     )]
     SubscribersFull {
         /// The channel.

@@ -63,7 +63,9 @@ mod wait;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::claims::{check_control, check_frames, check_journal, check_uri, check_wire};
+    pub use crate::claims::{
+        check_control, check_frames, check_journal, check_sealed, check_uri, check_wire,
+    };
 }
 
 #[cfg(not(loom))]
@@ -73,14 +75,14 @@ pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
-pub use channel::reserve::{Batch, Claim};
+pub use channel::reserve::{Batch, Claim, OwnedClaim};
 #[cfg(not(loom))]
 pub use channel::status::{LaneState, LaneStatus};
 #[cfg(not(loom))]
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{LinkError, NotSent, OpenError, ReceiveError, SealedError};
+pub use error::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]

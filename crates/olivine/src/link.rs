@@ -198,6 +198,18 @@ impl Control {
         change(&mut self.lock().status);
     }
 
+    /// The one far side is connected; `note` says to whom.
+    #[cfg(any(feature = "nats", feature = "tcp"))]
+    pub(crate) fn connected(&self, note: String) {
+        self.report(|status| {
+            status.stage = LinkStage::Connected;
+            status.note = note;
+            status.peers = 1;
+            status.connections += 1;
+        });
+        self.tried();
+    }
+
     /// The first attempt to reach the far side is over, one way or the other.
     pub(crate) fn tried(&self) {
         self.lock().tried = true;

@@ -207,7 +207,28 @@ impl Config {
     ///
     /// [`UriError`] naming the part, its value and what is allowed.
     pub fn parse(uri: &str) -> Result<Self, UriError> {
-        parse::config(uri)
+        parse::config(uri, [])
+    }
+
+    /// As [`Config::parse`], with settings by key and value as a URI has them: for programs, other languages and
+    /// files that hold settings as text.
+    ///
+    /// ```
+    /// use olivine::Config;
+    /// let config = Config::parse_with("shm://ticks?wait=park", [("capacity", "4MiB")])?;
+    /// assert_eq!(config, Config::parse("shm://ticks?wait=park&capacity=4MiB")?);
+    /// assert!(Config::parse_with("shm://ticks?wait=park", [("wait", "spin")]).is_err());
+    /// # Ok::<(), olivine::UriError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`] naming the part, its value and what is allowed; `Repeated` where the URI has the key already.
+    pub fn parse_with<'a>(
+        uri: &'a str,
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, UriError> {
+        parse::config(uri, settings)
     }
 
     /// Bytes of one publisher's ring (*channel*): a power of two from 4 KiB to 2 GiB. Default 1 MiB.

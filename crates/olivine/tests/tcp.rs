@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::proxy::Proxy;
+use common::proxy::{Proxy, nothing_is_lost_in_cuts};
 use common::{Place, Random, bridges, free_port, kill, spawn, until};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
@@ -152,9 +152,26 @@ fn a_listener_that_is_no_olivine_is_named() {
     server.join().unwrap();
 }
 
+/// Half-open: accepted, and never a word again.
+#[test]
+fn a_listener_that_says_nothing_is_given_up_and_tried_again_in_words() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let subscriber = Subscriber::open(&uri(port, "timeout=100ms")).unwrap();
+    let mut held = Vec::new();
+    until("it has tried twice", || {
+        silent.set_nonblocking(true).unwrap();
+        held.extend(silent.accept().ok());
+        subscriber.link_status().unwrap().failures >= 2
+    });
+    let status = subscriber.link_status().unwrap();
+    assert!(held.len() >= 2, "one connection was waited for for ever");
+    assert_eq!(status.stage, LinkStage::Waiting, "{status:?}");
+    assert!(status.note.contains("nothing was heard"), "{status:?}");
+}
+
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
-    const COUNT: u64 = 60_000;
     for role in ["", "role=connect"] {
         let far = free_port();
         let proxy = Proxy::start(far);
@@ -171,25 +188,7 @@ fn connections_that_break_lose_and_repeat_nothing() {
                 listens("role=listen&capacity=64KiB"),
             )
         };
-        let publishing = std::thread::spawn(move || {
-            let mut publisher = Publisher::open(&publish).unwrap();
-            for number in 0..COUNT {
-                publisher.publish(&number.to_le_bytes()).unwrap();
-            }
-            publisher.close().unwrap();
-        });
-        let mut subscriber = Subscriber::open(&subscribe).unwrap();
-        for number in 0..COUNT {
-            let received = subscriber.receive().unwrap();
-            assert_eq!(*received, number.to_le_bytes(), "{role}");
-            if number % 6000 == 3000 {
-                proxy.cut();
-            }
-        }
-        publishing.join().unwrap();
-        let status = subscriber.link_status().unwrap();
-        assert!(status.failures > 0, "nothing was cut: {status:?}");
-        assert_eq!(status.messages, COUNT);
+        nothing_is_lost_in_cuts(&proxy, &publish, &subscribe, 60_000);
     }
 }
 

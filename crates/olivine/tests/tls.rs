@@ -5,7 +5,7 @@
 mod common;
 
 use common::certificates::{Authority, Purpose, identity};
-use common::proxy::Proxy;
+use common::proxy::{Proxy, nothing_is_lost_in_cuts};
 use common::{free_port, until};
 use olivine::{LinkError, OpenError, Publisher, ReceiveError, Subscriber};
 use std::io::{Read, Write};
@@ -104,7 +104,6 @@ fn both_roles_carry_everything_and_nobody_on_the_way_reads_it() {
 
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
-    const COUNT: u64 = 60_000;
     let stage = Stage::new();
     let port = free_port();
     let proxy = Proxy::start(port);
@@ -116,24 +115,7 @@ fn connections_that_break_lose_and_repeat_nothing() {
         proxy.port,
         &format!("tls=yes&{}&capacity=64KiB", stage.ca()),
     );
-    let publishing = std::thread::spawn(move || {
-        let mut publisher = Publisher::open(&publish).unwrap();
-        for number in 0..COUNT {
-            publisher.publish(&number.to_le_bytes()).unwrap();
-        }
-        publisher.close().unwrap();
-    });
-    let mut subscriber = Subscriber::open(&subscribe).unwrap();
-    for number in 0..COUNT {
-        assert_eq!(*subscriber.receive().unwrap(), number.to_le_bytes());
-        if number % 6000 == 3000 {
-            proxy.cut();
-        }
-    }
-    publishing.join().unwrap();
-    let status = subscriber.link_status().unwrap();
-    assert!(status.failures > 0, "nothing was cut: {status:?}");
-    assert_eq!(status.messages, COUNT);
+    nothing_is_lost_in_cuts(&proxy, &publish, &subscribe, 60_000);
 }
 
 #[test]

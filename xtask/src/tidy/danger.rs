@@ -160,6 +160,8 @@ fn unsafe_forms(code: &str) -> Vec<Form> {
         } else if next.starts_with("extern") && next.contains("fn") {
             // A definition, or a function pointer type: `unsafe extern "C" fn`.
             forms.push(Form::Promise);
+        } else if next.starts_with("(no_mangle)") {
+            // A name for C: what it promises, to be the only one of its name, the linker holds.
         } else {
             forms.push(Form::Use);
         }

@@ -45,6 +45,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("stream", "what a NATS server calls the place of a channel"),
     ("storage", "what a NATS server calls that place's medium"),
     ("event_fd", "the kernel's name for the thing: eventfd(2)"),
+    ("olivine_subscriber_event_fd", "as `event_fd`"),
     (
         "push",
         "adds to a batch and publishes nothing: the word of std's collections",

@@ -85,6 +85,23 @@ pub(super) struct Tally {
     pub(super) ended: u64,
 }
 
+impl Tally {
+    /// Answers beyond those that are `outstanding` on their connection were asked for by nobody.
+    pub(super) fn refuse_unasked(
+        &self,
+        answers: usize,
+        outstanding: usize,
+    ) -> Result<(), LoadError> {
+        match answers.checked_sub(outstanding) {
+            None | Some(0) => Ok(()),
+            Some(unasked) => Err(LoadError::Wrong {
+                number: self.answers + 1,
+                found: format!("{unasked} answers that nobody asked for"),
+            }),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Link {
     socket: Option<TcpStream>,
@@ -369,25 +386,17 @@ impl<P: Protocol> Client<P> {
         let now = TickClock::ticks();
         let link = &mut self.links[index];
         let data = &self.buffer[..length];
-        let (answers, used) = if link.rest.is_empty() {
+        let answers = if link.rest.is_empty() {
             let (answers, used) = self.protocol.read(index, data)?;
             link.rest.extend_from_slice(&data[used..]);
-            (answers, used)
+            answers
         } else {
             link.rest.extend_from_slice(data);
             let (answers, used) = self.protocol.read(index, &link.rest)?;
             link.rest.drain(..used);
-            (answers, used)
+            answers
         };
-        if answers > link.outstanding {
-            return Err(LoadError::Wrong {
-                number: self.tally.answers + 1,
-                found: format!(
-                    "{} answers that nobody asked for, {used} bytes",
-                    answers - link.outstanding
-                ),
-            });
-        }
+        self.tally.refuse_unasked(answers, link.outstanding)?;
         if answers > 0 {
             self.last_answer = now;
             self.count(index, answers, now);

@@ -139,15 +139,7 @@ impl<P: Protocol> Loader<P> {
         };
         let (answers, used) = self.protocol.read(link.index, data)?;
         link.partial = used < data.len();
-        if answers > link.outstanding {
-            return Err(LoadError::Wrong {
-                number: self.tally.answers + 1,
-                found: format!(
-                    "{} answers that nobody asked for",
-                    answers - link.outstanding
-                ),
-            });
-        }
+        self.tally.refuse_unasked(answers, link.outstanding)?;
         link.outstanding -= answers;
         if answers == 0 {
             return Ok((used, false));

@@ -41,10 +41,15 @@ pub fn names() -> Vec<&'static str> {
     CONFIGURED.into_iter().chain(PROGRAMS).collect()
 }
 
-/// Finds a server by name: in the path, or in `folder`. `None` if it is not there.
-#[must_use]
-pub fn find(name: &str, folder: &Path) -> Option<Rival> {
-    let name = names().into_iter().find(|known| *known == name)?;
+/// Finds a server by name: in the path, or in `folder`.
+///
+/// # Errors
+///
+/// Why it is not there: what `rivals/http/build` wrote down when it could not be built, or what to do.
+pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
+    let Some(name) = names().into_iter().find(|known| *known == name) else {
+        return Err(format!("it is none of {}", names().join(", ")));
+    };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = std::env::split_paths(&path).chain(MORE_PATH.map(PathBuf::from));
     let mut folders: Vec<PathBuf> = if CONFIGURED.contains(&name) {
@@ -53,8 +58,16 @@ pub fn find(name: &str, folder: &Path) -> Option<Rival> {
         vec![folder.to_owned()]
     };
     folders.retain(|folder| folder.join(name).is_file());
-    let program = folders.first()?.join(name);
-    Some(Rival { name, program })
+    if let Some(folder) = folders.first() {
+        let program = folder.join(name);
+        return Ok(Rival { name, program });
+    }
+    let said = fs::read_to_string(folder.join(format!("{name}.missing")));
+    Err(match said {
+        Ok(why) => why.trim().to_owned(),
+        Err(_) if CONFIGURED.contains(&name) => format!("apt-get install {name}"),
+        Err(_) => "it has not been built: see rivals/http/build".to_owned(),
+    })
 }
 
 impl Rival {
@@ -141,9 +154,12 @@ mod tests {
     #[test]
     fn programs_are_found_in_their_folder_only() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(find("hyper", folder.path()).is_none());
+        let why = |name: &str| find(name, folder.path()).map(drop).unwrap_err();
+        assert!(why("hyper").contains("rivals/http/build"));
+        fs::write(folder.path().join("hyper.missing"), "no compiler\n").unwrap();
+        assert_eq!(why("hyper"), "no compiler");
         fs::write(folder.path().join("hyper"), "").unwrap();
-        assert!(find("hyper", folder.path()).is_some());
-        assert!(find("no such server", folder.path()).is_none());
+        assert!(find("hyper", folder.path()).is_ok());
+        assert!(why("no such server").contains("nginx"));
     }
 }

@@ -1,6 +1,7 @@
 //! The second process: waits for orders, carries them out, answers.
 
 use super::many::{self, Producer};
+use super::socket::Bare;
 use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
 use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
@@ -60,6 +61,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         joined,
         subscriber: None,
         producer: None,
+        bare: None,
         player: None,
     };
     say(&Answer::Started)?;
@@ -102,6 +104,7 @@ struct Server {
     joined: Arc<Mutex<Option<PathBuf>>>,
     subscriber: Option<Subscriber>,
     producer: Option<Producer>,
+    bare: Option<Bare>,
     player: Option<Box<dyn Player>>,
 }
 
@@ -167,11 +170,21 @@ impl Server {
                 }
                 None => return Err(unopened()),
             },
+            Order::Connect {
+                port,
+                size_bytes,
+                spins,
+            } => self.bare = Some(Bare::connect(port, size_bytes, spins)?),
+            Order::Hear { first, count } => {
+                let (end_ticks, latency) = self.hear(first, count)?;
+                return Ok(Answer::Done { end_ticks, latency });
+            }
             Order::Open { .. } => {}
             Order::Close => {
                 self.producer = None;
                 self.subscriber = None;
                 self.player = None;
+                self.bare = None;
                 self.note_joined(None);
             }
         }
@@ -223,6 +236,25 @@ impl Server {
                 found: "a message before a method was joined".to_owned(),
             }),
         }
+    }
+
+    fn hear(&mut self, first: u64, count: u64) -> Result<(u64, Option<Snapshot>)> {
+        let Some(bare) = &mut self.bare else {
+            return Err(unopened());
+        };
+        let mut latency = Latency::new();
+        let mut patience = Patience::of(ANSWER_MAX);
+        for sequence in first..first + count {
+            let stamp = bare.receive(&mut patience)?;
+            let now = TickClock::ticks();
+            match stamp {
+                Some(stamp) if stamp.sequence == sequence => {
+                    latency.record(now.saturating_sub(stamp.ticks));
+                }
+                _ => return Err(BenchError::Wrong { sequence }),
+            }
+        }
+        Ok((TickClock::ticks(), Some(latency.snapshot())))
     }
 
     fn consume(&mut self, first: u64, count: u64, timed: bool) -> Result<(u64, Option<Snapshot>)> {

@@ -11,7 +11,7 @@ use crate::floor::distribution;
 use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer};
+use crate::peer::{Order, Patience, Peer};
 use crate::result::Load;
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
@@ -148,39 +148,84 @@ impl Line {
     /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late each one
     /// left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
-        self.delays.clear();
-        self.delays.reserve(usize::try_from(count).unwrap_or(0));
         peer.begin(&Order::Consume {
             first: self.sequence,
             count,
             timed: true,
         })?;
-        let mut patience = peer.patience();
-        let pacer = Pacer::start(clock, self.rate_per_s);
-        for n in 0..count {
-            let due = pacer.due(n);
-            pacer.wait(due, Rest::Spin, || false);
-            if self.stall_before == Some(n) {
+        let paced = Paced {
+            rate_per_s: self.rate_per_s,
+            rest: Rest::Spin,
+            first: self.sequence,
+            count,
+        };
+        let (publisher, size) = (&mut self.publisher, self.size);
+        let (stall_before, first) = (self.stall_before, self.sequence);
+        let latency = paced.send(peer, clock, &mut self.delays, |stamp, pacer, patience| {
+            if stall_before.is_some_and(|n| stamp.sequence == first + n) {
                 let end = TickClock::ticks() + clock.ticks_for(STALL_NS);
                 pacer.wait(end, Rest::Spin, || false);
             }
+            publish(publisher, size, stamp, patience)
+        })?;
+        self.sequence += count;
+        Ok(latency)
+    }
+}
+
+/// Publishes one message of `size` bytes.
+pub(super) fn publish(
+    publisher: &mut Publisher,
+    size: usize,
+    stamp: Stamp,
+    patience: &mut Patience<'_>,
+) -> Result<()> {
+    loop {
+        match publisher.claim(size) {
+            Ok(mut claim) => {
+                payload::fill(&mut claim, stamp);
+                claim.commit();
+                return Ok(());
+            }
+            Err(error) => patience.wait_for_room(publisher, size, error)?,
+        }
+    }
+}
+
+/// Messages that are due at even distances.
+pub(super) struct Paced {
+    pub(super) rate_per_s: f64,
+    /// How to pass the time between two.
+    pub(super) rest: Rest,
+    /// Number of the first one.
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+impl Paced {
+    /// Has `send` send each one when it is due, to a peer that has begun to note when they arrive; returns the
+    /// latencies that it saw. How late each one left lands in `delays`, in ticks.
+    pub(super) fn send(
+        &self,
+        peer: &mut Peer,
+        clock: TickClock,
+        delays: &mut Vec<u64>,
+        mut send: impl FnMut(Stamp, &Pacer, &mut Patience<'_>) -> Result<()>,
+    ) -> Result<Latency> {
+        delays.clear();
+        delays.reserve(usize::try_from(self.count).unwrap_or(0));
+        let mut patience = peer.patience();
+        let pacer = Pacer::start(clock, self.rate_per_s);
+        for n in 0..self.count {
+            let due = pacer.due(n);
+            pacer.wait(due, self.rest, || false);
             let stamp = Stamp {
-                sequence: self.sequence + n,
+                sequence: self.first + n,
                 ticks: due,
             };
-            loop {
-                match self.publisher.claim(self.size) {
-                    Ok(mut claim) => {
-                        payload::fill(&mut claim, stamp);
-                        claim.commit();
-                        break;
-                    }
-                    Err(error) => patience.wait_for_room(&mut self.publisher, self.size, error)?,
-                }
-            }
-            self.delays.push(TickClock::ticks().saturating_sub(due));
+            send(stamp, &pacer, &mut patience)?;
+            delays.push(TickClock::ticks().saturating_sub(due));
         }
-        self.sequence += count;
         let (_, snapshot) = peer.end()?;
         let missing = || BenchError::Protocol {
             found: "an end without latencies".to_owned(),

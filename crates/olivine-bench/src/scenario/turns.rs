@@ -49,7 +49,7 @@ pub(super) enum Taken {
 
 impl Taken {
     /// The middle of its distribution, for whoever watches.
-    fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
+    pub(super) fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
         match self {
             Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
                 Some(middle_ns(clock, found))
@@ -59,14 +59,14 @@ impl Taken {
     }
 
     /// Its rate, for whoever watches.
-    fn messages_per_s(&self) -> Option<f64> {
+    pub(super) fn messages_per_s(&self) -> Option<f64> {
         match self {
             Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
             Self::RoundTrips(_) | Self::OneWay { .. } => None,
         }
     }
 
-    fn figures(&self) -> Figures<'_> {
+    pub(super) fn figures(&self) -> Figures<'_> {
         match self {
             Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
             Self::OneWay {

@@ -1,6 +1,6 @@
 //! Words of `olivine bench`.
 
-use super::{TEMPLATE, load, values};
+use super::{FarArgs, TEMPLATE, load, values};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,7 @@ Examples:
   olivine bench pingpong --slots 64,1024      does room for subscribers cost?
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
+  olivine bench bridge stream                 tcp:// beside ZeroMQ and NATS
   olivine bench compare olivine-spin pipe     which is faster, or is it noise?
   olivine bench report latency.json           a page with plots
   olivine bench http http://127.0.0.1:8000/   load a server, check each answer
@@ -39,6 +40,7 @@ pub(crate) enum Scenario {
     Fanout(FanoutArgs),
     Mesh(MeshArgs),
     Sweep(SweepArgs),
+    Bridge(FarArgs),
     Http(load::HttpArgs),
     Tcp(load::TcpArgs),
     Compare(CompareArgs),

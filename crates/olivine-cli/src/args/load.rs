@@ -83,6 +83,9 @@ pub(crate) struct LoadArgs {
     /// Kernel interface of our own server; a list is measured in turns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "mio")]
     pub(crate) backend: Vec<BackendName>,
+    /// Print the tables for a document, in Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }
 
 /// Names of the generator's wait strategies.

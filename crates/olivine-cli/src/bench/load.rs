@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::log;
 use crate::output::print_json;
 use crate::stop::Stop;
+use olivine_bench::error::chain;
 use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
@@ -38,8 +39,35 @@ impl From<LoadError> for Failure {
     }
 }
 
+/// How rows are printed for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Columns on a terminal.
+    Text,
+    /// Tables of a document.
+    Markdown,
+}
+
+/// A server that was to be compared with and cannot be.
+#[derive(Debug)]
+struct LeftOut {
+    name: String,
+    why: String,
+}
+
+fn form(load: &LoadArgs, common: Common) -> Outcome<Form> {
+    match (load.markdown, common.json) {
+        (true, true) => Err(Failure::usage(
+            "--markdown and --json cannot be combined: leave one out",
+        )),
+        (true, false) => Ok(Form::Markdown),
+        (false, _) => Ok(Form::Text),
+    }
+}
+
 /// Runs `bench http`.
 pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
+    let form = form(&args.load, common)?;
     refuse_pace_on_io_uring(&args.load)?;
     let bench = Bench::new("http", &args.method)?;
     let plans: Vec<Plan> = args
@@ -52,6 +80,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
     })?;
     let mut servers = Vec::new();
     let mut targets = Vec::new();
+    let mut left_out = Vec::new();
     if let Some(url) = &args.url {
         targets.push((url.host.clone(), url.clone()));
     } else {
@@ -63,7 +92,9 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
         for &backend in &args.load.backend {
             servers.push(own(&bench.setup, kind, backend, WaitName::Block)?);
         }
-        servers.extend(peers(&bench, &args.peers, &args.rivals, folder.path())?);
+        let (found, missing) = peers(&bench, &args.peers, &args.rivals, folder.path())?;
+        servers.extend(found);
+        left_out = missing;
         let target =
             |server: &Server| (server.name().to_owned(), Url::local(server.address(), PATH));
         targets.extend(servers.iter().map(target));
@@ -75,14 +106,19 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    report(&bench, common, &rows, print::http(&rows))?;
+    let text = match form {
+        Form::Text => print::http(&rows),
+        Form::Markdown => print::http_document(&rows, &left_out),
+    };
+    report(&bench, common, form, &rows, text)?;
     verdict(&rows)
 }
 
 /// Runs `bench tcp`.
 pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
+    let form = form(&args.load, common)?;
     if args.frames {
-        return stream(args, common);
+        return stream(args, common, form);
     }
     refuse_pace_on_io_uring(&args.load)?;
     let size = usize::try_from(args.size)
@@ -137,7 +173,8 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    report(&bench, common, &rows, print::echo(&rows, args.size))?;
+    let text = print::echo(&rows, args.size, form);
+    report(&bench, common, form, &rows, text)?;
     verdict(&rows)
 }
 
@@ -151,7 +188,7 @@ struct StreamRow {
     server_ns: Option<Spread>,
 }
 
-fn stream(args: &TcpArgs, common: Common) -> Outcome {
+fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
     if args.load.generator != InterfaceName::Epoll {
         return Err(Failure::usage(
             "--generator io-uring does not go with --frames: a stream is one blocking sender",
@@ -195,7 +232,8 @@ fn stream(args: &TcpArgs, common: Common) -> Outcome {
     if rows.is_empty() {
         return Err(LoadError::Stopped.into());
     }
-    report(&bench, common, &rows, print::stream(&rows))
+    let text = print::stream(&rows, form);
+    report(&bench, common, form, &rows, text)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -294,7 +332,12 @@ fn name(kind: KindName, backend: BackendName) -> &'static str {
 }
 
 /// Starts the servers to compare with, and says which of them are not there.
-fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcome<Vec<Server>> {
+fn peers(
+    bench: &Bench,
+    names: &[String],
+    folder: &Path,
+    place: &Path,
+) -> Outcome<(Vec<Server>, Vec<LeftOut>)> {
     let known = rivals::names();
     let wanted: Vec<&str> = if names.iter().any(|name| name == "all") {
         known
@@ -308,21 +351,36 @@ fn peers(bench: &Bench, names: &[String], folder: &Path, place: &Path) -> Outcom
         names.iter().map(String::as_str).collect()
     };
     let mut servers = Vec::new();
+    let mut left_out = Vec::new();
     for name in wanted {
-        match rivals::find(name, folder).map(|rival| rival.start(bench.setup.cpus.0, place)) {
-            Some(Ok(server)) => servers.push(server),
-            Some(Err(error)) => log::warn(&format!("{error}; it is left out")),
-            None => log::warn(&format!(
-                "{name} is not here and left out: see rivals/http/build"
-            )),
+        let started = rivals::find(name, folder).and_then(|rival| {
+            rival
+                .start(bench.setup.cpus.0, place)
+                .map_err(|error| chain(&error))
+        });
+        match started {
+            Ok(server) => servers.push(server),
+            Err(why) => {
+                log::warn(&format!("{name} is left out: {why}"));
+                left_out.push(LeftOut {
+                    name: name.to_owned(),
+                    why,
+                });
+            }
         }
     }
-    Ok(servers)
+    Ok((servers, left_out))
 }
 
 /// Prints rows of servers with the same conditions as every result. In JSON they have a schema of their own:
 /// a server's figures are not a channel's.
-fn report(bench: &Bench, common: Common, rows: &impl Serialize, mut text: String) -> Outcome {
+fn report(
+    bench: &Bench,
+    common: Common,
+    form: Form,
+    rows: &impl Serialize,
+    mut text: String,
+) -> Outcome {
     let file = ResultFile {
         schema: SCHEMA.to_owned(),
         ..bench.file(Found::default())
@@ -333,7 +391,10 @@ fn report(bench: &Bench, common: Common, rows: &impl Serialize, mut text: String
         value["results"] = serde_json::to_value(rows).map_err(failed)?;
         return print_json(&value);
     }
-    text.push_str(&super::print::conditions(&file));
+    text.push_str(&match form {
+        Form::Text => super::print::conditions(&file),
+        Form::Markdown => print::conditions_document(&file),
+    });
     crate::output::print(&text)
 }
 

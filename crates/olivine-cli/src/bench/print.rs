@@ -1,11 +1,13 @@
 //! Results of scenarios as people read them.
 
+mod bridges;
 mod headline;
 mod methods;
 mod points;
 mod ranking;
 mod rates;
 
+pub(super) use bridges::bridges;
 pub(super) use headline::headline;
 pub(super) use methods::methods;
 pub(super) use points::points;

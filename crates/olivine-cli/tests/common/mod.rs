@@ -108,6 +108,12 @@ impl Place {
     }
 }
 
+/// Says that a test was left out, and why.
+pub(crate) fn skip(why: &str) {
+    // Past the capture of output: `cargo xtask test` counts the line.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// Waits for a condition; a condition that never comes fails the test.
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();

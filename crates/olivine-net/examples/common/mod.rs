@@ -4,6 +4,7 @@
 
 use std::{
     error::Error,
+    fmt,
     net::SocketAddr,
     time::{Duration, Instant},
 };
@@ -57,9 +58,30 @@ pub enum WaitName {
     Block,
 }
 
+/// What ends an example early, shown with all its causes: `main` prints an error by [`fmt::Debug`].
+pub struct Failure(Box<dyn Error>);
+
+impl<E: Into<Box<dyn Error>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
 impl Common {
     /// The engine settings these arguments ask for.
-    pub fn config(&self) -> Result<EngineConfig, Box<dyn Error>> {
+    pub fn config(&self) -> Result<EngineConfig, Failure> {
         let backend = match self.backend {
             BackendName::Mio => Backend::Mio,
             BackendName::IoUring => Backend::IoUring,
@@ -78,7 +100,7 @@ impl Common {
     }
 
     /// Runs until SIGINT or SIGTERM, stops gracefully and prints what was done.
-    pub fn run<H: Handler>(&self, engine: Engine<H>) -> Result<(), Box<dyn Error>> {
+    pub fn run<H: Handler>(&self, engine: Engine<H>) -> Result<(), Failure> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         if let Some(address) = engine.local_address() {
             println!(

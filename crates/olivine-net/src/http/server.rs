@@ -103,6 +103,9 @@ enum Step {
 /// Starts an engine that serves HTTP/1.1. `service` is called once on each shard's thread, with the
 /// shard's index.
 ///
+/// An unfinished head is kept by the engine, so `unconsumed_max` is raised to `head_bytes_max` and one
+/// `receive_buffer` where it is below that. Every other setting is obeyed as it is.
+///
 /// # Errors
 ///
 /// [`StartError`], as [`Engine::start`]; also for limits out of range.
@@ -117,7 +120,6 @@ where
 {
     limits.validate()?;
     let mut config = config;
-    // An unfinished head is kept by the engine and must fit.
     config.unconsumed_max = config
         .unconsumed_max
         .max(limits.head_bytes_max + config.receive_buffer);

@@ -43,7 +43,7 @@ impl<H: Handler> Runner<H> {
     /// Takes a connection in that counts against the cap already.
     pub(super) fn adopt(&mut self, socket: OwnedFd) {
         let slot = self.shard.allocate();
-        let result = socket::configure(socket.as_fd(), self.options)
+        let result = socket::configure(socket.as_fd(), self.shard.stream_options())
             .and_then(|()| self.shard.driver.attach(slot, socket, false));
         if result.is_err() {
             // The peer was quicker to reset than we to look.

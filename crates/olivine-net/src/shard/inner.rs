@@ -12,6 +12,7 @@ use crate::{
     driver::{Outgoing, SendState, Slot},
     error::{CloseReason, NotSent},
     handler::ConnectionId,
+    sys::socket::StreamOptions,
 };
 
 impl<M> Shard<M> {
@@ -54,6 +55,17 @@ impl<M> Shard<M> {
         if let Ok(connection) = self.find_open(id) {
             connection.out.extend_from_slice(bytes);
             self.mark(id.slot);
+        }
+    }
+
+    /// What the settings ask of every connection, accepted or made by us.
+    pub(super) fn stream_options(&self) -> StreamOptions {
+        let config = &self.common.config;
+        StreamOptions {
+            nodelay: config.nodelay,
+            keep_alive: config.keep_alive,
+            send_kernel_bytes: config.send_kernel_bytes,
+            receive_kernel_bytes: config.receive_kernel_bytes,
         }
     }
 

@@ -8,7 +8,6 @@ use std::{
 use super::{Alarm, Shard, connection::NEVER};
 use crate::{
     config::WaitStrategy, driver::Event, error::CloseReason, handler::Handler, mailbox::Letter,
-    sys::socket::StreamOptions,
 };
 
 /// Events handled before timers and mail get their turn.
@@ -23,7 +22,6 @@ const SWEEP: Duration = Duration::from_millis(2);
 pub(crate) struct Runner<H: Handler> {
     pub(super) shard: Shard<H::Message>,
     pub(super) handler: H,
-    pub(super) options: StreamOptions,
     mail: Vec<Letter<H::Message>>,
     pub(super) due: Vec<Alarm>,
     /// The shard that gets the next connection, where connections are handed over.
@@ -35,18 +33,10 @@ pub(crate) struct Runner<H: Handler> {
 
 impl<H: Handler> Runner<H> {
     pub(crate) fn new(shard: Shard<H::Message>, handler: H) -> Self {
-        let config = &shard.common.config;
-        let options = StreamOptions {
-            nodelay: config.nodelay,
-            keep_alive: config.keep_alive,
-            send_kernel_bytes: config.send_kernel_bytes,
-            receive_kernel_bytes: config.receive_kernel_bytes,
-        };
         let now = shard.now;
         Self {
             shard,
             handler,
-            options,
             mail: Vec::new(),
             due: Vec::new(),
             next_shard: 0,

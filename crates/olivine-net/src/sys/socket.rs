@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -55,8 +55,11 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<
 }
 
 /// Starts connecting; the socket becomes writable when the outcome is known.
-pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+///
+/// The options are set before, because only so does the window scale fit a large receive buffer.
+pub(crate) fn connect(address: SocketAddr, options: StreamOptions) -> io::Result<OwnedFd> {
     let socket = stream_socket(address)?;
+    configure(socket.as_fd(), options)?;
     match net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
         Err(error) => Err(error.into()),

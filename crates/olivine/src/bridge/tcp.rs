@@ -11,6 +11,7 @@
 //! A connection that broke is made again by the side that connects, with a pause that doubles up to a second, and
 //! goes on from the last acknowledged position. The side that listens keeps the other's place meanwhile.
 
+mod bell;
 mod connect;
 mod destination;
 mod greet;
@@ -22,6 +23,7 @@ mod source;
 #[cfg_attr(not(feature = "tls"), path = "tcp/tls_absent.rs")]
 mod tls;
 
+use super::absence::{self, EXPIRE_DEFAULT};
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
 use crate::channel::attach::draw;
@@ -35,8 +37,6 @@ use tls::Tls;
 
 /// How long a hello may take, from the first byte to the last.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long the place of a destination without a name is kept after its connection broke, unless it says otherwise.
-const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
 /// How long an adaptive bridge looks again before it sleeps.
 const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
 
@@ -98,15 +98,9 @@ impl Tcp {
             (Expire::Never, None) => EXPIRE_DEFAULT,
         }
     }
-}
 
-/// How long closing waits for a far side that is away, where the settings do not say.
-impl Tcp {
     fn patience(&self) -> Duration {
-        match self.config.expire {
-            Expire::After(after) => after,
-            Expire::Never => EXPIRE_DEFAULT,
-        }
+        absence::patience(&self.config)
     }
 }
 

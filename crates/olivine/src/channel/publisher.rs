@@ -1,7 +1,10 @@
 //! The sending end: one lane of a channel.
 
+mod room;
+mod wait;
+
 use super::attach::{self, Attached, TypeTag};
-use super::hold::{Beds, Hold, Waiting};
+use super::hold::Hold;
 use super::raw::Brought;
 use super::reserve::{Batch, Claim};
 use super::sealed::Door;
@@ -15,7 +18,7 @@ use crate::ring::publish::Producer;
 use crate::sync::Ordering;
 use crate::uri::topic::{is_topic, trailer_length, write_trailer};
 use crate::uri::{Config, UriError};
-use crate::wait::{Sleeper, Step};
+use crate::wait::Sleeper;
 use core::fmt;
 use core::marker::PhantomData;
 use std::time::Duration;
@@ -275,218 +278,6 @@ impl<T: ?Sized> Publisher<T> {
         self.endpoint.topic.as_deref()
     }
 
-    #[inline(always)]
-    pub(super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
-        let at = self.producer.position();
-        let Ok(end) = self.producer.fits(at, message.len()) else {
-            let (end, whole) = self.write_with_topic(at, message)?;
-            return Ok(Position(self.commit_slowly(end, tag, whole)));
-        };
-        Ok(Position(self.producer.send(end, tag, message)))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn commit_slowly(&mut self, end: u64, tag: u32, whole: usize) -> u64 {
-        self.producer.commit(end, tag, whole)
-    }
-
-    /// Where the cached limit is used up, or a topic follows the message: writes a message and its topic at `at`; where
-    /// the frame ends, and how long what it carries is.
-    ///
-    /// In the caller, and nothing is called with the message: one that was just built is in registers, and must be able
-    /// to stay there on the way that does not come by here.
-    #[inline(always)]
-    pub(super) fn write_with_topic(
-        &mut self,
-        at: u64,
-        message: &[u8],
-    ) -> Result<(u64, usize), NotSent> {
-        let (end, whole) = self.room_with_topic(at, message.len())?;
-        self.producer.place_mut(at, whole)[..message.len()].copy_from_slice(message);
-        self.write_topic(at, message.len(), whole);
-        Ok((end, whole))
-    }
-
-    /// Writes the topic, if there is one, behind the message at `at` of `length` bytes.
-    #[cold]
-    #[inline(never)]
-    fn write_topic(&mut self, at: u64, length: usize, whole: usize) {
-        if let Some(topic) = &self.endpoint.topic {
-            write_trailer(&mut self.producer.place_mut(at, whole)[length..], topic);
-        }
-    }
-
-    /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.
-    #[cold]
-    #[inline(never)]
-    fn room_with_topic(&mut self, at: u64, length: usize) -> Result<(u64, usize), NotSent> {
-        let whole = self.with_topic(length);
-        let found = match self.producer.fits_whole(at, whole) {
-            Err(NotSent::BackPressured) => self.ask_gate(at, whole),
-            found => found,
-        };
-        match found {
-            // The caller counts without the topic.
-            Err(NotSent::TooLong { .. }) => Err(NotSent::TooLong {
-                max: self.message_max(),
-            }),
-            found => Ok((found?, whole)),
-        }
-    }
-
-    /// Bytes that a frame carries for a message of `length` bytes.
-    fn with_topic(&self, length: usize) -> usize {
-        let topic = self.endpoint.topic.as_deref();
-        length.saturating_add(topic.map_or(0, trailer_length))
-    }
-
-    #[inline(always)]
-    pub(super) fn send_waiting(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
-        match self.send(tag, message) {
-            Err(NotSent::BackPressured | NotSent::NotConnected) => {
-                self.wait_for_room(message.len(), None)?;
-                self.send(tag, message)
-            }
-            done => done,
-        }
-    }
-
-    /// End of a frame of `length` bytes at `at`, once there is room for it.
-    #[inline(always)]
-    pub(super) fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
-        match self.producer.fits(at, length) {
-            Ok(end) => Ok(end),
-            Err(_) => self.room_with_topic(at, length).map(|(end, _)| end),
-        }
-    }
-
-    /// The cached limit is used up: asks the gate, and finds out why there is no room.
-    #[cold]
-    #[inline(never)]
-    fn ask_gate(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
-        let endpoint = &mut *self.endpoint;
-        if !endpoint.page.is_ours() {
-            return Err(NotSent::Forked);
-        }
-        if endpoint.closed {
-            return Err(NotSent::Closed);
-        }
-        if endpoint.link_has_failed() {
-            return Err(NotSent::LinkFailed);
-        }
-        if endpoint.connecting {
-            if self.producer.gate().count() < endpoint.config.subscribers as usize {
-                return Err(NotSent::NotConnected);
-            }
-            endpoint.connecting = false;
-        }
-        let need = self.producer.need(at, length);
-        let Endpoint { attached, hold, .. } = endpoint;
-        if self.producer.make_room(need)
-            || (hold.no_room(attached, &self.producer, need) && self.producer.make_room(need))
-        {
-            hold.let_go(&self.producer);
-            return self.producer.fits_whole(at, length);
-        }
-        Err(NotSent::BackPressured)
-    }
-
-    /// Waits by the wait strategy until a message of `length` bytes has room.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent`]; `BackPressured` or `NotConnected` if `timeout` is over.
-    #[cold]
-    #[inline(never)]
-    pub fn wait_for_room(
-        &mut self,
-        length: usize,
-        timeout: Option<Duration>,
-    ) -> Result<(), NotSent> {
-        let at = self.producer.position();
-        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
-        let mut beds = Beds::default();
-        loop {
-            let found = self.room_with_topic(at, length);
-            let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
-                // The second look before a sleep may have found the room: the time without any ends here too.
-                self.endpoint.hold.let_go(&self.producer);
-                return found.map(|_| ());
-            };
-            let Some(step) = waiting.step() else {
-                return Err(found);
-            };
-            if let Step::Park = step {
-                let need = self.producer.need(at, self.with_topic(length));
-                let wanted = self.endpoint.config.subscribers as usize;
-                let sleeper = beds.choose(&self.endpoint.sleeper, &self.producer);
-                let producer = &mut self.producer;
-                sleeper.sleep(waiting.nap(), || match found {
-                    NotSent::NotConnected => producer.gate().count() >= wanted,
-                    _ => producer.make_room(need),
-                });
-            }
-        }
-    }
-
-    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent::Closed`] or [`NotSent::Forked`].
-    pub fn wait_for_subscribers(
-        &mut self,
-        count: usize,
-        timeout: Option<Duration>,
-    ) -> Result<bool, NotSent> {
-        self.wait_until(timeout, |producer| producer.gate().count() >= count)
-    }
-
-    /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
-    /// if `timeout` ran out first. Durable subscribers that are absent count as live until they expire. Evicts
-    /// nobody: a subscriber that is behind holds no message back here.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent::Closed`] or [`NotSent::Forked`].
-    pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
-        self.wait_until(timeout, Producer::is_drained)
-    }
-
-    fn wait_until(
-        &mut self,
-        timeout: Option<Duration>,
-        reached: impl Fn(&Producer) -> bool,
-    ) -> Result<bool, NotSent> {
-        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
-        let mut beds = Beds::default();
-        loop {
-            if !self.endpoint.page.is_ours() {
-                return Err(NotSent::Forked);
-            }
-            if self.endpoint.closed {
-                return Err(NotSent::Closed);
-            }
-            if self.endpoint.link_has_failed() {
-                return Err(NotSent::LinkFailed);
-            }
-            if reached(&self.producer) {
-                return Ok(true);
-            }
-            let Endpoint { attached, hold, .. } = &mut *self.endpoint;
-            hold.no_hurry(attached, &self.producer);
-            let Some(step) = waiting.step() else {
-                return Ok(false);
-            };
-            if let Step::Park = step {
-                let producer = &self.producer;
-                let sleeper = beds.choose(&self.endpoint.sleeper, producer);
-                sleeper.sleep(waiting.nap(), || reached(producer));
-            }
-        }
-    }
-
     /// Reliable subscribers attached now.
     #[must_use]
     pub fn subscribers(&self) -> usize {
@@ -613,6 +404,11 @@ impl<T: ?Sized> fmt::Debug for Publisher<T> {
 }
 
 impl Endpoint {
+    /// Whether this is still the process that opened the publisher.
+    pub(super) fn is_ours(&self) -> bool {
+        self.page.is_ours()
+    }
+
     /// Whether the bridge behind the ring gave up. Looked at only where the gate is asked.
     fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();

@@ -53,6 +53,92 @@ impl DerefMut for Claim<'_> {
     }
 }
 
+/// A [`Claim`] that holds its publisher: for whoever cannot borrow it meanwhile, as bindings of other languages.
+///
+/// Dropped, it is given up and the publisher is closed.
+///
+/// ```
+/// # use olivine::{OwnedClaim, Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://owned-claims")?;
+/// let publisher = Box::new(Publisher::open("inproc://owned-claims")?);
+/// let mut claim = OwnedClaim::begin(publisher, 5).map_err(|(_, why)| why)?;
+/// claim.copy_from_slice(b"hello");
+/// let (mut publisher, position) = claim.commit(7);
+/// assert_eq!(position?, publisher.cursor());
+/// publisher.publish(b"world")?;
+/// assert_eq!(subscriber.receive()?.tag(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a claim that is not committed sends nothing"]
+pub struct OwnedClaim {
+    publisher: Box<Publisher>,
+    end: u64,
+    length: usize,
+    whole: usize,
+}
+
+impl OwnedClaim {
+    /// As [`Publisher::claim`]: reserves a message of `length` bytes, if there is room. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The publisher, and why nothing is reserved.
+    pub fn begin(
+        mut publisher: Box<Publisher>,
+        length: usize,
+    ) -> Result<Self, (Box<Publisher>, NotSent)> {
+        match publisher
+            .claim(length)
+            .map(|claim| (claim.end, claim.whole))
+        {
+            Ok((end, whole)) => Ok(Self {
+                publisher,
+                end,
+                length,
+                whole,
+            }),
+            Err(error) => Err((publisher, error)),
+        }
+    }
+
+    /// Makes the message visible, with a number that travels in the frame's header; returns the publisher, and the
+    /// position after the message: [`NotSent::Forked`] in a forked child, whose parent's message it is.
+    pub fn commit(mut self, tag: u32) -> (Box<Publisher>, Result<Position, NotSent>) {
+        if !self.publisher.endpoint.is_ours() {
+            return (self.publisher, Err(NotSent::Forked));
+        }
+        let end = self.publisher.producer.commit(self.end, tag, self.whole);
+        (self.publisher, Ok(Position(end)))
+    }
+
+    /// Gives the message up; returns the publisher.
+    #[must_use = "dropped, the publisher is closed"]
+    pub fn abort(self) -> Box<Publisher> {
+        self.publisher
+    }
+
+    /// The publisher, to look at.
+    #[must_use]
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+}
+
+impl Deref for OwnedClaim {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.publisher.producer.payload(self.length)
+    }
+}
+
+impl DerefMut for OwnedClaim {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.publisher.producer.payload_mut(self.length)
+    }
+}
+
 /// Messages that become visible together. Dropped, it is given up and nobody sees anything.
 ///
 /// ```

@@ -4,6 +4,8 @@
 //! thread of its own for the end of its publisher. What they say is in [`wire`], what they hand out in [`memory`]. The
 //! rings, the gate and the sleeping are those of every channel; what is special is in [`crate::ring::pages`].
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod claims;
 mod connect;
 mod listen;
 mod memory;

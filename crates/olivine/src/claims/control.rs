@@ -7,12 +7,14 @@ use crate::channel::subscriber::Subscriber;
 use crate::error::OpenError;
 use crate::uri::Config;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-/// Words of the files that one input may change.
-const PATCHES_MAX: usize = 32;
 /// Messages taken of a lane that lies: it may go round for ever, a call may not.
 const TAKEN_MAX: usize = 100;
+
+thread_local! {
+    /// One for all inputs of a thread, removed with it.
+    static TEMPLATE: Template = Template::new();
+}
 
 /// A channel that somebody has left behind with messages that nobody has read.
 struct Template {
@@ -60,8 +62,10 @@ impl Template {
 ///
 /// If a claim does not hold.
 pub fn check_control(data: &[u8]) {
-    static TEMPLATE: OnceLock<Template> = OnceLock::new();
-    let template = TEMPLATE.get_or_init(Template::new);
+    TEMPLATE.with(|template| check(template, data));
+}
+
+fn check(template: &Template, data: &[u8]) {
     let folder = template.channel();
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut input = Input::new(data);
@@ -102,34 +106,7 @@ fn named(error: &OpenError) {
 /// The files as they were left, but for words and lengths that the input names.
 fn write(folder: &Path, template: &Template, input: &mut Input<'_>) {
     let (mut control, mut lane) = (template.control.clone(), template.lane.clone());
-    for _ in 0..PATCHES_MAX {
-        if input.is_empty() {
-            break;
-        }
-        let which = input.byte();
-        let file = if which & 1 == 0 {
-            &mut control
-        } else {
-            &mut lane
-        };
-        let place = usize::from(input.half());
-        if which & 0xfe == 0xfe {
-            // Cut somewhere.
-            file.truncate(place * 8 % file.len().max(1));
-            continue;
-        }
-        // Small places are where cursors and flags are.
-        let words = file.len() / 8;
-        let at = if which & 2 == 0 {
-            place % words.clamp(1, 64)
-        } else {
-            place % words.max(1)
-        };
-        let value = input.word();
-        if let Some(word) = file.get_mut(at * 8..at * 8 + 8) {
-            word.copy_from_slice(&value.to_le_bytes());
-        }
-    }
+    input.spoil([&mut control, &mut lane]);
     std::fs::write(folder.join("control"), control).expect("written");
     std::fs::write(folder.join("lane-0"), lane).expect("written");
 }

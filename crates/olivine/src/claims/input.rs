@@ -1,5 +1,8 @@
 //! What a fuzzer gives, read as numbers.
 
+/// Places of two files that one input may change.
+const PLACES_MAX: usize = 32;
+
 /// Bytes of a fuzzer as numbers; zeros once they are used up.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
@@ -38,6 +41,34 @@ impl<'a> Input<'a> {
 
     pub(crate) fn word(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
+    }
+
+    /// Changes words of two files, and now and then cuts one, with all that is left of the input.
+    pub(crate) fn spoil(&mut self, files: [&mut Vec<u8>; 2]) {
+        for _ in 0..PLACES_MAX {
+            if self.is_empty() {
+                break;
+            }
+            let which = self.byte();
+            let file = &mut *files[usize::from(which & 1)];
+            let place = usize::from(self.half());
+            if which & 0xfe == 0xfe {
+                // Cut somewhere.
+                file.truncate(place * 8 % file.len().max(1));
+                continue;
+            }
+            // Small places are where cursors and flags are.
+            let words = file.len() / 8;
+            let at = if which & 2 == 0 {
+                place % words.clamp(1, 64)
+            } else {
+                place % words.max(1)
+            };
+            let value = self.word();
+            if let Some(word) = file.get_mut(at * 8..at * 8 + 8) {
+                word.copy_from_slice(&value.to_le_bytes());
+            }
+        }
     }
 }
 

@@ -35,6 +35,7 @@ use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry, slot};
 use super::publish::Producer;
 use crate::region::{Ring, Word, Words};
 use crate::sync::Ordering;
+use crate::wait::{Prepared, prepare_sleep};
 
 const CAPACITY: u64 = 64;
 
@@ -43,6 +44,11 @@ fn check(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(switches);
     model.check(scene);
+}
+
+/// Whether somebody who prepared to sleep would sleep on: nobody took the park word.
+fn sleeps(prepared: Prepared, park: &Word) -> bool {
+    prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
 }
 
 /// The words of a channel, and the rings of its lanes.

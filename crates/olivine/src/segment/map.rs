@@ -6,7 +6,8 @@ use crate::region::{Memory, Ring, Words};
 use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, lane};
 use crate::uri::HugePages;
 use core::ptr::NonNull;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,112 +104,178 @@ pub(crate) fn map_lane(
             problem,
         });
     }
-    let header = map(file, path, 0, LANE_HEADER_BYTES, writable)?;
-    let ring = map_twice(file, path, geometry.capacity, writable)?;
-    advise(&ring, geometry.capacity, writable, hugepages)?;
+    let lane = map_twice(file, path, geometry.capacity, writable, hugepages)?;
+    lane.advise(writable, hugepages)?;
     Ok((
-        Words::new(&header, 0, lane::WORDS),
-        Ring::new(&ring.memory, geometry.capacity),
+        Words::new(&lane.header, 0, lane::WORDS),
+        Ring::new(&lane.ring, geometry.capacity),
     ))
 }
 
-struct Twice {
+/// What one large page holds, in bytes: the second level of page tables with pages of 4 KiB.
+const LARGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A lane in memory: `header | ring | ring once more`, in one run of addresses.
+struct Mapped {
     base: NonNull<u8>,
-    memory: Arc<Memory>,
+    header: Arc<Memory>,
+    ring: Arc<Memory>,
 }
 
-/// Maps the ring twice, back to back: any run of up to `capacity` bytes is contiguous at any position.
+/// Maps the header, and behind it the ring twice, back to back: any run of up to `capacity` bytes is contiguous at
+/// any position.
+///
+/// A large page can stand only where address and place in the file agree, so with `hugepages` the header, which is
+/// the file's begin, starts at a multiple of one.
 fn map_twice(
     file: BorrowedFd<'_>,
     path: &Path,
     capacity: u64,
     writable: bool,
-) -> Result<Twice, OpenError> {
+    hugepages: HugePages,
+) -> Result<Mapped, OpenError> {
     let size = size_of_mapping(capacity, path)?;
+    let header = size_of_mapping(LANE_HEADER_BYTES, path)?;
+    let slack = if hugepages == HugePages::No {
+        0
+    } else {
+        LARGE_PAGE_BYTES
+    };
+    let whole = header + size * 2;
     // Reserve the whole range first, so that nobody else's mapping can be in the second half.
     // SAFETY: a new inaccessible mapping at an address of the kernel's choice disturbs nothing.
-    let base = unsafe {
+    let reserved = unsafe {
         rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
-            size * 2,
+            whole + slack,
             ProtFlags::empty(),
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )
     };
-    let base: *mut u8 = base.map_err(refused("map", path))?.cast();
-    let start = NonNull::new(base)
+    let reserved: *mut u8 = reserved.map_err(refused("map", path))?.cast();
+    let front = if slack == 0 {
+        0
+    } else {
+        reserved.addr().wrapping_neg() % LARGE_PAGE_BYTES
+    };
+    // What alignment leaves over goes back; an address range that stays reserved would do no harm.
+    for (from, length) in [(0, front), (front + whole, slack - front)] {
+        if length > 0 {
+            // SAFETY: inside the reservation.
+            let part = unsafe { reserved.add(from) };
+            // SAFETY: a part of our own reservation, in which nothing lives.
+            let _ = unsafe { rustix::mm::munmap(part.cast(), length) };
+        }
+    }
+    // SAFETY: `front` is at most the slack, so the whole lane lies in the reservation.
+    let base = unsafe { reserved.add(front) };
+    let base = NonNull::new(base)
         .ok_or(rustix::io::Errno::NOMEM)
         .map_err(refused("map", path))?;
-    // SAFETY: just reserved, ours alone; unmapped as a whole on every way out of here.
-    let memory = unsafe { Memory::from_mapping(start, size * 2) };
-    for half in 0..2 {
+    // SAFETY: just reserved, ours alone; unmapped on every way out of here. The file is as long as the lane (checked
+    // by the caller), and its memory was allocated when it was made.
+    let header_memory = unsafe { Memory::from_mapping(base, header) };
+    // SAFETY: inside the reservation.
+    let ring = unsafe { base.add(header) };
+    // SAFETY: as for the header, beside it.
+    let ring = unsafe { Memory::from_mapping(ring, size * 2) };
+    let lane = Mapped {
+        base,
+        header: header_memory,
+        ring,
+    };
+    for (at, bytes, offset) in [
+        (0, header + size, 0),
+        (header + size, size, LANE_HEADER_BYTES),
+    ] {
         // SAFETY: inside the reservation.
-        let at = unsafe { base.add(half * size) };
+        let place = unsafe { base.as_ptr().add(at) };
         // SAFETY: replaces a part of our own reservation, in which nothing lives.
         let mapped = unsafe {
             rustix::mm::mmap(
-                at.cast(),
-                size,
+                place.cast(),
+                bytes,
                 protection(writable),
                 MapFlags::SHARED | MapFlags::FIXED,
                 file,
-                LANE_HEADER_BYTES,
+                offset,
             )
         };
         mapped.map_err(refused("map", path))?;
     }
-    Ok(Twice {
-        base: start,
-        memory,
-    })
+    Ok(lane)
 }
 
-/// Large pages where asked for, and page tables filled now rather than at the first touch.
-fn advise(
-    ring: &Twice,
-    capacity: u64,
-    writable: bool,
-    hugepages: HugePages,
-) -> Result<(), OpenError> {
-    let size = ring.memory.length();
-    let call = |advice| {
-        // SAFETY: the whole range is our own mapping, and neither advice changes what it holds.
-        unsafe { rustix::mm::madvise(ring.base.as_ptr().cast(), size, advice) }
-    };
-    if hugepages != HugePages::No {
-        let asked = call(Advice::LinuxHugepage);
+impl Mapped {
+    /// Large pages where asked for, and page tables filled now rather than at the first touch.
+    fn advise(&self, writable: bool, hugepages: HugePages) -> Result<(), OpenError> {
+        if hugepages != HugePages::No {
+            // For the kernel's own collector, should it come by later; whether it heard does not matter.
+            let _ = self.call(libc::MADV_HUGEPAGE, self.length());
+        }
+        // Best effort: before Linux 5.14 the first lap faults pages in one by one instead.
+        let populate = if writable {
+            libc::MADV_POPULATE_WRITE
+        } else {
+            libc::MADV_POPULATE_READ
+        };
+        let _ = self.call(populate, self.length());
+        if hugepages == HugePages::No {
+            return Ok(());
+        }
+        // The file's memory was taken in small pages: now they are gathered, and mapped as large ones.
+        let size = self.ring.length() / 2;
+        let gathered = self.call(libc::MADV_COLLAPSE, self.header.length() + size);
+        // The second half as well, but for its begin, which shares a large page with the header.
+        let _ = self.call(libc::MADV_COLLAPSE, self.length());
         if hugepages == HugePages::Require {
-            require_huge(capacity, asked)?;
+            require_large(size, gathered)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the header and of the ring, twice.
+    fn length(&self) -> usize {
+        self.header.length() + self.ring.length()
+    }
+
+    /// Gives `advice` on the first `length` bytes, again while the kernel says to try again.
+    fn call(&self, advice: libc::c_int, length: usize) -> io::Result<()> {
+        /// The kernel says so where somebody else holds one of the pages at that moment.
+        const TRIES: u32 = 16;
+        let mut tries = 0;
+        loop {
+            // SAFETY: the range is our own mapping, and no advice given here changes what it holds.
+            let given = unsafe { libc::madvise(self.base.as_ptr().cast(), length, advice) };
+            if given == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            let again = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY));
+            tries += 1;
+            if !again || tries == TRIES {
+                return Err(error);
+            }
         }
     }
-    // Best effort: before Linux 5.14 the first lap faults pages in one by one instead.
-    let _ = call(if writable {
-        Advice::LinuxPopulateWrite
-    } else {
-        Advice::LinuxPopulateRead
-    });
-    Ok(())
 }
 
-fn require_huge(capacity: u64, asked: Result<(), rustix::io::Errno>) -> Result<(), OpenError> {
+/// Refuses a ring of `capacity` bytes that did not get large pages.
+fn require_large(capacity: usize, gathered: io::Result<()>) -> Result<(), OpenError> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    let problem = if capacity < 2 << 20 {
-        Some("'capacity=' is below 2MiB, the size of one large page".to_owned())
-    } else if let Err(errno) = asked {
-        Some(format!(
-            "the kernel refused ({errno}); leave 'hugepages' out or use hugepages=try"
-        ))
-    } else {
+    let problem = if capacity < LARGE_PAGE_BYTES {
+        "'capacity=' is below 2MiB, the size of one large page".to_owned()
+    } else if let Err(error) = gathered {
         let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
-        let off = setting.contains("[never]") || setting.contains("[deny]");
-        off.then(|| {
-            format!(
-                "{SETTING} says '{}': set it to 'advise', or use hugepages=try",
-                setting.trim()
-            )
-        })
+        format!(
+            "the kernel gives none ({error}): it takes Linux 6.1, free memory in one piece, and something else than \
+             'deny' in {SETTING}, which says '{}'; or use hugepages=try",
+            setting.trim()
+        )
+    } else {
+        return Ok(());
     };
-    problem.map_or(Ok(()), |problem| Err(OpenError::HugePages { problem }))
+    Err(OpenError::HugePages { problem })
 }
 
 /// Makes the memory of a file that has none yet come from one NUMA node.
@@ -247,7 +314,7 @@ pub(super) fn prefer_node(
             0_u32,
         )
     };
-    let error = std::io::Error::last_os_error();
+    let error = io::Error::last_os_error();
     // SAFETY: the mapping above, in which nothing lives.
     let _ = unsafe { rustix::mm::munmap(base, size) };
     if bound != 0 {

@@ -121,14 +121,15 @@ words! {
 }
 
 words! {
-    /// Large pages for the ring.
+    /// Large pages for the ring: 2 MiB each on x86-64, gathered when an end opens (`MADV_COLLAPSE`, Linux 6.1). Nothing
+    /// has to be reserved or mounted, and any setting of `shmem_enabled` but `deny` will do.
     HugePages {
         /// Ordinary pages.
         #[default]
         No = "no",
-        /// Ask the kernel for transparent large pages and go on without them.
+        /// Ask the kernel for large pages and go on without them.
         Try = "try",
-        /// Refuse to open where the kernel does not give shared memory large pages.
+        /// Refuse to open where not the whole ring has them; it takes a ring of at least 2 MiB.
         Require = "require",
     }
 }

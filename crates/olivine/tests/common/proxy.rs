@@ -1,5 +1,6 @@
 //! Somebody between two sides of a connection, who can cut it and listens.
 
+use olivine::{Publisher, Subscriber};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,6 +81,31 @@ impl Proxy {
     pub(crate) fn heard(&self) -> usize {
         self.heard.lock().unwrap().len()
     }
+}
+
+/// Sends `count` numbers from `publish` to `subscribe`, a way that leads through `proxy`, which cuts it every now and
+/// then: each number arrives once, in order.
+pub(crate) fn nothing_is_lost_in_cuts(proxy: &Proxy, publish: &str, subscribe: &str, count: u64) {
+    let uri = publish.to_owned();
+    let publishing = std::thread::spawn(move || {
+        let mut publisher = Publisher::open(&uri).unwrap();
+        for number in 0..count {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        publisher.close().unwrap();
+    });
+    let mut subscriber = Subscriber::open(subscribe).unwrap();
+    for number in 0..count {
+        let received = subscriber.receive().unwrap();
+        assert_eq!(*received, number.to_le_bytes(), "{publish}");
+        if number % (count / 10) == count / 20 {
+            proxy.cut();
+        }
+    }
+    publishing.join().unwrap();
+    let status = subscriber.link_status().unwrap();
+    assert!(status.failures > 0, "nothing was cut: {status:?}");
+    assert_eq!(status.messages, count);
 }
 
 fn forward(mut from: TcpStream, mut into: TcpStream, heard: &Mutex<Vec<u8>>) {

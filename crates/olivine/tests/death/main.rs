@@ -171,7 +171,10 @@ fn blow(
     let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, patience);
     match counts && !survivors.is_empty() {
         true if is_lap => tally.lap(role, progress),
-        true => tally.recovery(role, progress),
+        true => {
+            let spins = survivors.iter().any(|survivor| survivor.spins());
+            tally.recovery(role, spins, progress);
+        }
         false => {}
     }
     tally.zombies += unburied.len() as u64;

@@ -73,7 +73,8 @@ fn a_death_at_any_named_point_is_survived() {
                 if died {
                     tally.kill(role);
                     if role != "durable" {
-                        tally.recovery(role, recovery);
+                        let spins = survivors.iter().any(|survivor| survivor.spins());
+                        tally.recovery(role, spins, recovery);
                     }
                 }
             }

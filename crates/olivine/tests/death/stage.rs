@@ -91,6 +91,14 @@ pub(crate) struct Actor {
     pub(crate) pid: Pid,
     pub(crate) role: &'static str,
     pub(crate) session: u64,
+    wait: &'static str,
+}
+
+impl Actor {
+    /// It waits without sleeping.
+    pub(crate) fn spins(&self) -> bool {
+        ["yield", "spin"].contains(&self.wait)
+    }
 }
 
 pub(crate) struct Stage {
@@ -156,7 +164,7 @@ impl Stage {
         self.silent = Some(Publisher::open(&self.uri("")).unwrap());
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    fn pick(&mut self, from: &[&'static str]) -> &'static str {
         let choice = self.random.below(from.len() as u64);
         from[usize::try_from(choice).unwrap()]
     }
@@ -191,6 +199,7 @@ impl Stage {
             pid: self.zygote.spawn(&order),
             role,
             session,
+            wait,
         }
     }
 

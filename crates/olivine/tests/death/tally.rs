@@ -10,7 +10,10 @@ pub(crate) struct Tally {
     kills: BTreeMap<&'static str, u64>,
     pub(crate) stops: u64,
     pub(crate) zombies: u64,
-    recoveries: Times,
+    /// Where all survivors sleep while they wait.
+    parked: Times,
+    /// Where one of them at least does not.
+    spinning: Times,
     laps: Times,
     calm: Times,
     checked: u64,
@@ -40,6 +43,12 @@ impl Times {
         let micros = u32::try_from(progress.took.as_micros()).unwrap_or(u32::MAX);
         self.micros.push(micros);
         self.worst = self.worst.max(Some((progress.took, role)));
+    }
+
+    /// How many took longer than `goal`.
+    fn beyond(&self, goal: Duration) -> usize {
+        let late = |micros: &&u32| u128::from(**micros) > goal.as_micros();
+        self.micros.iter().filter(late).count()
     }
 
     fn append(&mut self, other: Self) {
@@ -81,8 +90,13 @@ impl Tally {
     }
 
     /// When others had sent one more message after `role` was killed.
-    pub(crate) fn recovery(&mut self, role: &'static str, progress: Progress) {
-        self.recoveries.add(progress, role);
+    pub(crate) fn recovery(&mut self, role: &'static str, spins: bool, progress: Progress) {
+        let times = if spins {
+            &mut self.spinning
+        } else {
+            &mut self.parked
+        };
+        times.add(progress, role);
     }
 
     /// When others had sent more than the ring holds after `role` was killed.
@@ -104,7 +118,8 @@ impl Tally {
         for (role, kills) in other.kills {
             *self.kills.entry(role).or_insert(0) += kills;
         }
-        self.recoveries.append(other.recoveries);
+        self.parked.append(other.parked);
+        self.spinning.append(other.spinning);
         self.laps.append(other.laps);
         self.calm.append(other.calm);
         self.stops += other.stops;
@@ -184,7 +199,18 @@ impl fmt::Display for Tally {
             self.repeated,
             self.invented
         )?;
-        writeln!(f, "survivors go on after: {}", self.recoveries)?;
+        for (times, how, goal) in [
+            (&self.parked, "sleep", Duration::from_millis(10)),
+            (&self.spinning, "spin", Duration::from_millis(100)),
+        ] {
+            writeln!(f, "survivors that {how} go on after: {times}")?;
+            writeln!(
+                f,
+                "  {} of them after more than {} ms",
+                times.beyond(goal),
+                goal.as_millis()
+            )?;
+        }
         writeln!(f, "and past a whole ring after: {}", self.laps)?;
         writeln!(f, "go on where nobody is killed after: {}", self.calm)?;
         if kills > 0 {

@@ -6,6 +6,7 @@
 
 #![cfg(all(not(loom), target_os = "linux"))]
 
+mod abuse;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

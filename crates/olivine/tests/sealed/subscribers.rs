@@ -307,7 +307,7 @@ fn a15_what_is_no_hello_is_turned_away() {
 fn garbage(path: &Path) {
     let mut random = Random(setting("OLIVINE_SEED", 1));
     let mut said: Vec<(Vec<u8>, &str)> = Vec::new();
-    for n in 0..500 {
+    for n in 0..1000 {
         let mut bytes = hello();
         match n % 4 {
             0 => bytes.truncate(usize::try_from(1 + random.below(31)).unwrap()),

@@ -1,11 +1,13 @@
 //! Recording: runs of frames go into blocks, blocks into files.
 
-use super::format::{
-    BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, LANES_MAX, RunHeader, TERM_BYTES,
-    TermHeader, count_frames, frame,
-};
+mod blocks;
+mod stats;
+
+pub use stats::RecorderStats;
+
+use super::format::{LANES_MAX, RunHeader, TERM_BYTES, count_frames, frame};
 use super::index::Index;
-use super::lane::{self, Known, Lane};
+use super::lane::{Known, Lane};
 use super::pack::Packer;
 use super::recover::{self, Recovered};
 use super::settings::RecorderSettings;
@@ -16,11 +18,9 @@ use crate::liveness::Locks;
 use crate::uri::SyncPolicy;
 use core::fmt;
 use rustix::io::Errno;
-use std::io::IoSlice;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use zerocopy::IntoBytes;
 
 /// Bytes of frames that are collected before a block is written by itself.
 const BLOCK_TARGET: usize = 256 << 10;
@@ -89,28 +89,6 @@ pub struct Recorder {
 /// Number of a lane in a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneId(usize);
-
-/// What a recorder did since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecorderStats {
-    /// Messages recorded.
-    pub messages: u64,
-    /// Bytes of their frames, headers and padding included.
-    pub frame_bytes: u64,
-    /// Bytes written to files.
-    pub file_bytes: u64,
-    /// Blocks written, of any kind.
-    pub blocks: u64,
-    /// Times blocks were forced out to the disk.
-    pub syncs: u64,
-    /// Files begun.
-    pub files: u64,
-    /// Bytes of frames that were appended a second time and left out.
-    pub repeated_bytes: u64,
-    /// Bytes of frames that are missing between runs of a lane: they were published while nobody recorded.
-    pub missed_bytes: u64,
-}
 
 /// What the state of a file is when a recorder takes it up.
 pub(super) struct TakenUp {
@@ -413,148 +391,6 @@ impl Recorder {
         Ok(())
     }
 
-    fn descriptor(&self) -> Result<BorrowedFd<'_>, JournalError> {
-        term::descriptor(&self.locks).ok_or(JournalError::Forked)
-    }
-
-    fn write_collected(&mut self) -> Result<(), JournalError> {
-        if self.runs.is_empty() {
-            return Ok(());
-        }
-        let (mut runs, mut frames) = (
-            core::mem::take(&mut self.runs),
-            core::mem::take(&mut self.frames),
-        );
-        let written = self.write_runs(&runs, &frames);
-        if written.is_ok() {
-            runs.clear();
-            frames.clear();
-        }
-        (self.runs, self.frames) = (runs, frames);
-        written
-    }
-
-    /// Writes one block of frames, in the next file if this one is full or old.
-    fn write_runs(&mut self, runs: &[RunHeader], frames: &[u8]) -> Result<(), JournalError> {
-        let table = runs.as_bytes();
-        let packed = self.packer.pack(&[table, frames]);
-        let stored = packed.as_ref().map_or(table.len() + frames.len(), Vec::len);
-        if self.must_rotate(BLOCK_BYTES + stored as u64) {
-            self.seal()?;
-            if self.settings.sync != SyncPolicy::Never {
-                self.sync()?;
-            }
-            self.begin_next()?;
-        }
-        self.describe_lanes()?;
-        let (offset, sequence) = (self.offset, self.sequence);
-        let time = runs.first().map_or(self.time, |run| run.time.get());
-        let facts = BlockFacts {
-            codec: if packed.is_some() {
-                Codec::Zstd
-            } else {
-                Codec::Plain
-            },
-            // A block collects at most BLOCK_TARGET bytes, and a frame is at least 8.
-            count: u32::try_from(runs.len()).unwrap_or(u32::MAX),
-            plain: (table.len() + frames.len()) as u64,
-            ..self.facts(Kind::Frames, time)
-        };
-        match &packed {
-            Some(packed) => self.write_block(&facts, &[packed])?,
-            None => self.write_block(&facts, &[table, frames])?,
-        }
-        for run in runs {
-            // At most 65,536 lanes.
-            let lane = usize::try_from(run.lane.get()).unwrap_or(usize::MAX);
-            if let Some(known) = self.lanes.get_mut(lane) {
-                known.end = run.position.get() + run.bytes.get();
-            }
-        }
-        self.index.add(offset, sequence, self.position, time);
-        self.position += frames.len() as u64;
-        self.sealed = false;
-        Ok(())
-    }
-
-    fn must_rotate(&self, block_bytes: u64) -> bool {
-        let has_frames = !self.index.is_empty();
-        let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
-        let full = |bytes| self.offset + block_bytes + room > bytes;
-        let rotate = &self.settings.rotate;
-        has_frames
-            && (rotate.bytes.is_some_and(full)
-                || rotate
-                    .after
-                    .is_some_and(|after| self.opened.elapsed() >= after))
-    }
-
-    /// Describes the lanes that this file does not know yet.
-    fn describe_lanes(&mut self) -> Result<(), JournalError> {
-        if self.described == self.lanes.len() {
-            return Ok(());
-        }
-        let mut body = Vec::new();
-        lane::encode(self.described, &self.lanes[self.described..], &mut body);
-        let facts = BlockFacts {
-            count: u32::try_from(self.lanes.len() - self.described).unwrap_or(u32::MAX),
-            plain: body.len() as u64,
-            ..self.facts(Kind::Lanes, self.time)
-        };
-        self.write_block(&facts, &[&body])?;
-        self.described = self.lanes.len();
-        Ok(())
-    }
-
-    /// Ends the file with its index.
-    fn seal(&mut self) -> Result<(), JournalError> {
-        if self.sealed {
-            return Ok(());
-        }
-        self.describe_lanes()?;
-        let body = self.index.encode(&self.lanes, self.offset, self.time);
-        let facts = BlockFacts {
-            count: u32::try_from(self.lanes.len()).unwrap_or(u32::MAX),
-            plain: body.len() as u64,
-            ..self.facts(Kind::Index, self.time)
-        };
-        self.write_block(&facts, &[&body])?;
-        self.sealed = true;
-        Ok(())
-    }
-
-    fn facts(&self, kind: Kind, time: u64) -> BlockFacts {
-        BlockFacts {
-            journal: self.journal,
-            sequence: self.sequence,
-            position: self.position,
-            time,
-            kind,
-            codec: Codec::Plain,
-            count: 0,
-            plain: 0,
-        }
-    }
-
-    /// Writes one block whole, or leaves the file as it was.
-    fn write_block(&mut self, facts: &BlockFacts, body: &[&[u8]]) -> Result<(), JournalError> {
-        let header = BlockHeader::new(facts, body);
-        let mut parts = vec![IoSlice::new(header.as_bytes())];
-        parts.extend(body.iter().map(|part| IoSlice::new(part)));
-        let file = self.descriptor()?;
-        if let Err(error) = term::write_at(file, &mut parts, self.offset, &self.path) {
-            // So that readers find an end and not a piece. If this fails too the next write covers it.
-            let _ = rustix::fs::ftruncate(file, self.offset);
-            return Err(error);
-        }
-        self.offset += header.bytes();
-        self.sequence += 1;
-        self.dirty = true;
-        self.stats.blocks += 1;
-        self.stats.file_bytes += header.bytes();
-        Ok(())
-    }
-
     fn sync(&mut self) -> Result<(), JournalError> {
         self.synced = Instant::now();
         if !self.dirty {
@@ -565,30 +401,6 @@ impl Recorder {
         }
         self.dirty = false;
         self.stats.syncs += 1;
-        Ok(())
-    }
-
-    /// Goes on in a new file.
-    fn begin_next(&mut self) -> Result<(), JournalError> {
-        let (sequence, position) = (self.sequence, self.position);
-        let header = TermHeader::new(self.journal, self.term + 1, sequence, position, self.time);
-        let sync = self.settings.sync != SyncPolicy::Never;
-        let made = term::create(&self.base, &header, self.settings.mode.0, sync)?;
-        let path = term::path_of(&self.base, self.term + 1);
-        let Some(locks) = made else {
-            return Err(JournalError::InUse { path });
-        };
-        // Only now, so that at every moment the newest file is locked.
-        self.locks = locks;
-        self.path = path;
-        self.term += 1;
-        self.offset = TERM_BYTES;
-        self.described = 0;
-        self.index = Index::default();
-        self.sealed = false;
-        self.opened = Instant::now();
-        self.stats.files += 1;
-        self.stats.file_bytes += TERM_BYTES;
         Ok(())
     }
 }

@@ -1,20 +1,18 @@
 //! Connections to the server or cluster: made, and made again when they broke.
 
 use super::settings::{Credentials, Settings};
-use crate::channel::attach::draw;
+use crate::bridge::absence::Absence;
 use crate::error::LinkError;
-use crate::link::{Control, LinkStage};
+use crate::link::Control;
 use crate::sync::{AtomicU64, Ordering};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use async_nats::rustls::AlertDescription;
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError, rustls};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// First and longest pause between attempts.
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What the client library waits before it connects again by itself: longer than it lives after a break, because
 /// what it has not sent yet must not go out ahead of what is sent again.
 const NEVER: Duration = Duration::from_secs(24 * 3600);
@@ -98,6 +96,9 @@ impl<'a> Door<'a> {
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| {
             let (far, text) = (self.settings.place(), error.to_string());
+            if let Some(problem) = certificate_problem(&error) {
+                return Broken::Failed(LinkError::Tls { far, problem });
+            }
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                     let reason = format!(
@@ -181,10 +182,9 @@ impl<'a> Door<'a> {
         is_delivered: impl Fn(&mut S) -> bool,
         mut session: impl AsyncFnMut(&mut S, &Connection) -> Result<(), Broken>,
     ) -> Result<(), LinkError> {
-        let mut pause = PAUSE_FIRST;
-        let mut away_since: Option<Instant> = None;
+        let mut absence = Absence::new(control, self.settings.patience());
         loop {
-            let connections = control.status().connections;
+            absence.begin();
             let outcome = match self.open().await {
                 Ok(connection) => session(state, &connection).await,
                 Err(broken) => Err(broken),
@@ -195,32 +195,52 @@ impl<'a> Door<'a> {
                 Err(Broken::Away(problem)) => problem,
             };
             let note = format!("waiting for {}: {problem}", self.settings.place());
-            let was_connected = control.status().connections > connections;
-            control.report(|status| {
-                status.stage = LinkStage::Waiting;
-                status.peers = 0;
-                status.failures += 1;
-                status.note = note;
-            });
-            control.tried();
-            if was_connected {
-                pause = PAUSE_FIRST;
-                away_since = None;
-            }
-            let away = away_since.get_or_insert_with(Instant::now).elapsed();
-            let asked = control.stopping().is_some();
-            if asked && (is_delivered(state) || away > self.settings.patience()) {
-                return Ok(());
-            }
-            // Not all at once, where many lost the same server.
-            let share = u32::try_from(draw() % 128).unwrap_or(0);
-            control.pause(pause * (128 + share) / 256);
-            pause = (pause * 2).min(PAUSE_MAX);
-            if control.must_stop() {
+            if !absence.goes_on(note, || is_delivered(state)) {
                 return Ok(());
             }
         }
     }
+}
+
+/// What is wrong with a certificate, the server's or ours, and what to do; `None` for what time may heal.
+fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // An error of the system hides the one that it was made from.
+        let hidden = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        let hidden = hidden.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match hidden.or_else(|| error.downcast_ref::<rustls::Error>()) {
+            Some(problem @ rustls::Error::InvalidCertificate(_)) => {
+                return Some(format!(
+                    "{problem}; name who signed the server's certificate by 'tls_ca='"
+                ));
+            }
+            Some(problem @ rustls::Error::AlertReceived(alert)) if is_refusal(*alert) => {
+                return Some(format!(
+                    "the server ends it: {problem}; give 'tls_cert=' and 'tls_key=' of somebody it trusts"
+                ));
+            }
+            _ => cause = error.source(),
+        }
+    }
+    None
+}
+
+/// Whether an alert says that our certificate is of no use, rather than that something broke.
+fn is_refusal(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::CertificateRequired
+    )
 }
 
 fn hear(trouble: &Mutex<Trouble>, event: &Event) {
@@ -240,13 +260,10 @@ fn hear(trouble: &Mutex<Trouble>, event: &Event) {
 /// A session has begun.
 pub(super) fn connected(control: &Control, connection: &Connection) {
     let info = connection.client.server_info();
-    control.report(|status| {
-        status.stage = LinkStage::Connected;
-        status.note = format!("connected to {} {}", info.server_name, info.version);
-        status.peers = 1;
-        status.connections += 1;
-    });
-    control.tried();
+    control.connected(format!(
+        "connected to {} {}",
+        info.server_name, info.version
+    ));
 }
 
 /// The descriptor that wakes a bridge which is asked to end, for the event loop.

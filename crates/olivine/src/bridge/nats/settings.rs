@@ -1,5 +1,6 @@
 //! What the URI and the environment say about the server, and who we are to it.
 
+use crate::bridge::absence::{self, EXPIRE_DEFAULT};
 use crate::bridge::secret;
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
@@ -9,9 +10,6 @@ use crate::uri::{Config, Expire};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long the server keeps the place of a subscriber without a name that is away, unless it says otherwise.
-const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// One side of `nats://`.
 #[derive(Debug)]
@@ -114,10 +112,7 @@ impl Settings {
 
     /// How long closing waits for a server that is away.
     pub(super) fn patience(&self) -> Duration {
-        match self.config.expire {
-            Expire::After(after) => after,
-            Expire::Never => EXPIRE_DEFAULT,
-        }
+        absence::patience(&self.config)
     }
 }
 

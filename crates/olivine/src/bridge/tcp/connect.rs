@@ -6,18 +6,15 @@ use super::pipe::{Broken, Pipe};
 use super::socket;
 use super::source::Sending;
 use super::{Tally, Tcp};
+use crate::bridge::absence::{Absence, PAUSE_MAX};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::Close;
 use crate::bridge::{Destination, Source};
-use crate::channel::attach::draw;
 use crate::error::LinkError;
-use crate::link::{Control, LinkStage};
+use crate::link::Control;
 use std::time::{Duration, Instant};
 
-/// First and longest pause between attempts.
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a place that another connection seems to hold is asked for, in time-outs of ours.
 const IN_USE_TIMEOUTS: u32 = 3;
 
@@ -34,7 +31,7 @@ pub(super) fn source(
     let ended = attempts(tcp, control, &mut egress, is_delivered, |egress, pipe| {
         greet::call(pipe, control, &ours)?;
         greet::resume(pipe, control, egress)?;
-        connected(control, pipe);
+        control.connected(format!("connected to {}", pipe.socket.far()));
         let tally = Tally(control);
         let mut sending = Sending {
             pipe,
@@ -83,7 +80,7 @@ pub(super) fn destination(
                     none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
                 };
                 greet::put_resume(pipe, ingress, theirs.incarnation);
-                connected(control, pipe);
+                control.connected(format!("connected to {}", pipe.socket.far()));
                 let tally = Tally(control);
                 let mut receiving = Receiving {
                     pipe,
@@ -109,16 +106,6 @@ pub(super) fn destination(
     }
 }
 
-fn connected(control: &Control, pipe: &Pipe) {
-    control.report(|status| {
-        status.stage = LinkStage::Connected;
-        status.note = format!("connected to {}", pipe.socket.far());
-        status.peers = 1;
-        status.connections += 1;
-    });
-    control.tried();
-}
-
 /// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as long
 /// as `is_delivered` says that there is something left, and the far side is not away for too long.
 fn attempts<S>(
@@ -128,11 +115,10 @@ fn attempts<S>(
     is_delivered: impl Fn(&mut S) -> bool,
     mut session: impl FnMut(&mut S, &mut Pipe) -> Result<(), Broken>,
 ) -> Result<(), LinkError> {
-    let mut away_since: Option<Instant> = None;
-    let mut pause = PAUSE_FIRST;
+    let mut absence = Absence::new(control, tcp.patience());
     let mut in_use_since: Option<Instant> = None;
     loop {
-        let connections = control.status().connections;
+        absence.begin();
         let broken = match attempt(tcp, control, |pipe| session(state, pipe)) {
             Ok(()) | Err(Broken::Stopped) => return Ok(()),
             Err(broken) => broken,
@@ -151,28 +137,7 @@ fn attempts<S>(
             return Err(broken.into_error(&tcp.address.to_string()));
         }
         let note = format!("waiting for {}: {broken}", tcp.address);
-        let was_connected = control.status().connections > connections;
-        control.report(|status| {
-            status.stage = LinkStage::Waiting;
-            status.peers = 0;
-            status.failures += 1;
-            status.note = note;
-        });
-        control.tried();
-        if was_connected {
-            pause = PAUSE_FIRST;
-            away_since = None;
-        }
-        let away = away_since.get_or_insert_with(Instant::now).elapsed();
-        let asked = control.stopping().is_some();
-        if asked && (is_delivered(state) || away > tcp.patience()) {
-            return Ok(());
-        }
-        // Not all at once, where many lost the same listener.
-        let share = u32::try_from(draw() % 128).unwrap_or(0);
-        control.pause(pause * (128 + share) / 256);
-        pause = (pause * 2).min(PAUSE_MAX);
-        if control.must_stop() {
+        if !absence.goes_on(note, || is_delivered(state)) {
             return Ok(());
         }
     }

@@ -39,10 +39,11 @@ pub(super) struct Joined {
 }
 
 /// What came with an answer.
-struct Answer {
-    welcome: Welcome,
-    lane: OwnedFd,
-    page: OwnedFd,
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) welcome: Welcome,
+    pub(super) lane: OwnedFd,
+    pub(super) page: OwnedFd,
 }
 
 /// Joins the channel of `config`, waiting for its publisher as long as `timeout` says.
@@ -93,7 +94,7 @@ fn protocol(path: &Path, problem: String) -> SealedError {
 }
 
 /// A connection to whoever serves `path`. `None` if nobody does, or too many ask at once.
-fn reach(path: &Path) -> Result<Option<OwnedFd>, SealedError> {
+pub(super) fn reach(path: &Path) -> Result<Option<OwnedFd>, SealedError> {
     let io = |action| refused(action, path);
     let socket = new_socket().map_err(io("make"))?;
     let address = SocketAddrUnix::new(path).map_err(io("name"))?;
@@ -126,7 +127,7 @@ fn allowed(config: &Config, path: &Path, socket: &OwnedFd) -> Result<Peer, Seale
 }
 
 /// Says what we want and waits for the answer. `None` if the other end closed instead, or the time is over.
-fn ask(
+pub(super) fn ask(
     config: &Config,
     path: &Path,
     socket: &OwnedFd,
@@ -139,6 +140,16 @@ fn ask(
         Err(Errno::PIPE | Errno::CONNRESET) => {}
         Err(errno) => return Err(refused("send to", path)(errno).into()),
     }
+    heard(config, path, socket, patience)
+}
+
+/// Waits for the answer. `None` if the other end closed instead, or the time is over.
+pub(super) fn heard(
+    config: &Config,
+    path: &Path,
+    socket: &OwnedFd,
+    patience: Duration,
+) -> Result<Option<Answer>, OpenError> {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -219,7 +230,7 @@ fn turned_away(config: &Config, path: &Path, refusal: Refusal) -> OpenError {
 }
 
 /// Checks what was handed out, and maps it.
-fn accept(
+pub(super) fn accept(
     config: &Config,
     path: &Path,
     typed: &TypeTag,

@@ -307,7 +307,7 @@ impl Server {
         });
         let sent = with_lane(&self.attached, |lane| {
             let files = [lane, file.as_fd()];
-            hand_over(&connection.socket, &welcome.to_bytes(), &files)
+            hand_over(connection.socket.borrow(), &welcome.to_bytes(), &files)
         });
         match sent {
             Some(Ok(())) => Fate::Stays,
@@ -432,7 +432,8 @@ fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
         refusal.text
     );
     // Who does not take it learns nothing.
-    let _ = hand_over(&connection.socket, &Said::Refusal(refusal).to_bytes(), &[]);
+    let refusal = Said::Refusal(refusal).to_bytes();
+    let _ = hand_over(connection.socket.borrow(), &refusal, &[]);
     control.report(|status| {
         status.note = note;
         if was_in {
@@ -444,8 +445,8 @@ fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
 }
 
 /// Sends one datagram with descriptors, or fails at once.
-fn hand_over(
-    socket: &ClosedInChildren,
+pub(super) fn hand_over(
+    socket: BorrowedFd<'_>,
     bytes: &[u8],
     files: &[BorrowedFd<'_>],
 ) -> Result<(), Errno> {
@@ -455,5 +456,5 @@ fn hand_over(
         return Err(Errno::INVAL);
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(socket.borrow(), &[IoSlice::new(bytes)], &mut extras, flags).map(|_| ())
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut extras, flags).map(|_| ())
 }

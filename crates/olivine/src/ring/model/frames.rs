@@ -51,12 +51,12 @@ fn a_walk_takes_whole_frames_in_order_through_a_ring_that_wraps() {
     });
 }
 
-#[test]
-fn room_is_reused_only_after_it_was_read() {
-    check(4, || {
-        let channel = Channel::new(1, 1);
-        let mut producer = channel.producer(0);
-        let mut consumer = channel.gating(0, 0);
+/// The publisher writes over what was read only once its subscriber has released it.
+pub(super) fn room_is_reused_once_read(
+    ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static,
+) {
+    check(4, move || {
+        let (mut producer, mut consumer) = ends();
         // Message 9 goes where the payload of 7 is: there is no room until that is read.
         assert!(send(&mut producer, 7) && send(&mut producer, 8) && !send(&mut producer, 9));
         let publisher = thread::spawn(move || {
@@ -66,6 +66,14 @@ fn room_is_reused_only_after_it_was_read() {
         assert_eq!(receive(&mut consumer), Some(7));
         let (_producer, sent) = publisher.join().unwrap();
         assert_eq!(drain(&mut consumer, 7), sent);
+    });
+}
+
+#[test]
+fn room_is_reused_only_after_it_was_read() {
+    room_is_reused_once_read(|| {
+        let channel = Channel::new(1, 1);
+        (channel.producer(0), channel.gating(0, 0))
     });
 }
 
@@ -94,7 +102,6 @@ fn what_was_given_up_never_shows() {
 }
 
 /// A lane counts as drained only once what its subscriber did with the messages is visible.
-#[cfg(test)]
 pub(super) fn drained_means_read(ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static) {
     check(4, move || {
         let (mut producer, mut consumer) = ends();

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::ring::pages::{Pages, page_of};
-use crate::wait::{Prepared, prepare_sleep};
 use loom::thread;
 use std::sync::Arc;
 
@@ -73,30 +72,17 @@ impl Sealed {
     }
 }
 
-fn sleeps(prepared: Prepared, park: &Word) -> bool {
-    prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
-}
-
 #[test]
 fn room_is_reused_only_after_it_was_read_on_a_page() {
-    check(4, || {
+    frames::room_is_reused_once_read(|| {
         let sealed = Sealed::new();
-        let (mut producer, mut consumer) = (sealed.producer(), sealed.consumer());
-        // Message 9 goes where the payload of 7 is: there is no room until that is read.
-        assert!(send(&mut producer, 7) && send(&mut producer, 8) && !send(&mut producer, 9));
-        let publisher = thread::spawn(move || {
-            let sent = send(&mut producer, 9);
-            (producer, 8 + u32::from(sent))
-        });
-        assert_eq!(receive(&mut consumer), Some(7));
-        let (_producer, sent) = publisher.join().unwrap();
-        assert_eq!(drain(&mut consumer, 7), sent);
+        (sealed.producer(), sealed.consumer())
     });
 }
 
 #[test]
 fn a_lane_drained_by_a_page_was_read() {
-    super::frames::drained_means_read(|| {
+    frames::drained_means_read(|| {
         let sealed = Sealed::new();
         (sealed.producer(), sealed.consumer())
     });
@@ -120,20 +106,9 @@ fn a_sleeper_on_a_page_is_woken_by_the_message_it_missed() {
 
 #[test]
 fn a_publisher_that_sleeps_on_a_page_is_woken_by_the_release_it_missed() {
-    check(3, || {
+    park::waiting_for_room_ends(3, || {
         let sealed = Sealed::new();
-        let (mut producer, mut consumer) = (sealed.producer(), sealed.consumer());
-        assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
-        let park = sealed.room();
-        let subscriber = thread::spawn(move || {
-            assert_eq!(receive(&mut consumer), Some(1));
-            assert_eq!(receive(&mut consumer), Some(2));
-        });
-        let need = producer.need(producer.position(), message(3).len());
-        let prepared = prepare_sleep(&park, None, || producer.make_room(need));
-        subscriber.join().unwrap();
-        assert!(!sleeps(prepared, &park), "asleep with room to write");
-        assert!(producer.make_room(need));
+        (sealed.producer(), sealed.consumer(), sealed.room())
     });
 }
 

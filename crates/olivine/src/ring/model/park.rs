@@ -1,13 +1,8 @@
 //! Sleepers and wakers: SLEEP, WAKE, ROOM.
 
 use super::*;
-use crate::wait::{Prepared, prepare_sleep, wake_sleepers};
+use crate::wait::wake_sleepers;
 use loom::thread;
-
-/// Whether somebody who prepared to sleep would sleep on: nobody took the park word.
-fn sleeps(prepared: Prepared, park: &Word) -> bool {
-    prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
-}
 
 #[test]
 fn a_sleeper_is_woken_by_the_message_it_missed() {
@@ -102,14 +97,14 @@ fn whoever_takes_the_hint_sees_every_park_word_behind_it() {
     });
 }
 
-#[test]
-fn a_publisher_that_waits_for_room_is_woken_by_the_release_it_missed() {
-    check(4, || {
-        let channel = Channel::new(1, 1);
-        let mut producer = channel.producer(0);
-        let mut consumer = channel.gating(0, 0);
+/// A publisher that found no room sleeps on `park` only while there is none; walked with at most `switches`.
+pub(super) fn waiting_for_room_ends(
+    switches: usize,
+    ends: impl Fn() -> (Producer, Consumer, Word) + Sync + Send + 'static,
+) {
+    check(switches, move || {
+        let (mut producer, mut consumer, park) = ends();
         assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
-        let park = channel.lane_park(0);
         let subscriber = thread::spawn(move || {
             assert_eq!(receive(&mut consumer), Some(1));
             assert_eq!(receive(&mut consumer), Some(2));
@@ -119,5 +114,14 @@ fn a_publisher_that_waits_for_room_is_woken_by_the_release_it_missed() {
         subscriber.join().unwrap();
         assert!(!sleeps(prepared, &park), "asleep with room to write");
         assert!(producer.make_room(need));
+    });
+}
+
+#[test]
+fn a_publisher_that_waits_for_room_is_woken_by_the_release_it_missed() {
+    waiting_for_room_ends(4, || {
+        let channel = Channel::new(1, 1);
+        let park = channel.lane_park(0);
+        (channel.producer(0), channel.gating(0, 0), park)
     });
 }

@@ -1,0 +1,365 @@
+//! Bridges, each beside what it is compared with, in turns: other transports, a bare socket, the client of the server
+//! behind it, the disk.
+//!
+//! A turn is one run of one contender: it opens everything afresh and closes it again. Turns of all contenders follow
+//! each other run by run, with the floor between them, so that a disturbance hits all alike, and ratios are taken
+//! within a run. Contenders that are not there (a program that was not built or installed) are left out, each with
+//! the reason; those that fail are rows without figures.
+//!
+//! Measures: messages that were checked, every byte, on the far side. Does not measure: other machines; loopback
+//! has no wire.
+
+mod cost;
+mod disk;
+mod paced;
+mod ratio;
+mod server;
+mod stored;
+mod stream;
+
+pub use ratio::{Beside, Ratio, Target};
+pub use stored::{STORE, StoreJob, Stored};
+
+use super::turns::Taken;
+use super::{Session, Setup, Watch};
+use crate::error::{BenchError, Result, chain};
+use crate::payload;
+use crate::peer::{Patience, Peer};
+use crate::result::{Collector, Load, Parameters, Row, Slice};
+use crate::rival::Program;
+use olivine::Subscriber;
+use olivine::clock::TickClock;
+use server::Shared;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A part of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Part {
+    /// One way over `tcp://` at a fixed rate, beside a bare socket.
+    Paced,
+    /// Full speed over `tcp://`, beside other libraries.
+    Stream,
+    /// What a message costs the publisher with a bridge attached, beside a plain subscriber.
+    Cost,
+    /// Storing through `nats://`, beside the client library that it is built on.
+    Stored,
+    /// Recording into a journal, beside writing as many bytes.
+    Disk,
+}
+
+/// Every part, with its scenario's name in results.
+pub const PARTS: [(Part, &str); 5] = [
+    (Part::Paced, "bridge-paced"),
+    (Part::Stream, "bridge-stream"),
+    (Part::Cost, "bridge-cost"),
+    (Part::Stored, "bridge-stored"),
+    (Part::Disk, "bridge-disk"),
+];
+
+impl Part {
+    /// Its scenario's name.
+    #[must_use]
+    pub fn scenario(self) -> &'static str {
+        let found = PARTS.iter().find(|(part, _)| *part == self);
+        found.map_or("", |(_, name)| *name)
+    }
+
+    fn load(self) -> Load {
+        match self {
+            Self::Paced => Load::Open,
+            _ => Load::Saturated,
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        let short = |name: &'static str| name.trim_start_matches("bridge-");
+        let found = PARTS.iter().find(|(_, name)| short(name) == word);
+        found.map(|(part, _)| *part).ok_or_else(|| {
+            let known: Vec<&str> = PARTS.iter().map(|(_, name)| short(name)).collect();
+            format!("there is no part '{word}'; there are {}", known.join(", "))
+        })
+    }
+}
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which parts.
+    pub parts: Vec<Part>,
+    /// Folder of the rivals' programs.
+    pub rivals: PathBuf,
+    /// Folder on the disk that journals are recorded to, and a server stores to.
+    pub folder: PathBuf,
+    /// How both ends of `tcp://` wait where messages are paced: `spin`, `yield`, `park`, `adaptive`.
+    pub wait: String,
+    /// Messages a second where they are paced.
+    pub rate_per_s: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct BridgeResult {
+    /// A row for each contender and placement, or one for its failure.
+    pub rows: Vec<Row>,
+    /// How they compare.
+    pub ratios: Vec<Ratio>,
+    /// Who was not there, and why: one line each.
+    pub left_out: Vec<String>,
+}
+
+/// What a turn has to work with.
+struct Turn<'a> {
+    peer: &'a mut Peer,
+    clock: TickClock,
+    setup: &'a Setup,
+}
+
+impl Turn<'_> {
+    /// Seconds of one run.
+    fn seconds(&self) -> f64 {
+        self.setup.seconds / f64::from(self.setup.runs.max(1))
+    }
+}
+
+type Play<'a> = Box<dyn FnMut(&mut Turn<'_>) -> Result<Taken> + 'a>;
+
+/// Something that takes its turns.
+struct Contender<'a> {
+    part: Part,
+    method: String,
+    parameters: Parameters,
+    play: Play<'a>,
+}
+
+/// Contenders, and how they are compared.
+#[derive(Default)]
+struct Field<'a> {
+    contenders: Vec<Contender<'a>>,
+    ratios: Vec<Ratio>,
+    left_out: Vec<String>,
+    server: Option<Rc<RefCell<Shared>>>,
+}
+
+impl<'a> Field<'a> {
+    fn add(
+        &mut self,
+        part: Part,
+        method: &str,
+        parameters: Parameters,
+        play: impl FnMut(&mut Turn<'_>) -> Result<Taken> + 'a,
+    ) {
+        self.contenders.push(Contender {
+            part,
+            method: method.to_owned(),
+            parameters,
+            play: Box::new(play),
+        });
+    }
+
+    fn compare(&mut self, part: Part, size_bytes: u64, ours: &str, theirs: &str, target: Target) {
+        let beside = Beside::Contender(theirs.to_owned());
+        self.expect(part, size_bytes, ours, beside, target);
+    }
+
+    fn expect(&mut self, part: Part, size_bytes: u64, ours: &str, beside: Beside, target: Target) {
+        self.ratios.push(Ratio {
+            ours: ours.to_owned(),
+            beside,
+            size_bytes,
+            part,
+            ratio: None,
+            target,
+        });
+    }
+
+    /// The NATS server, unless there is none.
+    fn server(&mut self, plan: &Plan) -> Option<Rc<RefCell<Shared>>> {
+        if self.server.is_none() {
+            self.server = Shared::find(&plan.folder).map(|found| Rc::new(RefCell::new(found)));
+            let missing =
+                "NATS is left out: no nats-server is installed; `cargo xtask test` installs it";
+            if self.server.is_none() && !self.left_out.iter().any(|line| line == missing) {
+                self.left_out.push(missing.to_owned());
+            }
+        }
+        self.server.clone()
+    }
+
+    /// The program of a rival, unless it is not there.
+    fn rival(&mut self, plan: &Plan, name: &str) -> Option<Program> {
+        let found = Program::find(&plan.rivals).unwrap_or_default();
+        let program = found.into_iter().find(|program| program.name() == name);
+        let folder = plan.rivals.display();
+        let missing = format!(
+            "{name} is left out: no rival-{name} in {folder}; `cargo xtask rivals` builds it"
+        );
+        if program.is_none() && !self.left_out.contains(&missing) {
+            self.left_out.push(missing);
+        }
+        program
+    }
+}
+
+/// Measures the parts of `plan`, all contenders in turns.
+///
+/// # Errors
+///
+/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a result.
+pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<BridgeResult> {
+    let mut field = Field::default();
+    for part in &plan.parts {
+        match part {
+            Part::Paced => paced::enter(&mut field, plan),
+            Part::Stream => stream::enter(&mut field, plan),
+            Part::Cost => cost::enter(&mut field),
+            Part::Stored => stored::enter(&mut field, plan),
+            Part::Disk => disk::enter(&mut field, plan),
+        }
+    }
+    let total = u64::from(setup.runs) * field.contenders.len() as u64;
+    let mut session = Session::start(setup, total, watch)?;
+    let mut found: Vec<(Collector, Option<String>)> = field
+        .contenders
+        .iter()
+        .map(|_| (Collector::new(session.clock), None))
+        .collect();
+    'runs: for run in 0..setup.runs {
+        let turns = field.contenders.iter_mut().zip(&mut found);
+        for (contender, (collector, failure)) in turns {
+            if failure.is_none()
+                && let Err(error) = one_turn(&mut session, contender, run, collector)
+            {
+                *failure = Some(chain(&error));
+                session.renew()?;
+            }
+            if session.step().is_break() {
+                break 'runs;
+            }
+        }
+    }
+    let mut result = BridgeResult {
+        left_out: field.left_out,
+        ..BridgeResult::default()
+    };
+    for (contender, (collector, failure)) in field.contenders.iter().zip(&found) {
+        let (scenario, load) = (contender.part.scenario(), contender.part.load());
+        let parameters = &contender.parameters;
+        match failure {
+            Some(reason) => result.rows.push(Row::failed(
+                scenario,
+                load,
+                &contender.method,
+                parameters.clone(),
+                reason,
+            )),
+            None => {
+                result
+                    .rows
+                    .extend(collector.rows(scenario, load, &contender.method, parameters))
+            }
+        }
+    }
+    if result.rows.is_empty() && !field.contenders.is_empty() {
+        return Err(BenchError::Stopped);
+    }
+    for mut ratio in field.ratios {
+        ratio.ratio = ratio.of(&result.rows);
+        result.ratios.push(ratio);
+    }
+    Ok(result)
+}
+
+fn one_turn(
+    session: &mut Session<'_>,
+    contender: &mut Contender<'_>,
+    run: u32,
+    collector: &mut Collector,
+) -> Result<()> {
+    let (clock, setup) = (session.clock, session.setup);
+    let slice = session.slice(|peer| {
+        let mut turn = Turn { peer, clock, setup };
+        (contender.play)(&mut turn)
+    })?;
+    session.progress.p50_ns = slice.value.p50_ns(&clock);
+    session.progress.messages_per_s = slice.value.messages_per_s();
+    collector.add(
+        contender.parameters.size_bytes,
+        &Slice {
+            run,
+            placement: slice.placement,
+            floor: &slice.floor,
+            at_s: slice.at_s,
+            kernel: slice.kernel,
+            figures: slice.value.figures(),
+        },
+    );
+    Ok(())
+}
+
+/// How many of something that comes `per_s` times a second fit into `seconds`.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a small positive number"
+)]
+fn count_in(seconds: f64, per_s: f64) -> u64 {
+    ((seconds * per_s) as u64).max(1)
+}
+
+/// A turn that gave a rate.
+fn rated(messages_per_s: f64) -> Taken {
+    Taken::Rate {
+        messages_per_s,
+        copy_bytes_per_s: None,
+        pairs: Vec::new(),
+    }
+}
+
+/// Something that came `count` times between two readings of the clock, as a rate.
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn rate(clock: &TickClock, count: u64, start: u64, end: u64) -> f64 {
+    count as f64 / crate::floor::nanos(clock, end.saturating_sub(start)).max(1.0) * 1e9
+}
+
+/// Receives `count` messages, numbered from 0, and checks every byte.
+fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
+    let mut subscriber = Subscriber::open(uri)?;
+    let mut patience = Patience::of(longest);
+    for sequence in 0..count {
+        let look = || patience.look();
+        let stamp = crate::peer::receive(&mut subscriber, look, |message| payload::check(message))?;
+        if stamp.is_none_or(|stamp| stamp.sequence != sequence) {
+            return Err(BenchError::Wrong { sequence });
+        }
+        patience.renew();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_names() {
+        for (part, name) in PARTS {
+            assert_eq!(part.scenario(), name);
+            assert_eq!(name.trim_start_matches("bridge-").parse(), Ok(part));
+        }
+        let error = "speed".parse::<Part>().unwrap_err();
+        assert!(
+            error.contains("'speed'") && error.contains("paced"),
+            "{error}"
+        );
+    }
+}

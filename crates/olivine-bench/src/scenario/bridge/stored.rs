@@ -1,0 +1,143 @@
+//! Storing messages in a stream of a NATS server: through `nats://`, and by the client library that it is built on.
+//!
+//! Timed: from the first message to the server's word that the last one is stored. Each message of a channel is one
+//! of the stream, so both store as many, with the same payload, in a file. Afterwards every message is read
+//! back and checked.
+
+use super::{Field, Part, Plan, Target, Turn, count_in, rate, rated, read_back};
+use crate::error::{BenchError, Result};
+use crate::payload::Stamp;
+use crate::peer::Patience;
+use crate::result::Parameters;
+use crate::rival::{Program, unpinned};
+use crate::scenario::latency::publish;
+use crate::scenario::turns::Taken;
+use olivine::Publisher;
+use olivine::clock::TickClock;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+
+const SIZES: [u64; 2] = [32, 8192];
+/// Messages, and bytes of them, that a second of a run stores, of which both do the same number.
+const PER_S: f64 = 100e3;
+const BYTES_PER_S: f64 = 256e6;
+/// Ring in front of the stream: room for as many messages as a client has on their way.
+const RING: u64 = 8 << 20;
+const STORE_MAX: Duration = Duration::from_secs(60);
+const OURS: &str = "nats://";
+const CLIENT: &str = "NATS client";
+const CLIENT_IDS: &str = "NATS client, ids";
+const TARGET: Target = Target::AtLeast(0.8);
+/// The word that makes a rival's program store a [`StoreJob`].
+pub const STORE: &str = "store";
+
+/// What the program of a client library is asked to store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreJob {
+    /// Where the server is: `127.0.0.1:4222`.
+    pub address: String,
+    /// Subject, and name of the stream.
+    pub subject: String,
+    /// Payload of a message in bytes.
+    pub size_bytes: usize,
+    /// Messages, numbered from 0.
+    pub count: u64,
+    /// Each message has an id by which the server knows it again, as those of a channel have.
+    pub ids: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "made by other programs")]
+pub struct Stored {
+    /// From the first message to the word that the last one is stored.
+    pub seconds: f64,
+}
+
+pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
+    let Some(shared) = field.server(plan) else {
+        return;
+    };
+    let client = field.rival(plan, "nats");
+    for size in SIZES {
+        let parameters = Parameters::pair(size);
+        let size_bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        let own = Rc::clone(&shared);
+        let with_ring = Parameters {
+            ring_bytes: Some(RING),
+            settings: format!("capacity={RING}"),
+            ..parameters.clone()
+        };
+        field.add(Part::Stored, OURS, with_ring, move |turn| {
+            let (address, subject) = own.borrow_mut().take()?;
+            unpinned(|| ours(turn, &address, &subject, size_bytes))
+        });
+        let Some(client) = &client else {
+            continue;
+        };
+        for (method, ids) in [(CLIENT, false), (CLIENT_IDS, true)] {
+            let (own, client) = (Rc::clone(&shared), client.clone());
+            field.add(Part::Stored, method, parameters.clone(), move |turn| {
+                let (address, subject) = own.borrow_mut().take()?;
+                let job = StoreJob {
+                    address,
+                    subject,
+                    size_bytes,
+                    count: count(turn, size_bytes),
+                    ids,
+                };
+                unpinned(|| theirs(&client, &job))
+            });
+            field.compare(Part::Stored, size, OURS, method, TARGET);
+        }
+    }
+}
+
+/// Messages of a run.
+#[allow(clippy::cast_precision_loss, reason = "sizes stay far below 2^52")]
+fn count(turn: &Turn<'_>, size: usize) -> u64 {
+    count_in(turn.seconds(), PER_S.min(BYTES_PER_S / size as f64))
+}
+
+fn ours(turn: &mut Turn<'_>, address: &str, subject: &str, size: usize) -> Result<Taken> {
+    let count = count(turn, size);
+    let uri = format!("nats://{address}/{subject}?storage=file&linger=5s&capacity={RING}");
+    let mut publisher = Publisher::open(&uri)?;
+    let mut patience = Patience::of(STORE_MAX);
+    let start = TickClock::ticks();
+    for sequence in 0..count {
+        let stamp = Stamp { sequence, ticks: 0 };
+        publish(&mut publisher, size, stamp, &mut patience)?;
+    }
+    let is_stored = publisher.wait_drained(Some(STORE_MAX))?;
+    let end = TickClock::ticks();
+    if !is_stored {
+        return Err(missing("was not stored in a minute"));
+    }
+    publisher.close()?;
+    check(address, subject, count)?;
+    Ok(rated(rate(&turn.clock, count, start, end)))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn theirs(client: &Program, job: &StoreJob) -> Result<Taken> {
+    let stored: Stored = client.ask(STORE, job, STORE_MAX)?;
+    check(&job.address, &job.subject, job.count)?;
+    Ok(rated(job.count as f64 / stored.seconds.max(1e-9)))
+}
+
+/// Reads every message back.
+fn check(address: &str, subject: &str, count: u64) -> Result<()> {
+    read_back(
+        &format!("nats://{address}/{subject}?from=oldest"),
+        count,
+        STORE_MAX,
+    )
+}
+
+fn missing(what: &str) -> BenchError {
+    BenchError::Protocol {
+        found: format!("a message that {what}"),
+    }
+}

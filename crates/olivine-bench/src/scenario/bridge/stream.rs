@@ -1,0 +1,133 @@
+//! Full speed over `tcp://`, beside libraries that carry messages over TCP, with a server or without.
+
+use super::paced::OURS;
+use super::{Beside, Field, Part, Plan, Target, Turn, rated};
+use crate::error::{BenchError, Result};
+use crate::result::{Parameters, Row};
+use crate::rival::{Job, Program, unpinned};
+use crate::scenario::turns::Taken;
+use crate::scenario::{Setup, Variant, throughput};
+use std::ops::ControlFlow;
+
+const SMALL: u64 = 32;
+const LARGE: u64 = 8192;
+/// Messages that are made visible at once, where a contender can do that.
+const BATCH: u64 = 16;
+/// Rings that are tried: the default one, and one that holds more than a socket does.
+const RINGS: [u64; 2] = [1 << 20, 4 << 20];
+/// Rates beside each rival, for small messages.
+const TARGET: Target = Target::AtLeast(5.0);
+/// What a stream of small messages should reach by itself, in messages a second, and one of large ones, in bytes.
+const SMALL_PER_S: f64 = 20e6;
+const LARGE_PER_S: f64 = ((1 << 30) / LARGE) as f64;
+
+/// Rivals: the program, the method of it, and whether it needs a NATS server.
+const RIVALS: [(&str, &str, bool); 2] =
+    [("zeromq", "zeromq-tcp", false), ("nats", "nats-core", true)];
+
+pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
+    let parameters = |size: u64, batch: u64, settings: &str| Parameters {
+        batch_count: batch,
+        settings: settings.to_owned(),
+        ..Parameters::pair(size)
+    };
+    for (size, batch) in [(SMALL, BATCH), (LARGE, 1)] {
+        for ring in RINGS {
+            let name = format!("{OURS} {}", crate::text::bytes(ring));
+            let variant = Variant {
+                method: OURS.to_owned(),
+                parameters: Parameters {
+                    ring_bytes: Some(ring),
+                    ..parameters(size, batch, &format!("capacity={ring}"))
+                },
+            };
+            field.add(
+                Part::Stream,
+                &name,
+                variant.parameters.clone(),
+                move |turn| ours(turn, &variant),
+            );
+        }
+    }
+    let best = format!("{OURS} {}", crate::text::bytes(RINGS[1]));
+    for (size, per_s) in [(SMALL, SMALL_PER_S), (LARGE, LARGE_PER_S)] {
+        let beside = Beside::Rate(per_s);
+        field.expect(Part::Stream, size, &best, beside, Target::AtLeast(1.0));
+    }
+    for (program, method, needs_server) in RIVALS {
+        let server = needs_server.then(|| field.server(plan));
+        let is_missing = matches!(server, Some(None));
+        let Some(program) = field.rival(plan, program).filter(|_| !is_missing) else {
+            continue;
+        };
+        let server = server.flatten();
+        for (size, batch) in [(SMALL, BATCH), (LARGE, 1)] {
+            let variant = Variant {
+                method: method.to_owned(),
+                parameters: parameters(size, batch, ""),
+            };
+            let (program, server) = (program.clone(), server.clone());
+            field.add(
+                Part::Stream,
+                method,
+                variant.parameters.clone(),
+                move |turn| {
+                    let mut variant = variant.clone();
+                    if let Some(server) = &server {
+                        variant.parameters.settings = server.borrow_mut().take()?.0;
+                    }
+                    theirs(turn, &program, &variant)
+                },
+            );
+            if size == SMALL {
+                field.compare(Part::Stream, size, &best, method, TARGET);
+            }
+        }
+    }
+}
+
+/// A set-up for one run by itself.
+fn one_run(turn: &Turn<'_>) -> Setup {
+    Setup {
+        runs: 1,
+        seconds: turn.seconds(),
+        ..turn.setup.clone()
+    }
+}
+
+fn ours(turn: &mut Turn<'_>, variant: &Variant) -> Result<Taken> {
+    let setup = one_run(turn);
+    let variants = std::slice::from_ref(variant);
+    let rows = throughput::run(&setup, variants, &mut |_| ControlFlow::Continue(()))?;
+    rate_of(&rows.concat(), &variant.method)
+}
+
+fn theirs(turn: &mut Turn<'_>, program: &Program, variant: &Variant) -> Result<Taken> {
+    let setup = one_run(turn);
+    let job = Job {
+        scenario: "throughput".to_owned(),
+        variants: vec![variant.clone()],
+        cpus: setup.cpus,
+        runs: 1,
+        seconds: setup.seconds,
+        privileges: setup.privileges,
+    };
+    rate_of(&unpinned(|| program.measure(&job))?, &variant.method)
+}
+
+/// The rate of the place that most slices were in.
+fn rate_of(rows: &[Row], name: &str) -> Result<Taken> {
+    let measured = rows.iter().filter_map(Row::measured);
+    let best = measured.max_by_key(|found| found.slices_count);
+    let rate = best.and_then(|found| found.messages_per_s);
+    rate.map(|rate| rated(rate.median)).ok_or_else(|| {
+        let reason = rows.iter().find_map(|row| match &row.outcome {
+            crate::result::Outcome::Failed { reason } => Some(reason.clone()),
+            crate::result::Outcome::Measured(_) => None,
+        });
+        BenchError::Rival {
+            name: name.to_owned(),
+            message: reason.unwrap_or_else(|| "it gave no figure".to_owned()),
+        }
+    })
+}

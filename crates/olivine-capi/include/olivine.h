@@ -1,0 +1,566 @@
+// Olivine: messages between programs, fast, nothing lost, survives any crash.
+//
+// Made by cbindgen from crates/olivine-capi; change it there.
+//
+// Rules, of every function:
+//
+// - It answers a status, OLIVINE_STATUS_OK being 0; olivine_last_error() says in words what the calling thread's latest
+//   failure was. What it gives back through pointers is unspecified unless it says otherwise, where it fails.
+// - A NULL where none is allowed is a status. No panic of the library crosses this border.
+// - A handle may go from thread to thread, and is used by one at a time; different handles are independent.
+// - A handle that was open when a process forked belongs to the parent. The child can only close it, which leaves the
+//   parent's alone.
+// - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs milliseconds.
+// - Structures that the library fills begin with their size, so that later versions can add fields at the end:
+//   olivine_message message = OLIVINE_MESSAGE_INIT;
+// - Sending and receiving make no system call and allocate nothing, except where they wait.
+//
+// A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are those of the Rust
+// library and of the tool: docs.rs/olivine, `Config`.
+
+
+#ifndef OLIVINE_H
+#define OLIVINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Version of this header; olivine_version() is the library's.
+#define OLIVINE_VERSION "0.1.0"
+
+// How structures begin that the library fills.
+#define OLIVINE_MESSAGE_INIT { sizeof(olivine_message), NULL, 0, 0, NULL, 0, 0, 0 }
+#define OLIVINE_CLAIM_INIT { sizeof(olivine_claim), NULL, 0 }
+#define OLIVINE_STATS_INIT { sizeof(olivine_stats), 0, 0, 0, 0, 0 }
+
+
+// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a URI or a setting is
+// wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was received.
+//
+// Later versions add values, and none changes: treat one you do not know by its family.
+enum olivine_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Done.
+  OLIVINE_STATUS_OK = 0,
+  // The time-out is over and nothing came of it; nothing is wrong.
+  OLIVINE_STATUS_TIMED_OUT = 1,
+  // A pointer that must not be NULL is.
+  OLIVINE_STATUS_NULL_ARGUMENT = 101,
+  // An argument cannot be what it is: text that is not UTF-8, a structure of another version.
+  OLIVINE_STATUS_BAD_ARGUMENT = 102,
+  // The handle is in use: by the poll whose handler made this call, or by another thread.
+  OLIVINE_STATUS_IN_USE = 103,
+  // The publisher has an open claim: commit it or abort it first.
+  OLIVINE_STATUS_CLAIM_OPEN = 104,
+  // There is no open claim to commit.
+  OLIVINE_STATUS_NO_CLAIM = 105,
+  // The operating system refused.
+  OLIVINE_STATUS_SYSTEM = 106,
+  // A bug of the library; please report what it printed. The handle can only be closed.
+  OLIVINE_STATUS_PANICKED = 199,
+  // The URI or a setting is wrong, in a way newer than this header.
+  OLIVINE_STATUS_URI = 200,
+  // There is no `scheme://` at the start.
+  OLIVINE_STATUS_URI_NO_SCHEME = 201,
+  // The scheme is not one of ours.
+  OLIVINE_STATUS_URI_UNKNOWN_SCHEME = 202,
+  // The channel name breaks the grammar.
+  OLIVINE_STATUS_URI_NAME = 203,
+  // Host and port break the grammar.
+  OLIVINE_STATUS_URI_ADDRESS = 204,
+  // The path of a file breaks the grammar.
+  OLIVINE_STATUS_URI_PATH = 205,
+  // The path of a socket breaks the grammar.
+  OLIVINE_STATUS_URI_SOCKET = 206,
+  // The key is not one of ours.
+  OLIVINE_STATUS_URI_UNKNOWN_KEY = 207,
+  // A key is given twice.
+  OLIVINE_STATUS_URI_REPEATED = 208,
+  // A value does not parse or is out of range.
+  OLIVINE_STATUS_URI_VALUE = 209,
+  // Two settings exclude each other.
+  OLIVINE_STATUS_URI_PAIR = 210,
+  // The channel could not be opened, for a reason newer than this header.
+  OLIVINE_STATUS_OPEN = 300,
+  // The operating system refused.
+  OLIVINE_STATUS_OPEN_IO = 301,
+  // The folder of the channels cannot be trusted.
+  OLIVINE_STATUS_OPEN_FOLDER = 302,
+  // A file of the channel is not what it should be.
+  OLIVINE_STATUS_OPEN_NOT_A_CHANNEL = 303,
+  // The channel was made by a build with another memory layout.
+  OLIVINE_STATUS_OPEN_LAYOUT = 304,
+  // A setting differs from the live channel's.
+  OLIVINE_STATUS_OPEN_MISMATCH = 305,
+  // The channel carries messages of another type.
+  OLIVINE_STATUS_OPEN_TYPE = 306,
+  // The channel has no room for another publisher.
+  OLIVINE_STATUS_OPEN_PUBLISHERS_FULL = 307,
+  // The channel has no room for another subscriber.
+  OLIVINE_STATUS_OPEN_SUBSCRIBERS_FULL = 308,
+  // A durable name is in use by a live subscriber.
+  OLIVINE_STATUS_OPEN_NAME_IN_USE = 309,
+  // Shared memory is full.
+  OLIVINE_STATUS_OPEN_NO_SPACE = 310,
+  // Somebody holds the channel's membership lock and does not let go.
+  OLIVINE_STATUS_OPEN_BUSY = 311,
+  // Whenever the channel was found, it was just going away.
+  OLIVINE_STATUS_OPEN_RESTLESS = 312,
+  // There is no such channel.
+  OLIVINE_STATUS_OPEN_MISSING = 313,
+  // The thread could not be pinned.
+  OLIVINE_STATUS_OPEN_CPU = 314,
+  // The far side of a channel elsewhere cannot be reached.
+  OLIVINE_STATUS_OPEN_LINK = 315,
+  // This build was made without the bridge.
+  OLIVINE_STATUS_OPEN_NO_BRIDGE = 316,
+  // Large pages were required and cannot be had.
+  OLIVINE_STATUS_OPEN_HUGE_PAGES = 317,
+  // Nothing was sent, for a reason newer than this header.
+  OLIVINE_STATUS_NOT_SENT = 400,
+  // The slowest reliable subscriber has not made room yet.
+  OLIVINE_STATUS_BACK_PRESSURED = 401,
+  // Fewer reliable subscribers are attached than `subscribers=` asks for.
+  OLIVINE_STATUS_NOT_CONNECTED = 402,
+  // The publisher is closed.
+  OLIVINE_STATUS_CLOSED = 403,
+  // The message does not fit the ring at all.
+  OLIVINE_STATUS_TOO_LONG = 404,
+  // The handle was made before a `fork` and this is the child: open the channel again.
+  OLIVINE_STATUS_FORKED = 405,
+  // The far side of a channel elsewhere cannot be reached any more.
+  OLIVINE_STATUS_LINK_FAILED = 406,
+  // Nothing was received, for a reason newer than this header.
+  OLIVINE_STATUS_NOT_RECEIVED = 500,
+  // Every publisher has closed and everything was read.
+  OLIVINE_STATUS_END_OF_STREAM = 501,
+  // A `delivery=latest` subscriber was lapped; it goes on with the newest message.
+  OLIVINE_STATUS_OVERRUN = 502,
+  // A publisher evicted this subscriber, because it held it back for too long.
+  OLIVINE_STATUS_EVICTED = 503,
+  // The lane holds something that no publisher of this version writes.
+  OLIVINE_STATUS_CORRUPT = 504,
+  // The handle was made before a `fork` and this is the child: open the channel again.
+  OLIVINE_STATUS_RECEIVE_FORKED = 505,
+  // The far side of a channel elsewhere cannot be reached any more; everything that had arrived was read.
+  OLIVINE_STATUS_RECEIVE_LINK = 506,
+  // A publisher's lane appeared but could not be mapped. The call may be repeated.
+  OLIVINE_STATUS_RECEIVE_LANE = 507,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum olivine_status olivine_status;
+#else
+typedef int32_t olivine_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Sends messages into a channel.
+typedef struct olivine_publisher olivine_publisher;
+
+// Receives messages of a channel from all its publishers, in order for each publisher.
+typedef struct olivine_subscriber olivine_subscriber;
+
+// A setting by key and value, as a URI has them: `{"capacity", "4MiB"}`.
+typedef struct olivine_setting {
+  // The key; never NULL.
+  const char *key;
+  // Its value; never NULL.
+  const char *value;
+} olivine_setting;
+
+// A message to publish, one of several. This structure does not change between versions.
+typedef struct olivine_part {
+  // Its bytes; may be NULL if there are none.
+  const void *data;
+  // How many.
+  size_t length;
+  // A number that travels with it.
+  uint32_t tag;
+} olivine_part;
+
+// A message that is being filled in place. Begin with `OLIVINE_CLAIM_INIT`.
+//
+// `data` may be written until the claim is committed or aborted.
+typedef struct olivine_claim {
+  // Bytes of this structure, for later versions of it.
+  size_t struct_size;
+  // Where to write; what it holds at first is unspecified. Never NULL.
+  uint8_t *data;
+  // How many bytes.
+  size_t length;
+} olivine_claim;
+
+// Counters of a publisher; the first three include those of its lane's earlier publishers. Begin with
+// `OLIVINE_STATS_INIT`.
+typedef struct olivine_stats {
+  // Bytes of this structure, for later versions of it.
+  size_t struct_size;
+  // Times it found no room.
+  uint64_t back_pressure_count;
+  // Nanoseconds it had no room, from finding none to finding some.
+  uint64_t back_pressure_ns;
+  // Parked subscribers it woke.
+  uint64_t wakes;
+  // Subscribers it evicted.
+  uint64_t evicted;
+  // Dead subscribers it reclaimed.
+  uint64_t reclaimed;
+} olivine_stats;
+
+// A received message: a view of the ring, nothing copied. Begin with `OLIVINE_MESSAGE_INIT`.
+//
+// `data` and `topic` live until the next call with this subscriber that receives, polls, waits, releases or closes;
+// inside a handler, until it returns.
+typedef struct olivine_message {
+  // Bytes of this structure, for later versions of it.
+  size_t struct_size;
+  // Its bytes, at an address that is a multiple of 8 where nothing is copied out; never NULL.
+  const uint8_t *data;
+  // How many.
+  size_t length;
+  // Where its frame starts in its publisher's lane, in bytes.
+  uint64_t position;
+  // What it is about; not ended by a NUL. Empty on a channel without topics; never NULL.
+  const char *topic;
+  // Bytes of the topic.
+  size_t topic_length;
+  // The number that its publisher gave with it; 0 if none.
+  uint32_t tag;
+  // Index of its publisher's lane.
+  uint32_t lane;
+} olivine_message;
+
+// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else stops the poll, and
+// the same message comes again first in the next call. It must not throw, jump out, or use the subscriber.
+typedef int (*olivine_handler)(void *context, const struct olivine_message *message);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the library, such as `0.1.0`. Never NULL; lives as long as the program.
+//
+// Compare it with `OLIVINE_VERSION`, the version of the header.
+const char *olivine_version(void);
+
+// Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
+// if none has failed. Never NULL.
+//
+// A call that answers `OLIVINE_STATUS_OK` does not change it. It lives until the next call of this thread that fails.
+const char *olivine_last_error(void);
+
+// Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
+// back to `olivine_publisher_close`; untouched where this fails, and then nothing stays behind.
+//
+// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`; UTF-8.
+//
+// Blocks while somebody else opens or closes the same channel (milliseconds). A far side (`tcp://`, `nats://`) that is
+// not there is waited for by a thread of the handle, not by this call.
+//
+// Families 1, 2 and 3.
+//
+// # Safety
+//
+// `uri` is a text, `publisher` may be written.
+olivine_status olivine_publisher_open(const char *uri,
+                                      struct olivine_publisher **publisher);
+
+// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The keys, their values,
+// ranges, units and defaults are those of URIs; a key that the URI has already is refused.
+//
+// # Safety
+//
+// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+olivine_status olivine_publisher_open_with(const char *uri,
+                                           const struct olivine_setting *settings,
+                                           size_t count,
+                                           struct olivine_publisher **publisher);
+
+// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
+// publisher is then, in bytes of its lane.
+//
+// `tag`: a number that travels with the message; 0 where none is wanted. `data` may be NULL if `length` is 0.
+//
+// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
+// `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+//
+// # Safety
+//
+// `publisher` is open; `data` has `length` bytes; `position` may be written or is NULL.
+olivine_status olivine_publisher_offer(struct olivine_publisher *publisher,
+                                       uint32_t tag,
+                                       const void *data,
+                                       size_t length,
+                                       uint64_t *position);
+
+// As `olivine_publisher_offer`, but waits for room by the channel's wait strategy.
+//
+// `timeout_ms`: how long at most, in milliseconds; negative for as long as it takes, 0 not at all. When it is over the
+// answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
+//
+// # Safety
+//
+// As for `olivine_publisher_offer`.
+olivine_status olivine_publisher_publish(struct olivine_publisher *publisher,
+                                         uint32_t tag,
+                                         const void *data,
+                                         size_t length,
+                                         int64_t timeout_ms,
+                                         uint64_t *position);
+
+// Sends copies of `count` messages, in batches as large as there is room for: those of a batch become visible together,
+// at the cost of one. `*published`, if `published` is not NULL, is how many were sent, also where not all were.
+//
+// `timeout_ms`: as for `olivine_publisher_publish`, for all of them together.
+//
+// # Safety
+//
+// `publisher` is open; `messages` has `count` elements with their bytes, or is NULL where that is 0; `published` may be
+// written or is NULL.
+olivine_status olivine_publisher_publish_batch(struct olivine_publisher *publisher,
+                                               const struct olivine_part *messages,
+                                               size_t count,
+                                               int64_t timeout_ms,
+                                               size_t *published);
+
+// Reserves a message of `length` bytes, to be filled in place: `claim->data`. Nobody sees it until
+// `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then this publisher sends nothing else.
+//
+// `timeout_ms`: as for `olivine_publisher_publish`.
+//
+// Answers as `olivine_publisher_offer`, and `CLAIM_OPEN` if there is a claim.
+//
+// # Safety
+//
+// `publisher` is open; `claim` begins with its size.
+olivine_status olivine_publisher_claim(struct olivine_publisher *publisher,
+                                       size_t length,
+                                       int64_t timeout_ms,
+                                       struct olivine_claim *claim);
+
+// Makes the claimed message visible, with `tag`. Never waits. `*position`, if `position` is not NULL, is where the
+// publisher is then.
+//
+// `NO_CLAIM`, `FORKED` (the claim is given up then), and family 1.
+//
+// # Safety
+//
+// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any more.
+olivine_status olivine_publisher_commit(struct olivine_publisher *publisher,
+                                        uint32_t tag,
+                                        uint64_t *position);
+
+// Gives the claimed message up; nobody sees anything. Fine where there is no claim.
+//
+// # Safety
+//
+// `publisher` is open. The claim's bytes are not written any more.
+olivine_status olivine_publisher_abort(struct olivine_publisher *publisher);
+
+// From the next message on, messages are about `topic` (`orders.eu.created`), on a channel that was opened with
+// `topic=`. `OLIVINE_STATUS_URI_VALUE` if it is no topic, is too long, or the channel has none.
+//
+// # Safety
+//
+// `publisher` is open; `topic` is a text.
+olivine_status olivine_publisher_set_topic(struct olivine_publisher *publisher,
+                                           const char *topic);
+
+// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever)
+// were not enough.
+//
+// # Safety
+//
+// `publisher` is open.
+olivine_status olivine_publisher_wait_for_subscribers(struct olivine_publisher *publisher,
+                                                      size_t count,
+                                                      int64_t timeout_ms);
+
+// Waits until every live reliable subscriber has read and released everything published here; `TIMED_OUT` if
+// `timeout_ms` milliseconds (negative: for ever) were not enough.
+//
+// # Safety
+//
+// `publisher` is open.
+olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publisher, int64_t timeout_ms);
+
+// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never waits.
+//
+// # Safety
+//
+// `publisher` is open; `position` may be written.
+olivine_status olivine_publisher_cursor(const struct olivine_publisher *publisher, uint64_t *position);
+
+// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never waits.
+//
+// # Safety
+//
+// `publisher` is open; `length` may be written.
+olivine_status olivine_publisher_message_max(const struct olivine_publisher *publisher, size_t *length);
+
+// `*count` is how many reliable subscribers are attached now. Never waits.
+//
+// # Safety
+//
+// `publisher` is open; `count` may be written.
+olivine_status olivine_publisher_subscribers(const struct olivine_publisher *publisher, size_t *count);
+
+// Fills `*stats`. Never waits.
+//
+// # Safety
+//
+// `publisher` is open; `stats` begins with its size.
+olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher,
+                                       struct olivine_stats *stats);
+
+// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and `IN_USE`; an open claim is
+// given up.
+//
+// Waits up to `linger` for reliable subscribers to read everything: `BACK_PRESSURED` if some had not when that was over.
+// Subscribers that are attached lose nothing either way. `LINK_FAILED` if the far side of a channel elsewhere did not
+// get everything; `FORKED` in a forked child, whose parent's publisher goes on.
+//
+// # Safety
+//
+// `publisher` is open, and is not used any more.
+olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
+
+// The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL; lives as long as
+// the program.
+const char *olivine_status_name(int32_t status);
+
+// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the new handle, to be given
+// back to `olivine_subscriber_close`; untouched where this fails, and then nothing stays behind.
+//
+// A reliable subscriber (the default) gets every message published from now until it is closed; publishers wait for
+// it. It may be opened before any publisher is.
+//
+// `uri`, blocking and answers: as for `olivine_publisher_open`.
+//
+// # Safety
+//
+// `uri` is a text, `subscriber` may be written.
+olivine_status olivine_subscriber_open(const char *uri,
+                                       struct olivine_subscriber **subscriber);
+
+// As `olivine_subscriber_open`, with `count` settings as if they stood at the end of `uri`.
+//
+// # Safety
+//
+// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+olivine_status olivine_subscriber_open_with(const char *uri,
+                                            const struct olivine_setting *settings,
+                                            size_t count,
+                                            struct olivine_subscriber **subscriber);
+
+// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if `count` is not NULL, is how
+// many were consumed, also where the answer is not `OK`: 0 if there was nothing to read.
+//
+// A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
+//
+// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read.
+//
+// # Safety
+//
+// `subscriber` is open; `handler` may be called with `context`; `count` may be written or is NULL.
+olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
+                                       olivine_handler handler,
+                                       void *context,
+                                       size_t limit,
+                                       size_t *count);
+
+// The next message, once there is one: `*message` is a view of the ring, nothing is copied.
+//
+// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
+// in the ring so long.
+//
+// `timeout_ms`: how long to wait by the subscriber's wait strategy, in milliseconds; negative for as long as it takes, 0
+// not at all. `TIMED_OUT` when it is over. Families 1 and 5; `END_OF_STREAM` once every publisher has closed and
+// everything was read.
+//
+// # Safety
+//
+// `subscriber` is open; `message` begins with its size.
+olivine_status olivine_subscriber_receive(struct olivine_subscriber *subscriber,
+                                          int64_t timeout_ms,
+                                          struct olivine_message *message);
+
+// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
+// `olivine_subscriber_receive`; `TIMED_OUT` when it is over. Families 1 and 5.
+//
+// # Safety
+//
+// `subscriber` is open.
+olivine_status olivine_subscriber_wait(struct olivine_subscriber *subscriber, int64_t timeout_ms);
+
+// Ends the life of the message received last, and gives the room of everything read back to the publishers now, rather
+// than in steps of an eighth of the ring. Never waits.
+//
+// # Safety
+//
+// `subscriber` is open. The message received last is not looked at any more.
+olivine_status olivine_subscriber_release(struct olivine_subscriber *subscriber);
+
+// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it was then. Never waits.
+//
+// # Safety
+//
+// `subscriber` is open; `position` may be written.
+olivine_status olivine_subscriber_position(const struct olivine_subscriber *subscriber,
+                                           uint64_t *position);
+
+// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last call that received.
+// Never waits.
+//
+// # Safety
+//
+// `subscriber` is open; `lag` may be written.
+olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscriber,
+                                      uint64_t *lag);
+
+// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber that was not evicted.
+// Never waits.
+//
+// # Safety
+//
+// `subscriber` is open; `lost_bytes` may be written.
+olivine_status olivine_subscriber_lost_bytes(const struct olivine_subscriber *subscriber,
+                                             uint64_t *lost_bytes);
+
+// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
+// subscriber: neither read nor close it.
+//
+// Poll until it consumes nothing each time, which arms it again; call no function that waits besides. The first call
+// starts a thread that parks on behalf of the loop. `SYSTEM` if there is no descriptor or thread left, or in a forked
+// child.
+//
+// # Safety
+//
+// `subscriber` is open; `descriptor` may be written.
+olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber,
+                                           int *descriptor);
+
+// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
+// (`name=`) keeps its place.
+//
+// # Safety
+//
+// `subscriber` is open, and neither it nor a message of it is used any more.
+olivine_status olivine_subscriber_close(struct olivine_subscriber *subscriber);
+
+// As `olivine_subscriber_close`, and forgets a durable name: nobody waits for it any more.
+//
+// # Safety
+//
+// As for `olivine_subscriber_close`.
+olivine_status olivine_subscriber_unsubscribe(struct olivine_subscriber *subscriber);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* OLIVINE_H */

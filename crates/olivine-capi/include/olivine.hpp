@@ -1,0 +1,504 @@
+// Olivine for C++17: classes over olivine.h. Written by hand, header only; link with libolivine.
+//
+// The names and their meaning are those of Rust and of olivine.h, which says for each call what blocks, what it answers
+// and how long a view lives. A failure is an exception of the family its status is of; what is an everyday outcome is
+// a value: no room is an empty optional, and so is a time-out.
+//
+// Handles are move-only and close themselves. One thread uses a handle at a time.
+
+#ifndef OLIVINE_HPP
+#define OLIVINE_HPP
+
+#include "olivine.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace olivine {
+
+using Position = std::uint64_t;
+
+// Why a call failed. what() says what, with which value, and what to do.
+class Error : public std::runtime_error {
+  public:
+    Error(olivine_status status, const char *text) : std::runtime_error(text), status_(status) {}
+    // What olivine.h answered.
+    olivine_status status() const noexcept { return status_; }
+
+  private:
+    olivine_status status_;
+};
+
+// Wrong use of the interface.
+class UsageError : public Error {
+    using Error::Error;
+};
+// The URI or a setting is wrong.
+class UriError : public Error {
+    using Error::Error;
+};
+// The channel could not be opened.
+class OpenError : public Error {
+    using Error::Error;
+};
+// Nothing was sent.
+class NotSent : public Error {
+    using Error::Error;
+};
+// The time-out of a publish is over, and there is no room or nobody to read.
+class BackPressured : public NotSent {
+    using NotSent::NotSent;
+};
+// Nothing was received.
+class ReceiveError : public Error {
+    using Error::Error;
+};
+// Every publisher has closed and everything was read.
+class EndOfStream : public ReceiveError {
+    using ReceiveError::ReceiveError;
+};
+
+// Throws what `status` stands for; returns where it is OK.
+inline void check(olivine_status status) {
+    if (status == OLIVINE_STATUS_OK) {
+        return;
+    }
+    const char *text = olivine_last_error();
+    switch (static_cast<int>(status) / 100) {
+    case 2:
+        throw UriError(status, text);
+    case 3:
+        throw OpenError(status, text);
+    case 4:
+        if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
+            throw BackPressured(status, text);
+        }
+        throw NotSent(status, text);
+    case 5:
+        if (status == OLIVINE_STATUS_END_OF_STREAM) {
+            throw EndOfStream(status, text);
+        }
+        throw ReceiveError(status, text);
+    default:
+        throw UsageError(status, text);
+    }
+}
+
+// How long to wait: a duration, or for as long as it takes.
+class Timeout {
+  public:
+    // For as long as it takes.
+    constexpr Timeout() noexcept = default;
+    // Rounded up to milliseconds, so that a short wait is one; 0 and less do not wait.
+    template <class Rep, class Period>
+    constexpr Timeout(std::chrono::duration<Rep, Period> duration) noexcept
+        : ms_(duration.count() <= 0
+                  ? 0
+                  : std::chrono::ceil<std::chrono::duration<std::int64_t, std::milli>>(duration).count()) {}
+    constexpr std::int64_t ms() const noexcept { return ms_; }
+
+  private:
+    std::int64_t ms_ = -1;
+};
+
+// Bytes of somebody else: a pointer and a length. Made of text, a vector, an array, or anything else with data() and
+// size() in a row.
+class Bytes {
+  public:
+    constexpr Bytes() noexcept = default;
+    constexpr Bytes(const void *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    constexpr Bytes(const char *text) noexcept : Bytes(std::string_view(text)) {}
+    constexpr Bytes(std::string_view text) noexcept : data_(text.data()), size_(text.size()) {}
+    template <class Row, class Value = std::remove_pointer_t<decltype(std::declval<const Row &>().data())>,
+              class = std::enable_if_t<std::is_trivially_copyable_v<Value> &&
+                                       !std::is_same_v<std::decay_t<Row>, Bytes>>>
+    constexpr Bytes(const Row &row) noexcept : data_(row.data()), size_(row.size() * sizeof(Value)) {}
+
+    const std::byte *data() const noexcept { return static_cast<const std::byte *>(data_); }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    const std::byte *begin() const noexcept { return data(); }
+    const std::byte *end() const noexcept { return data() + size_; }
+    std::byte operator[](std::size_t index) const noexcept { return data()[index]; }
+    // The bytes as text, nothing copied.
+    std::string_view text() const noexcept { return {static_cast<const char *>(data_), size_}; }
+
+  private:
+    const void *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// A received message: a view of the ring, nothing copied. It lives until its subscriber is used again; inside a handler,
+// until that returns. Copy bytes out to keep them.
+class Message : public Bytes {
+  public:
+    explicit Message(const olivine_message &message) noexcept
+        : Bytes(message.data, message.length), message_(message) {}
+    // The number that its publisher gave with it; 0 if none.
+    std::uint32_t tag() const noexcept { return message_.tag; }
+    // Index of its publisher's lane.
+    std::uint32_t lane() const noexcept { return message_.lane; }
+    // Where its frame starts in that lane, in bytes.
+    Position position() const noexcept { return message_.position; }
+    // What it is about; empty on a channel without topics.
+    std::string_view topic() const noexcept { return {message_.topic, message_.topic_length}; }
+
+  private:
+    olivine_message message_;
+};
+
+// A setting by key and value, as a URI has them: {"capacity", "4MiB"}.
+using Settings = std::initializer_list<std::pair<const char *, const char *>>;
+
+namespace detail {
+
+inline std::vector<olivine_setting> rows(Settings settings) {
+    std::vector<olivine_setting> rows;
+    rows.reserve(settings.size());
+    for (const auto &[key, value] : settings) {
+        rows.push_back({key, value});
+    }
+    return rows;
+}
+
+// A handle that is closed once.
+template <class Raw> class Handle {
+  public:
+    using Close = olivine_status (*)(Raw *);
+
+    Handle(Raw *raw, Close close) noexcept : raw_(raw), close_(close) {}
+    Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)), close_(other.close_) {}
+    Handle &operator=(Handle &&other) noexcept {
+        if (this != &other) {
+            shut(close_);
+            raw_ = std::exchange(other.raw_, nullptr);
+            close_ = other.close_;
+        }
+        return *this;
+    }
+    Handle(const Handle &) = delete;
+    Handle &operator=(const Handle &) = delete;
+    ~Handle() { shut(close_); }
+
+    // NULL once closed or moved from: the calls then say so by a status.
+    Raw *get() const noexcept { return raw_; }
+    // Closes by `close`; closed twice is closed.
+    olivine_status shut(Close close) noexcept {
+        Raw *raw = std::exchange(raw_, nullptr);
+        return raw == nullptr ? OLIVINE_STATUS_OK : close(raw);
+    }
+
+  private:
+    Raw *raw_;
+    Close close_;
+};
+
+} // namespace detail
+
+class Publisher;
+
+// A reserved message: fill it in place, then commit it. Destroyed, it is given up. It must not outlive its publisher, and
+// the publisher must not move meanwhile.
+class Claim {
+  public:
+    Claim(Claim &&other) noexcept
+        : publisher_(std::exchange(other.publisher_, nullptr)), data_(other.data_), size_(other.size_) {}
+    Claim &operator=(Claim &&) = delete;
+    Claim(const Claim &) = delete;
+    Claim &operator=(const Claim &) = delete;
+    ~Claim() {
+        if (publisher_ != nullptr) {
+            // There is nobody to tell, and nothing was sent either way.
+            static_cast<void>(olivine_publisher_abort(publisher_));
+        }
+    }
+
+    std::byte *data() noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    std::byte *begin() noexcept { return data_; }
+    std::byte *end() noexcept { return data_ + size_; }
+    std::byte &operator[](std::size_t index) noexcept { return data_[index]; }
+
+    // Makes the message visible, with `tag`; where the publisher is then.
+    Position commit(std::uint32_t tag = 0) {
+        Position position = 0;
+        check(olivine_publisher_commit(std::exchange(publisher_, nullptr), tag, &position));
+        return position;
+    }
+    // Gives the message up, as destroying it does.
+    void abort() { check(olivine_publisher_abort(std::exchange(publisher_, nullptr))); }
+
+  private:
+    friend class Publisher;
+    Claim(olivine_publisher *publisher, const olivine_claim &claim) noexcept
+        : publisher_(publisher), data_(reinterpret_cast<std::byte *>(claim.data)), size_(claim.length) {}
+
+    olivine_publisher *publisher_;
+    std::byte *data_;
+    std::size_t size_;
+};
+
+// One message of several to publish together.
+struct Part {
+    Bytes bytes;
+    std::uint32_t tag = 0;
+};
+
+// Sends messages into a channel.
+class Publisher {
+  public:
+    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
+    explicit Publisher(const std::string &uri, Settings settings = {}) : handle_(open(uri, settings)) {}
+
+    // Sends a copy if there is room; where the publisher is then, or nothing where there is none. Never waits.
+    std::optional<Position> offer(Bytes message, std::uint32_t tag = 0) {
+        Position position = 0;
+        return everyday(olivine_publisher_offer(handle_.get(), tag, message.data(), message.size(), &position))
+                   ? std::optional(position)
+                   : std::nullopt;
+    }
+
+    // Sends a copy, waiting for room; throws BackPressured when the time is over.
+    Position publish(Bytes message, std::uint32_t tag = 0, Timeout timeout = {}) {
+        Position position = 0;
+        check(olivine_publisher_publish(handle_.get(), tag, message.data(), message.size(), timeout.ms(), &position));
+        return position;
+    }
+
+    // Sends messages in batches as large as there is room for; how many were sent when the time was over.
+    std::size_t publish_batch(const std::vector<Part> &messages, Timeout timeout = {}) {
+        std::vector<olivine_part> parts;
+        parts.reserve(messages.size());
+        for (const Part &part : messages) {
+            parts.push_back({part.bytes.data(), part.bytes.size(), part.tag});
+        }
+        std::size_t published = 0;
+        everyday(olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(), timeout.ms(), &published));
+        return published;
+    }
+
+    // Reserves a message, to be filled in place; nothing where there is no room within `timeout`.
+    std::optional<Claim> claim(std::size_t length, Timeout timeout = {}) {
+        olivine_claim claim = OLIVINE_CLAIM_INIT;
+        if (!everyday(olivine_publisher_claim(handle_.get(), length, timeout.ms(), &claim))) {
+            return std::nullopt;
+        }
+        return Claim(handle_.get(), claim);
+    }
+
+    // From the next message on, messages are about `topic`.
+    void set_topic(const std::string &topic) { check(olivine_publisher_set_topic(handle_.get(), topic.c_str())); }
+
+    // Waits until `count` reliable subscribers are attached; whether they are.
+    bool wait_for_subscribers(std::size_t count, Timeout timeout = {}) {
+        return in_time(olivine_publisher_wait_for_subscribers(handle_.get(), count, timeout.ms()));
+    }
+    // Waits until every live reliable subscriber has read everything; whether they have.
+    bool wait_drained(Timeout timeout = {}) { return in_time(olivine_publisher_wait_drained(handle_.get(), timeout.ms())); }
+
+    Position cursor() const {
+        Position position = 0;
+        check(olivine_publisher_cursor(handle_.get(), &position));
+        return position;
+    }
+    // Longest message in bytes.
+    std::size_t message_max() const {
+        std::size_t length = 0;
+        check(olivine_publisher_message_max(handle_.get(), &length));
+        return length;
+    }
+    // Reliable subscribers attached now.
+    std::size_t subscribers() const {
+        std::size_t count = 0;
+        check(olivine_publisher_subscribers(handle_.get(), &count));
+        return count;
+    }
+    olivine_stats stats() const {
+        olivine_stats stats = OLIVINE_STATS_INIT;
+        check(olivine_publisher_stats(handle_.get(), &stats));
+        return stats;
+    }
+
+    // Ends the stream; throws where some had not read everything when `linger` was over. Destroying does the same and
+    // tells nobody.
+    void close() { check(handle_.shut(olivine_publisher_close)); }
+
+  private:
+    static detail::Handle<olivine_publisher> open(const std::string &uri, Settings settings) {
+        const auto rows = detail::rows(settings);
+        olivine_publisher *publisher = nullptr;
+        check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), &publisher));
+        return {publisher, olivine_publisher_close};
+    }
+    // Whether it was sent; throws where the answer is more than having to wait.
+    static bool everyday(olivine_status status) {
+        if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
+            return false;
+        }
+        check(status);
+        return true;
+    }
+    static bool in_time(olivine_status status) {
+        if (status == OLIVINE_STATUS_TIMED_OUT) {
+            return false;
+        }
+        check(status);
+        return true;
+    }
+
+    detail::Handle<olivine_publisher> handle_;
+};
+
+// Receives messages of a channel from all its publishers, in order for each publisher. Iterating waits for each message
+// and ends with the stream.
+class Subscriber {
+  public:
+    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
+    explicit Subscriber(const std::string &uri, Settings settings = {}) : handle_(open(uri, settings)) {}
+
+    // The next message, once there is one; nothing when the time is over. Throws EndOfStream.
+    std::optional<Message> receive(Timeout timeout = {}) {
+        olivine_message message = OLIVINE_MESSAGE_INIT;
+        const olivine_status status = olivine_subscriber_receive(handle_.get(), timeout.ms(), &message);
+        if (status == OLIVINE_STATUS_TIMED_OUT) {
+            return std::nullopt;
+        }
+        check(status);
+        return Message(message);
+    }
+
+    // Hands up to `limit` messages to `handler`; how many. Never sleeps. A handler that throws gets the same message
+    // again in the next call, and what it threw comes out here.
+    template <class Function> std::size_t poll(Function &&handler, std::size_t limit) {
+        struct Context {
+            std::remove_reference_t<Function> &handler;
+            std::exception_ptr thrown;
+        } context{handler, nullptr};
+        const olivine_handler hand_over = [](void *pointer, const olivine_message *message) -> int {
+            auto &context = *static_cast<Context *>(pointer);
+            try {
+                context.handler(Message(*message));
+                return 0;
+            } catch (...) {
+                context.thrown = std::current_exception();
+                return 1;
+            }
+        };
+        std::size_t count = 0;
+        const olivine_status status = olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
+        if (context.thrown) {
+            std::rethrow_exception(context.thrown);
+        }
+        check(status);
+        return count;
+    }
+
+    // Waits until a poll would find something; whether it would.
+    bool wait(Timeout timeout = {}) {
+        const olivine_status status = olivine_subscriber_wait(handle_.get(), timeout.ms());
+        if (status == OLIVINE_STATUS_TIMED_OUT) {
+            return false;
+        }
+        check(status);
+        return true;
+    }
+    // Ends the life of the message received last, and gives its room back now.
+    void release() { check(olivine_subscriber_release(handle_.get())); }
+
+    Position position() const {
+        Position position = 0;
+        check(olivine_subscriber_position(handle_.get(), &position));
+        return position;
+    }
+    // Bytes published and not read yet.
+    std::uint64_t lag() const {
+        std::uint64_t lag = 0;
+        check(olivine_subscriber_lag(handle_.get(), &lag));
+        return lag;
+    }
+    // Bytes lost to overruns.
+    std::uint64_t lost_bytes() const {
+        std::uint64_t lost_bytes = 0;
+        check(olivine_subscriber_lost_bytes(handle_.get(), &lost_bytes));
+        return lost_bytes;
+    }
+    // Readable when there is something to poll; belongs to the subscriber.
+    int event_fd() {
+        int descriptor = -1;
+        check(olivine_subscriber_event_fd(handle_.get(), &descriptor));
+        return descriptor;
+    }
+
+    // Leaves the channel, as destroying does. A durable subscriber keeps its place.
+    void close() { check(handle_.shut(olivine_subscriber_close)); }
+    // Leaves the channel and forgets a durable name.
+    void unsubscribe() { check(handle_.shut(olivine_subscriber_unsubscribe)); }
+
+    // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives until the next step.
+    class Iterator {
+      public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = Message;
+        using difference_type = std::ptrdiff_t;
+        using pointer = const Message *;
+        using reference = const Message &;
+
+        explicit Iterator(Subscriber *subscriber) : subscriber_(subscriber) { step(); }
+        Iterator() = default;
+        reference operator*() const noexcept { return *message_; }
+        pointer operator->() const noexcept { return &*message_; }
+        Iterator &operator++() {
+            step();
+            return *this;
+        }
+        void operator++(int) { step(); }
+        // Ends compare equal, and nothing else does.
+        friend bool operator==(const Iterator &one, const Iterator &other) noexcept {
+            return one.subscriber_ == other.subscriber_;
+        }
+        friend bool operator!=(const Iterator &one, const Iterator &other) noexcept { return !(one == other); }
+
+      private:
+        void step() {
+            olivine_message message = OLIVINE_MESSAGE_INIT;
+            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.get(), -1, &message);
+            if (status == OLIVINE_STATUS_END_OF_STREAM) {
+                subscriber_ = nullptr;
+                message_.reset();
+                return;
+            }
+            check(status);
+            message_.emplace(message);
+        }
+
+        Subscriber *subscriber_ = nullptr;
+        std::optional<Message> message_;
+    };
+    Iterator begin() { return Iterator(this); }
+    Iterator end() noexcept { return {}; }
+
+  private:
+    static detail::Handle<olivine_subscriber> open(const std::string &uri, Settings settings) {
+        const auto rows = detail::rows(settings);
+        olivine_subscriber *subscriber = nullptr;
+        check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), &subscriber));
+        return {subscriber, olivine_subscriber_close};
+    }
+
+    detail::Handle<olivine_subscriber> handle_;
+};
+
+} // namespace olivine
+
+#endif // OLIVINE_HPP

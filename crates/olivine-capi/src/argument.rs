@@ -1,0 +1,172 @@
+//! What C passes, looked at before it is used.
+
+use crate::failure::Failure;
+use crate::structs::{Setting, Versioned};
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr::NonNull;
+use olivine::Config;
+use std::time::Duration;
+
+/// More than any version of a structure will ever have: what is larger was never set.
+const STRUCT_SIZE_MAX: usize = 4096;
+
+/// A text of C.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or a text that ends with a NUL and stays as it is for as long as `'a`.
+pub(crate) unsafe fn text<'a>(
+    argument: &'static str,
+    pointer: *const c_char,
+) -> Result<&'a str, Failure> {
+    if pointer.is_null() {
+        return Err(Failure::Null { argument });
+    }
+    // SAFETY: not NULL; the rest is the contract.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map_err(|error| Failure::Bad {
+        argument,
+        problem: format!(
+            "is not UTF-8 ('{}'): {error}",
+            text.to_string_lossy().escape_default()
+        ),
+    })
+}
+
+/// `count` things of C in a row; NULL is fine where there are none.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or `count` values that stay as they are for as long as `'a`.
+pub(crate) unsafe fn row<'a, T>(
+    argument: &'static str,
+    pointer: *const T,
+    count: usize,
+) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(Failure::Null { argument });
+    }
+    if !pointer.is_aligned() || count > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(Failure::Bad {
+            argument,
+            problem: format!(
+                "cannot be {count} elements at {pointer:p}: pass where they lie and how many"
+            ),
+        });
+    }
+    // SAFETY: not NULL, aligned, and no longer than anything can be; the rest is the contract.
+    Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
+}
+
+/// The bytes of a message.
+///
+/// # Safety
+///
+/// As for [`row`].
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
+    // SAFETY: the contract is the same.
+    unsafe { row("data", data.cast(), length) }
+}
+
+/// The settings that a URI and a list of settings give.
+///
+/// # Safety
+///
+/// `uri` is as for [`text`]; `settings` is as for [`row`], with texts as for [`text`].
+pub(crate) unsafe fn config(
+    uri: *const c_char,
+    settings: *const Setting,
+    count: usize,
+) -> Result<Config, Failure> {
+    // SAFETY: the contract is the same.
+    let uri = unsafe { text("uri", uri) }?;
+    // SAFETY: the contract is the same.
+    let settings = unsafe { row("settings", settings, count) }?;
+    let mut pairs = Vec::with_capacity(count);
+    for setting in settings {
+        // SAFETY: the contract is the same.
+        let key = unsafe { text("settings[].key", setting.key) }?;
+        // SAFETY: the contract is the same.
+        let value = unsafe { text("settings[].value", setting.value) }?;
+        pairs.push((key, value));
+    }
+    Ok(Config::parse_with(uri, pairs)?)
+}
+
+/// Where a result goes; NULL where the caller does not want it.
+///
+/// # Safety
+///
+/// `to` is NULL or may be written.
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
+    if let Some(to) = NonNull::new(to) {
+        // SAFETY: may be written by contract.
+        unsafe { to.write(value) };
+    }
+}
+
+/// Where a result goes that the caller must want.
+///
+/// # Safety
+///
+/// `to` is NULL or may be written for as long as `'a`.
+pub(crate) unsafe fn place<'a, T>(
+    argument: &'static str,
+    to: *mut T,
+) -> Result<&'a mut T, Failure> {
+    // SAFETY: by contract ours to write while the call lasts.
+    unsafe { to.as_mut() }.ok_or(Failure::Null { argument })
+}
+
+/// The bytes of a structure of which there may be versions, as its first word says.
+///
+/// # Safety
+///
+/// `to` is NULL or begins with a word that may be read.
+pub(crate) unsafe fn check<T: Versioned>(
+    argument: &'static str,
+    to: *const T,
+) -> Result<usize, Failure> {
+    if to.is_null() {
+        return Err(Failure::Null { argument });
+    }
+    // SAFETY: not NULL; every version begins with its size.
+    let size = unsafe { to.cast::<usize>().read() };
+    if (T::FIRST..=STRUCT_SIZE_MAX).contains(&size) {
+        return Ok(size);
+    }
+    Err(Failure::Bad {
+        argument,
+        problem: format!(
+            "has struct_size {size}, which no version has: begin with its _INIT macro"
+        ),
+    })
+}
+
+/// Fills a structure of which there may be versions, as far as the caller's goes.
+///
+/// # Safety
+///
+/// `to` is NULL, or has as many bytes that may be written as its first word says.
+pub(crate) unsafe fn fill<T: Versioned>(
+    argument: &'static str,
+    to: *mut T,
+    value: T,
+) -> Result<(), Failure> {
+    // SAFETY: the contract is the same.
+    let size = unsafe { check(argument, to.cast_const()) }?;
+    let length = size.min(size_of::<T>());
+    // SAFETY: both have `length` bytes, by contract and by type; ours is no part of the caller's.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), length) };
+    // SAFETY: as it was read.
+    unsafe { to.cast::<usize>().write(size) };
+    Ok(())
+}
+
+/// A time-out in milliseconds; negative is none.
+pub(crate) fn timeout(timeout_ms: i64) -> Option<Duration> {
+    u64::try_from(timeout_ms).ok().map(Duration::from_millis)
+}

@@ -1,0 +1,173 @@
+//! Why a call failed: its status, and its text for whoever asks afterwards.
+
+use crate::status::Status;
+use core::cell::RefCell;
+use core::ffi::{CStr, c_char};
+use olivine::{NotSent, OpenError, ReceiveError, UriError};
+use std::error::Error;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A pointer is NULL.
+    Null {
+        argument: &'static str,
+    },
+    /// An argument is not usable.
+    Bad {
+        argument: &'static str,
+        problem: String,
+    },
+    /// The handle is in use.
+    InUse {
+        what: &'static str,
+    },
+    /// There is a claim.
+    ClaimOpen,
+    /// There is none.
+    NoClaim,
+    /// The time is over.
+    TimedOut,
+    /// What the system said.
+    System {
+        action: &'static str,
+        source: std::io::Error,
+    },
+    /// A panic was caught.
+    Panicked,
+    Open(OpenError),
+    Sent(NotSent),
+    Received(ReceiveError),
+}
+
+impl Failure {
+    fn status(&self) -> Status {
+        match self {
+            Self::Null { .. } => Status::NullArgument,
+            Self::Bad { .. } => Status::BadArgument,
+            Self::InUse { .. } => Status::InUse,
+            Self::ClaimOpen => Status::ClaimOpen,
+            Self::NoClaim => Status::NoClaim,
+            Self::TimedOut => Status::TimedOut,
+            Self::System { .. } => Status::System,
+            Self::Panicked => Status::Panicked,
+            Self::Open(error) => error.into(),
+            Self::Sent(error) => (*error).into(),
+            Self::Received(error) => error.into(),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Null { argument } => format!("argument '{argument}' is NULL: it must not be"),
+            Self::Bad { argument, problem } => format!("argument '{argument}' {problem}"),
+            Self::InUse { what } => format!(
+                "the {what} is in use: call it neither from its own handler nor from two threads at a time"
+            ),
+            Self::ClaimOpen => {
+                "the publisher has an open claim: commit it or abort it first".to_owned()
+            }
+            Self::NoClaim => "there is no open claim to commit: claim first".to_owned(),
+            Self::TimedOut => "the time-out is over: call again, or give it more time".to_owned(),
+            Self::System { action, source } => format!("cannot {action}: {source}"),
+            Self::Panicked => {
+                "the library panicked: a bug of ours, please report what it printed; close the handle"
+                    .to_owned()
+            }
+            Self::Open(error) => chain(error),
+            Self::Sent(error) => error.to_string(),
+            Self::Received(error) => chain(error),
+        }
+    }
+}
+
+/// An error with all its causes, each after a colon.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<UriError> for Failure {
+    fn from(error: UriError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl From<NotSent> for Failure {
+    fn from(error: NotSent) -> Self {
+        Self::Sent(error)
+    }
+}
+
+impl From<ReceiveError> for Failure {
+    fn from(error: ReceiveError) -> Self {
+        Self::Received(error)
+    }
+}
+
+/// The latest failure of a thread. Its text is made when somebody asks: back-pressure is an everyday outcome, and
+/// costs no allocation.
+#[derive(Default)]
+struct Last {
+    failure: Option<Failure>,
+    text: Option<CString>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = RefCell::default();
+}
+
+/// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
+pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
+    // A panic leaves handles as they are when a call fails: whole, and in the worst case without the message.
+    let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Panicked));
+    let Err(failure) = done else {
+        return Status::Ok;
+    };
+    let status = failure.status();
+    // While the thread ends, there is nobody left to ask.
+    let _ = LAST.try_with(|last| {
+        *last.borrow_mut() = Last {
+            failure: Some(failure),
+            text: None,
+        };
+    });
+    status
+}
+
+/// Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
+/// if none has failed. Never NULL.
+///
+/// A call that answers `OLIVINE_STATUS_OK` does not change it. It lives until the next call of this thread that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn olivine_last_error() -> *const c_char {
+    const NOTHING: &CStr = c"";
+    let text = catch_unwind(|| {
+        LAST.try_with(|last| {
+            let Last { failure, text } = &mut *last.borrow_mut();
+            let failure = failure.as_ref()?;
+            let text = text.get_or_insert_with(|| {
+                // A NUL inside would end the text early; none of our texts has one.
+                CString::new(failure.text().replace('\0', "\\0")).unwrap_or_default()
+            });
+            Some(text.as_ptr())
+        })
+    });
+    match text {
+        Ok(Ok(Some(text))) => text,
+        _ => NOTHING.as_ptr(),
+    }
+}

@@ -1,0 +1,97 @@
+//! What an opaque pointer of C points to.
+
+use crate::failure::Failure;
+use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value behind an opaque pointer, used by one call at a time.
+///
+/// A handler that calls back into its own subscriber is found always. Two threads that use one handle at the same time
+/// are found nearly always, which is help and no permission: the mark is no lock, so that it costs next to nothing.
+#[derive(Debug)]
+pub(crate) struct Handle<T> {
+    used: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+/// A type that C sees pointers to.
+pub(crate) trait Opaque: Sized {
+    type Value;
+    /// What it is called, in texts and as an argument.
+    const WHAT: &'static str;
+
+    fn new(handle: Handle<Self::Value>) -> Self;
+    fn handle(&self) -> &Handle<Self::Value>;
+    fn into_handle(self) -> Handle<Self::Value>;
+}
+
+/// Takes the mark away, also where a panic passes by.
+struct Unmark<'a>(&'a AtomicBool);
+
+impl Drop for Unmark<'_> {
+    fn drop(&mut self) {
+        // Relaxed: the handle is one thread's at a time, and what hands it over orders.
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<T> Handle<T> {
+    fn mark(&self, what: &'static str) -> Result<Unmark<'_>, Failure> {
+        // Relaxed, and not in one step: see above.
+        if self.used.load(Ordering::Relaxed) {
+            return Err(Failure::InUse { what });
+        }
+        self.used.store(true, Ordering::Relaxed);
+        Ok(Unmark(&self.used))
+    }
+}
+
+/// Hands a value out as a pointer that [`take`] takes back.
+pub(crate) fn give<O: Opaque>(value: O::Value) -> *mut O {
+    Box::into_raw(Box::new(O::new(Handle {
+        used: AtomicBool::new(false),
+        value: UnsafeCell::new(value),
+    })))
+}
+
+/// The handle behind a pointer.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or came from [`give`] and is not taken back for as long as `'a`.
+unsafe fn shared<'a, O: Opaque>(pointer: *const O) -> Result<&'a O, Failure> {
+    // SAFETY: by contract alive, and only ever shared: the value is behind a cell.
+    unsafe { pointer.as_ref() }.ok_or(Failure::Null { argument: O::WHAT })
+}
+
+/// Runs one call on the value behind `pointer`.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or came from [`give`] and was not taken back; one thread uses it at a time.
+pub(crate) unsafe fn with<O: Opaque, R>(
+    pointer: *const O,
+    call: impl FnOnce(&mut O::Value) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: the contract is the same.
+    let handle = unsafe { shared(pointer) }?.handle();
+    let _unmark = handle.mark(O::WHAT)?;
+    // SAFETY: the mark refuses a second call of this thread, and the contract one of another.
+    call(unsafe { &mut *handle.value.get() })
+}
+
+/// Takes the value back; the pointer is worth nothing from here on.
+///
+/// # Safety
+///
+/// As for [`with`].
+pub(crate) unsafe fn take<O: Opaque>(pointer: *mut O) -> Result<O::Value, Failure> {
+    // SAFETY: the contract is the same.
+    let opaque = unsafe { shared(pointer.cast_const()) }?;
+    // Marked for good: it goes.
+    let _marked = ManuallyDrop::new(opaque.handle().mark(O::WHAT)?);
+    // SAFETY: it came from `Box::into_raw`, is taken once by contract, and no call is using it.
+    let boxed = unsafe { Box::from_raw(pointer) };
+    Ok(boxed.into_handle().value.into_inner())
+}

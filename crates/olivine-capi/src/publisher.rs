@@ -1,0 +1,534 @@
+//! The sending end.
+
+use crate::argument::{bytes, check, config, fill, give, place, row, text, timeout};
+use crate::failure::{Failure, guard};
+use crate::handle::{self, Handle, Opaque, take, with};
+use crate::status::Status;
+use crate::structs::{Claim, Part, PublisherStats, Setting};
+use core::ffi::{c_char, c_void};
+use core::ptr::null;
+use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
+use std::time::Instant;
+
+/// A publisher, and what it is in the middle of.
+#[derive(Debug)]
+pub(crate) enum State {
+    Open(Box<RustPublisher>),
+    Claimed(OwnedClaim),
+    /// A call panicked half way.
+    Gone,
+}
+
+/// Sends messages into a channel.
+#[derive(Debug)]
+pub struct Publisher(Handle<State>);
+
+impl Opaque for Publisher {
+    type Value = State;
+    const WHAT: &'static str = "publisher";
+
+    fn new(handle: Handle<State>) -> Self {
+        Self(handle)
+    }
+
+    fn handle(&self) -> &Handle<State> {
+        &self.0
+    }
+
+    fn into_handle(self) -> Handle<State> {
+        self.0
+    }
+}
+
+impl State {
+    /// The publisher, for whatever an open claim forbids.
+    fn idle(&mut self) -> Result<&mut RustPublisher, Failure> {
+        match self {
+            Self::Open(publisher) => Ok(publisher),
+            Self::Claimed(_) => Err(Failure::ClaimOpen),
+            Self::Gone => Err(Failure::Panicked),
+        }
+    }
+
+    /// The publisher, to look at.
+    fn look(&self) -> Result<&RustPublisher, Failure> {
+        match self {
+            Self::Open(publisher) => Ok(publisher),
+            Self::Claimed(claim) => Ok(claim.publisher()),
+            Self::Gone => Err(Failure::Panicked),
+        }
+    }
+
+    fn claim(&mut self, length: usize, timeout_ms: i64) -> Result<(*mut u8, usize), Failure> {
+        let publisher = self.idle()?;
+        // Now and not after the reservation, so that a wait is in one place.
+        if timeout_ms != 0 {
+            publisher.wait_for_room(length, timeout(timeout_ms))?;
+        }
+        let Self::Open(publisher) = core::mem::replace(self, Self::Gone) else {
+            return Err(Failure::Panicked);
+        };
+        match OwnedClaim::begin(publisher, length) {
+            Ok(mut claim) => {
+                let place = (claim.as_mut_ptr(), claim.len());
+                *self = Self::Claimed(claim);
+                Ok(place)
+            }
+            Err((publisher, error)) => {
+                *self = Self::Open(publisher);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn commit(&mut self, tag: u32) -> Result<u64, Failure> {
+        match core::mem::replace(self, Self::Gone) {
+            Self::Claimed(claim) => {
+                let (publisher, position) = claim.commit(tag);
+                *self = Self::Open(publisher);
+                Ok(position?.0)
+            }
+            other => {
+                *self = other;
+                Err(Failure::NoClaim)
+            }
+        }
+    }
+
+    fn abort(&mut self) {
+        match core::mem::replace(self, Self::Gone) {
+            Self::Claimed(claim) => *self = Self::Open(claim.abort()),
+            other => *self = other,
+        }
+    }
+}
+
+/// Sends within a time.
+fn publish(
+    publisher: &mut RustPublisher,
+    tag: u32,
+    message: &[u8],
+    timeout_ms: i64,
+) -> Result<u64, NotSent> {
+    match publisher.offer_tagged(tag, message) {
+        Err(NotSent::BackPressured | NotSent::NotConnected) if timeout_ms != 0 => {
+            publisher.wait_for_room(message.len(), timeout(timeout_ms))?;
+            publisher.offer_tagged(tag, message)
+        }
+        done => done,
+    }
+    .map(|position| position.0)
+}
+
+/// Sends messages in batches as large as there is room for; how many of them, and why not all.
+fn publish_batch(
+    publisher: &mut RustPublisher,
+    messages: &[(u32, &[u8])],
+    timeout_ms: i64,
+) -> (usize, Result<(), NotSent>) {
+    // A time-out beyond what the clock can hold is no time-out.
+    let deadline = timeout(timeout_ms).and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut published = 0;
+    while published < messages.len() {
+        let mut batch = publisher.batch();
+        let mut stopped = Ok(());
+        for (tag, message) in &messages[published..] {
+            stopped = batch.push_tagged(*tag, message);
+            if stopped.is_err() {
+                break;
+            }
+        }
+        published += batch.len();
+        batch.commit();
+        match stopped {
+            Ok(()) => break,
+            Err(NotSent::BackPressured | NotSent::NotConnected) if timeout_ms != 0 => {
+                let left =
+                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if let Err(error) = publisher.wait_for_room(messages[published].1.len(), left) {
+                    return (published, Err(error));
+                }
+            }
+            Err(error) => return (published, Err(error)),
+        }
+    }
+    (published, Ok(()))
+}
+
+/// Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
+/// back to `olivine_publisher_close`; untouched where this fails, and then nothing stays behind.
+///
+/// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`; UTF-8.
+///
+/// Blocks while somebody else opens or closes the same channel (milliseconds). A far side (`tcp://`, `nats://`) that is
+/// not there is waited for by a thread of the handle, not by this call.
+///
+/// Families 1, 2 and 3.
+///
+/// # Safety
+///
+/// `uri` is a text, `publisher` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_open(
+    uri: *const c_char,
+    publisher: *mut *mut Publisher,
+) -> Status {
+    // SAFETY: the contract is the same; there are no settings.
+    unsafe { olivine_publisher_open_with(uri, null(), 0, publisher) }
+}
+
+/// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The keys, their values,
+/// ranges, units and defaults are those of URIs; a key that the URI has already is refused.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_open_with(
+    uri: *const c_char,
+    settings: *const Setting,
+    count: usize,
+    publisher: *mut *mut Publisher,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("publisher", publisher) }?;
+        // SAFETY: the contract is the same.
+        let config = unsafe { config(uri, settings, count) }?;
+        let opened = RustPublisher::open_with(&config)?;
+        *to = handle::give(State::Open(Box::new(opened)));
+        Ok(())
+    })
+}
+
+/// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
+/// publisher is then, in bytes of its lane.
+///
+/// `tag`: a number that travels with the message; 0 where none is wanted. `data` may be NULL if `length` is 0.
+///
+/// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
+/// `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+///
+/// # Safety
+///
+/// `publisher` is open; `data` has `length` bytes; `position` may be written or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_offer(
+    publisher: *mut Publisher,
+    tag: u32,
+    data: *const c_void,
+    length: usize,
+    position: *mut u64,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { olivine_publisher_publish(publisher, tag, data, length, 0, position) }
+}
+
+/// As `olivine_publisher_offer`, but waits for room by the channel's wait strategy.
+///
+/// `timeout_ms`: how long at most, in milliseconds; negative for as long as it takes, 0 not at all. When it is over the
+/// answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_offer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_publish(
+    publisher: *mut Publisher,
+    tag: u32,
+    data: *const c_void,
+    length: usize,
+    timeout_ms: i64,
+    position: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let message = unsafe { bytes(data, length) }?;
+        // SAFETY: the contract is the same.
+        let sent = unsafe {
+            with(publisher, |state| {
+                Ok(publish(state.idle()?, tag, message, timeout_ms)?)
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(position, sent) };
+        Ok(())
+    })
+}
+
+/// Sends copies of `count` messages, in batches as large as there is room for: those of a batch become visible together,
+/// at the cost of one. `*published`, if `published` is not NULL, is how many were sent, also where not all were.
+///
+/// `timeout_ms`: as for `olivine_publisher_publish`, for all of them together.
+///
+/// # Safety
+///
+/// `publisher` is open; `messages` has `count` elements with their bytes, or is NULL where that is 0; `published` may be
+/// written or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_publish_batch(
+    publisher: *mut Publisher,
+    messages: *const Part,
+    count: usize,
+    timeout_ms: i64,
+    published: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { give(published, 0) };
+        // SAFETY: the contract is the same.
+        let parts = unsafe { row("messages", messages, count) }?;
+        let mut messages = Vec::with_capacity(count);
+        for part in parts {
+            // SAFETY: the contract is the same.
+            messages.push((part.tag, unsafe { bytes(part.data, part.length) }?));
+        }
+        // SAFETY: the contract is the same.
+        let (sent, outcome) = unsafe {
+            with(publisher, |state| {
+                Ok(publish_batch(state.idle()?, &messages, timeout_ms))
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(published, sent) };
+        Ok(outcome?)
+    })
+}
+
+/// Reserves a message of `length` bytes, to be filled in place: `claim->data`. Nobody sees it until
+/// `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then this publisher sends nothing else.
+///
+/// `timeout_ms`: as for `olivine_publisher_publish`.
+///
+/// Answers as `olivine_publisher_offer`, and `CLAIM_OPEN` if there is a claim.
+///
+/// # Safety
+///
+/// `publisher` is open; `claim` begins with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_claim(
+    publisher: *mut Publisher,
+    length: usize,
+    timeout_ms: i64,
+    claim: *mut Claim,
+) -> Status {
+    guard(|| {
+        // Looked at before anything is reserved.
+        // SAFETY: the contract is the same.
+        unsafe { check("claim", claim) }?;
+        // SAFETY: the contract is the same.
+        let (data, length) = unsafe { with(publisher, |state| state.claim(length, timeout_ms)) }?;
+        let reserved = Claim {
+            struct_size: size_of::<Claim>(),
+            data,
+            length,
+        };
+        // SAFETY: the contract is the same.
+        unsafe { fill("claim", claim, reserved) }
+    })
+}
+
+/// Makes the claimed message visible, with `tag`. Never waits. `*position`, if `position` is not NULL, is where the
+/// publisher is then.
+///
+/// `NO_CLAIM`, `FORKED` (the claim is given up then), and family 1.
+///
+/// # Safety
+///
+/// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_commit(
+    publisher: *mut Publisher,
+    tag: u32,
+    position: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let sent = unsafe { with(publisher, |state| state.commit(tag)) }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(position, sent) };
+        Ok(())
+    })
+}
+
+/// Gives the claimed message up; nobody sees anything. Fine where there is no claim.
+///
+/// # Safety
+///
+/// `publisher` is open. The claim's bytes are not written any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe {
+            with(publisher, |state| {
+                state.abort();
+                Ok(())
+            })
+        }
+    })
+}
+
+/// From the next message on, messages are about `topic` (`orders.eu.created`), on a channel that was opened with
+/// `topic=`. `OLIVINE_STATUS_URI_VALUE` if it is no topic, is too long, or the channel has none.
+///
+/// # Safety
+///
+/// `publisher` is open; `topic` is a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_set_topic(
+    publisher: *mut Publisher,
+    topic: *const c_char,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let topic = unsafe { text("topic", topic) }?;
+        // SAFETY: the contract is the same.
+        unsafe { with(publisher, |state| Ok(state.idle()?.set_topic(topic)?)) }
+    })
+}
+
+/// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever)
+/// were not enough.
+///
+/// # Safety
+///
+/// `publisher` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
+    publisher: *mut Publisher,
+    count: usize,
+    timeout_ms: i64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let reached = unsafe {
+            with(publisher, |state| {
+                let publisher = state.idle()?;
+                Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
+            })
+        }?;
+        reached.then_some(()).ok_or(Failure::TimedOut)
+    })
+}
+
+/// Waits until every live reliable subscriber has read and released everything published here; `TIMED_OUT` if
+/// `timeout_ms` milliseconds (negative: for ever) were not enough.
+///
+/// # Safety
+///
+/// `publisher` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_wait_drained(
+    publisher: *mut Publisher,
+    timeout_ms: i64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let reached = unsafe {
+            with(publisher, |state| {
+                Ok(state.idle()?.wait_drained(timeout(timeout_ms))?)
+            })
+        }?;
+        reached.then_some(()).ok_or(Failure::TimedOut)
+    })
+}
+
+/// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never waits.
+///
+/// # Safety
+///
+/// `publisher` is open; `position` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_cursor(
+    publisher: *const Publisher,
+    position: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("position", position) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.cursor().0)) }?;
+        Ok(())
+    })
+}
+
+/// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never waits.
+///
+/// # Safety
+///
+/// `publisher` is open; `length` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_message_max(
+    publisher: *const Publisher,
+    length: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("length", length) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.message_max())) }?;
+        Ok(())
+    })
+}
+
+/// `*count` is how many reliable subscribers are attached now. Never waits.
+///
+/// # Safety
+///
+/// `publisher` is open; `count` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_subscribers(
+    publisher: *const Publisher,
+    count: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("count", count) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.subscribers())) }?;
+        Ok(())
+    })
+}
+
+/// Fills `*stats`. Never waits.
+///
+/// # Safety
+///
+/// `publisher` is open; `stats` begins with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_stats(
+    publisher: *const Publisher,
+    stats: *mut PublisherStats,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let now = unsafe { with(publisher, |state| Ok(state.look()?.stats().into())) }?;
+        // SAFETY: the contract is the same.
+        unsafe { fill("stats", stats, now) }
+    })
+}
+
+/// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and `IN_USE`; an open claim is
+/// given up.
+///
+/// Waits up to `linger` for reliable subscribers to read everything: `BACK_PRESSURED` if some had not when that was over.
+/// Subscribers that are attached lose nothing either way. `LINK_FAILED` if the far side of a channel elsewhere did not
+/// get everything; `FORKED` in a forked child, whose parent's publisher goes on.
+///
+/// # Safety
+///
+/// `publisher` is open, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let publisher = match unsafe { take(publisher) }? {
+            State::Open(publisher) => publisher,
+            State::Claimed(claim) => claim.abort(),
+            State::Gone => return Err(Failure::Panicked),
+        };
+        publisher.close()?;
+        Ok(())
+    })
+}

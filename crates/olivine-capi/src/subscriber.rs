@@ -1,0 +1,350 @@
+//! The receiving end.
+
+use crate::argument::{config, fill, give, place, timeout};
+use crate::failure::{Failure, guard};
+use crate::handle::{self, Handle, Opaque, take, with};
+use crate::status::Status;
+use crate::structs::{Message, Setting};
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null;
+use olivine::Subscriber as RustSubscriber;
+use std::os::fd::AsRawFd as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+/// Receives messages of a channel from all its publishers, in order for each publisher.
+#[derive(Debug)]
+pub struct Subscriber(Handle<RustSubscriber>);
+
+impl Opaque for Subscriber {
+    type Value = RustSubscriber;
+    const WHAT: &'static str = "subscriber";
+
+    fn new(handle: Handle<RustSubscriber>) -> Self {
+        Self(handle)
+    }
+
+    fn handle(&self) -> &Handle<RustSubscriber> {
+        &self.0
+    }
+
+    fn into_handle(self) -> Handle<RustSubscriber> {
+        self.0
+    }
+}
+
+/// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else stops the poll, and
+/// the same message comes again first in the next call. It must not throw, jump out, or use the subscriber.
+pub type Handler =
+    Option<unsafe extern "C" fn(context: *mut c_void, message: *const Message) -> c_int>;
+
+/// What a handler that stops unwinds the walk with: the message stays unread, as for a handler of Rust that panics.
+struct Stopped;
+
+/// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the new handle, to be given
+/// back to `olivine_subscriber_close`; untouched where this fails, and then nothing stays behind.
+///
+/// A reliable subscriber (the default) gets every message published from now until it is closed; publishers wait for
+/// it. It may be opened before any publisher is.
+///
+/// `uri`, blocking and answers: as for `olivine_publisher_open`.
+///
+/// # Safety
+///
+/// `uri` is a text, `subscriber` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_open(
+    uri: *const c_char,
+    subscriber: *mut *mut Subscriber,
+) -> Status {
+    // SAFETY: the contract is the same; there are no settings.
+    unsafe { olivine_subscriber_open_with(uri, null(), 0, subscriber) }
+}
+
+/// As `olivine_subscriber_open`, with `count` settings as if they stood at the end of `uri`.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_open_with(
+    uri: *const c_char,
+    settings: *const Setting,
+    count: usize,
+    subscriber: *mut *mut Subscriber,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("subscriber", subscriber) }?;
+        // SAFETY: the contract is the same.
+        let config = unsafe { config(uri, settings, count) }?;
+        *to = handle::give(RustSubscriber::open_with(&config)?);
+        Ok(())
+    })
+}
+
+/// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if `count` is not NULL, is how
+/// many were consumed, also where the answer is not `OK`: 0 if there was nothing to read.
+///
+/// A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
+///
+/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read.
+///
+/// # Safety
+///
+/// `subscriber` is open; `handler` may be called with `context`; `count` may be written or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_poll(
+    subscriber: *mut Subscriber,
+    handler: Handler,
+    context: *mut c_void,
+    limit: usize,
+    count: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { give(count, 0) };
+        let handler = handler.ok_or(Failure::Null {
+            argument: "handler",
+        })?;
+        let mut consumed = 0;
+        let hand_out = |message: olivine::Message<'_>| {
+            let message = Message::of(&message);
+            // SAFETY: a function of this type, which may be called by contract.
+            let answer = unsafe { handler(context, &raw const message) };
+            if answer != 0 {
+                resume_unwind(Box::new(Stopped));
+            }
+            consumed += 1;
+        };
+        // SAFETY: the contract is the same.
+        let done = unsafe {
+            with(subscriber, |subscriber| {
+                Ok(catch_unwind(AssertUnwindSafe(|| {
+                    subscriber.poll(hand_out, limit)
+                })))
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(count, consumed) };
+        match done {
+            Ok(polled) => Ok(polled.map(|_| ())?),
+            Err(panic) if panic.is::<Stopped>() => Ok(()),
+            Err(panic) => resume_unwind(panic),
+        }
+    })
+}
+
+/// The next message, once there is one: `*message` is a view of the ring, nothing is copied.
+///
+/// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
+/// in the ring so long.
+///
+/// `timeout_ms`: how long to wait by the subscriber's wait strategy, in milliseconds; negative for as long as it takes, 0
+/// not at all. `TIMED_OUT` when it is over. Families 1 and 5; `END_OF_STREAM` once every publisher has closed and
+/// everything was read.
+///
+/// # Safety
+///
+/// `subscriber` is open; `message` begins with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_receive(
+    subscriber: *mut Subscriber,
+    timeout_ms: i64,
+    message: *mut Message,
+) -> Status {
+    guard(|| {
+        // Looked at before a message is taken.
+        // SAFETY: the contract is the same.
+        unsafe { fill("message", message, Message::NONE) }?;
+        // SAFETY: the contract is the same.
+        let received = unsafe {
+            with(subscriber, |subscriber| {
+                let received = match timeout(timeout_ms) {
+                    None => Some(subscriber.receive()?),
+                    Some(Duration::ZERO) => subscriber.try_receive()?,
+                    Some(timeout) => subscriber.receive_timeout(timeout)?,
+                };
+                Ok(received.as_ref().map(Message::of))
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { fill("message", message, received.ok_or(Failure::TimedOut)?) }
+    })
+}
+
+/// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
+/// `olivine_subscriber_receive`; `TIMED_OUT` when it is over. Families 1 and 5.
+///
+/// # Safety
+///
+/// `subscriber` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_wait(
+    subscriber: *mut Subscriber,
+    timeout_ms: i64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let found = unsafe {
+            with(subscriber, |subscriber| {
+                Ok(subscriber.wait(timeout(timeout_ms).unwrap_or(Duration::MAX))?)
+            })
+        }?;
+        found.then_some(()).ok_or(Failure::TimedOut)
+    })
+}
+
+/// Ends the life of the message received last, and gives the room of everything read back to the publishers now, rather
+/// than in steps of an eighth of the ring. Never waits.
+///
+/// # Safety
+///
+/// `subscriber` is open. The message received last is not looked at any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_release(subscriber: *mut Subscriber) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe {
+            with(subscriber, |subscriber| {
+                // Goes past what was handed out, and hands out nothing.
+                subscriber.poll(|_| (), 0)?;
+                subscriber.release();
+                Ok(())
+            })
+        }
+    })
+}
+
+/// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it was then. Never waits.
+///
+/// # Safety
+///
+/// `subscriber` is open; `position` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_position(
+    subscriber: *const Subscriber,
+    position: *mut u64,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe {
+        number(subscriber, "position", position, |subscriber| {
+            subscriber.position().0
+        })
+    }
+}
+
+/// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last call that received.
+/// Never waits.
+///
+/// # Safety
+///
+/// `subscriber` is open; `lag` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_lag(
+    subscriber: *const Subscriber,
+    lag: *mut u64,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { number(subscriber, "lag", lag, |subscriber| subscriber.lag()) }
+}
+
+/// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber that was not evicted.
+/// Never waits.
+///
+/// # Safety
+///
+/// `subscriber` is open; `lost_bytes` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_lost_bytes(
+    subscriber: *const Subscriber,
+    lost_bytes: *mut u64,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe {
+        number(subscriber, "lost_bytes", lost_bytes, |subscriber| {
+            subscriber.lost_bytes()
+        })
+    }
+}
+
+/// A number of a subscriber, to look at.
+///
+/// # Safety
+///
+/// `subscriber` is open or NULL; `to` may be written or is NULL.
+unsafe fn number(
+    subscriber: *const Subscriber,
+    argument: &'static str,
+    to: *mut u64,
+    read: impl FnOnce(&RustSubscriber) -> u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place(argument, to) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(subscriber, |subscriber| Ok(read(subscriber))) }?;
+        Ok(())
+    })
+}
+
+/// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
+/// subscriber: neither read nor close it.
+///
+/// Poll until it consumes nothing each time, which arms it again; call no function that waits besides. The first call
+/// starts a thread that parks on behalf of the loop. `SYSTEM` if there is no descriptor or thread left, or in a forked
+/// child.
+///
+/// # Safety
+///
+/// `subscriber` is open; `descriptor` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_event_fd(
+    subscriber: *mut Subscriber,
+    descriptor: *mut c_int,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("descriptor", descriptor) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe {
+            with(subscriber, |subscriber| {
+                let descriptor = subscriber.event_fd().map_err(|source| Failure::System {
+                    action: "make a descriptor for event loops",
+                    source,
+                })?;
+                Ok(descriptor.as_raw_fd())
+            })
+        }?;
+        Ok(())
+    })
+}
+
+/// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
+/// (`name=`) keeps its place.
+///
+/// # Safety
+///
+/// `subscriber` is open, and neither it nor a message of it is used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_close(subscriber: *mut Subscriber) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { take(subscriber) }?.close();
+        Ok(())
+    })
+}
+
+/// As `olivine_subscriber_close`, and forgets a durable name: nobody waits for it any more.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_unsubscribe(subscriber: *mut Subscriber) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { take(subscriber) }?.unsubscribe();
+        Ok(())
+    })
+}

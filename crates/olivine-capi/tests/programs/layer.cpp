@@ -1,0 +1,135 @@
+// The C++ layer, within one process: values, exceptions, moves, handlers that throw, iteration.
+
+#include "olivine.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+static void want(bool condition, const char *what, int line) {
+    if (!condition) {
+        std::fprintf(stderr, "layer.cpp:%d: %s\n", line, what);
+        std::exit(1);
+    }
+}
+#define WANT(condition) want((condition), #condition, __LINE__)
+
+// Whether `call` throws a `Thrown` of this status, with a text.
+template <class Thrown, class Call> static bool throws(olivine_status status, Call &&call) {
+    try {
+        call();
+    } catch (const Thrown &error) {
+        return error.status() == status && std::strlen(error.what()) > 10;
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "thrown instead: %s\n", error.what());
+    }
+    return false;
+}
+
+static void refusals() {
+    using namespace olivine;
+    WANT(throws<UriError>(OLIVINE_STATUS_URI_VALUE, [] { Publisher("shm://x?capacity=1"); }));
+    WANT(throws<UriError>(OLIVINE_STATUS_URI_UNKNOWN_KEY, [] { Subscriber("shm://x", {{"colour", "red"}}); }));
+    WANT(throws<OpenError>(OLIVINE_STATUS_OPEN_FOLDER, [] { Publisher("shm://x?dir=/proc/none"); }) ||
+         throws<OpenError>(OLIVINE_STATUS_OPEN_IO, [] { Publisher("shm://x?dir=/proc/none"); }));
+    Publisher publisher("inproc://layer?capacity=4KiB");
+    WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG, [&] { publisher.publish(std::string(1 << 20, 'x')); }));
+    Publisher moved = std::move(publisher);
+    WANT(moved.message_max() > 1000);
+    WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { publisher.offer("moved from"); }));
+    publisher.close();
+    moved.close();
+    moved.close();
+    WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { moved.offer("closed"); }));
+}
+
+static void values() {
+    using namespace olivine;
+    Subscriber subscriber("inproc://values", {{"capacity", "4KiB"}, {"topic", "a.*"}});
+    Publisher publisher("inproc://values?topic=a.b");
+    WANT(publisher.wait_for_subscribers(1) && !publisher.wait_for_subscribers(2, std::chrono::microseconds(1)));
+    WANT(!subscriber.receive(std::chrono::seconds(0)) && !subscriber.wait(std::chrono::nanoseconds(1)));
+    const std::array<std::uint16_t, 2> numbers{0x0102, 0x0304};
+    const auto offered = publisher.offer(numbers, 7);
+    WANT(offered && *offered == publisher.cursor());
+    publisher.publish(std::string("text"));
+    WANT(publisher.publish_batch({{"one", 1}, {std::string_view("two"), 2}}) == 2);
+    {
+        auto claim = publisher.claim(3);
+        WANT(claim && claim->size() == 3);
+        std::memcpy(claim->data(), "bad", 3);
+    }
+    {
+        auto claim = publisher.claim(3);
+        WANT(throws<UsageError>(OLIVINE_STATUS_CLAIM_OPEN, [&] { publisher.offer("meanwhile"); }));
+        std::memcpy(claim->data(), "new", 3);
+        Claim other = std::move(*claim);
+        const Position committed = other.commit(3);
+        WANT(committed == publisher.cursor());
+    }
+    publisher.set_topic("b.c");
+    publisher.publish("not asked for");
+
+    auto message = subscriber.receive();
+    WANT(message && message->size() == 4 && message->tag() == 7 && message->topic() == "a.b");
+    WANT((*message)[0] == std::byte{0x02} && subscriber.lag() > 0);
+    // Thrown at the second of them: it comes again.
+    std::string seen;
+    const auto picky = [&](const Message &next) {
+        if (next.text() == "one" && seen.size() == 4) {
+            seen += '!';
+            throw std::length_error("picky");
+        }
+        seen += next.text();
+    };
+    bool threw = false;
+    try {
+        subscriber.poll(picky, 10);
+    } catch (const std::length_error &) {
+        threw = true;
+    }
+    WANT(threw && seen == "text!");
+    WANT(subscriber.poll(picky, 10) == 3 && seen == "text!onetwonew");
+    subscriber.release();
+    WANT(subscriber.event_fd() >= 0 && subscriber.lost_bytes() == 0);
+    WANT(publisher.stats().evicted == 0 && publisher.subscribers() == 1);
+    // No room: nothing, or an exception.
+    const std::string large(publisher.message_max(), 'x');
+    while (publisher.offer(large)) {
+    }
+    WANT(throws<BackPressured>(OLIVINE_STATUS_BACK_PRESSURED,
+                               [&] { publisher.publish(large, 0, std::chrono::milliseconds(1)); }));
+    WANT(!publisher.claim(large.size(), std::chrono::milliseconds(1)));
+    WANT(publisher.publish_batch({{large}, {large}}, std::chrono::milliseconds(1)) == 0);
+}
+
+static void stream() {
+    olivine::Subscriber subscriber("inproc://stream?capacity=4KiB");
+    olivine::Publisher publisher("inproc://stream");
+    constexpr std::uint32_t count = 10000;
+    std::thread thread([publisher = std::move(publisher)]() mutable {
+        for (std::uint32_t n = 0; n < count; n++) {
+            publisher.publish(olivine::Bytes(&n, sizeof n), n);
+        }
+        publisher.close();
+    });
+    std::uint32_t next = 0;
+    for (const olivine::Message &message : subscriber) {
+        WANT(message.size() == sizeof next && std::memcmp(message.data(), &next, sizeof next) == 0);
+        WANT(message.tag() == next);
+        next++;
+    }
+    thread.join();
+    WANT(next == count);
+    WANT(throws<olivine::EndOfStream>(OLIVINE_STATUS_END_OF_STREAM, [&] { subscriber.receive(); }));
+}
+
+int main() {
+    refusals();
+    values();
+    stream();
+    std::puts("layered");
+    return 0;
+}

@@ -1,0 +1,149 @@
+//! A place that cannot be used: one clear line, exit code 1, and everything as it was.
+
+mod common;
+
+use common::{Place, said};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What `text` must say of `words`, in one line, with exit code 1.
+fn refused(output: &Output, words: &[&str], what: &str) {
+    let complaint = said(output);
+    assert_eq!(output.status.code(), Some(1), "{what}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{what}: {complaint}");
+    assert!(complaint.starts_with("olivine: "), "{what}: {complaint}");
+    assert!(output.stdout.is_empty(), "{what}: something on stdout");
+    for word in words {
+        assert!(complaint.contains(word), "{what}, '{word}': {complaint}");
+    }
+}
+
+/// Both ends are refused for `words`, and leave `folder` with the same entries.
+fn both_refused(place: &Place, words: &[&str], what: &str) {
+    let entries = |path: &Path| {
+        let names = fs::read_dir(path).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names
+    };
+    let before = entries(place.path());
+    for command in [
+        &["pub", "shm://bad", "hello"][..],
+        &["sub", "shm://bad", "--count", "1"],
+    ] {
+        refused(&place.run(command), words, what);
+    }
+    assert_eq!(entries(place.path()), before, "{what}");
+}
+
+#[test]
+fn a_folder_of_somebody_else_or_open_to_others() {
+    let place = Place::new();
+    for mode in [0o770, 0o777, 0o1777] {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+        both_refused(
+            &place,
+            &["folder", "may write to it"],
+            &format!("mode {mode:o}"),
+        );
+    }
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    // Only root gives a folder away.
+    if chown(place.path(), Some(65_534), None).is_ok() {
+        both_refused(
+            &place,
+            &["belongs to user 65534", "you are user 0"],
+            "another's folder",
+        );
+    }
+}
+
+#[test]
+fn something_else_in_place_of_a_channel() {
+    type Make = fn(&Path);
+    let makers: [(&str, Make); 4] = [
+        ("a link", |path| symlink("/", path).unwrap()),
+        ("a dangling link", |path| symlink("nowhere", path).unwrap()),
+        ("a file", |path| fs::write(path, "precious").unwrap()),
+        ("a FIFO", |path| {
+            let made = Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }),
+    ];
+    for (what, make) in makers {
+        let place = Place::new();
+        make(&place.path().join("bad"));
+        both_refused(&place, &["bad", "remove it or use another name"], what);
+    }
+}
+
+/// What a publisher leaves behind that nobody read: the files of a channel.
+fn leave_behind(place: &Place) {
+    let output = place.run(&["pub", "shm://bad", "hello"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(place.left(), ["bad"]);
+}
+
+#[test]
+fn files_that_are_cut_foreign_older_or_damaged() {
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, &str, Damage); 6] = [
+        ("empty", "control", Vec::clear),
+        ("cut", "control", |bytes| bytes.truncate(5000)),
+        ("foreign", "control", |bytes| {
+            bytes[..8].copy_from_slice(b"NOT MINE")
+        }),
+        ("older", "control", |bytes| {
+            bytes[8..12].copy_from_slice(&1_u32.to_le_bytes())
+        }),
+        ("a lane cut", "lane-0", |bytes| bytes.truncate(4096)),
+        ("a lane of somebody else", "lane-0", |bytes| {
+            bytes[..8].fill(b'#')
+        }),
+    ];
+    for (what, name, damage) in damages {
+        let place = Place::new();
+        leave_behind(&place);
+        let path = place.path().join("bad").join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        damage(&mut bytes);
+        fs::write(&path, &bytes).unwrap();
+        both_refused(&place, &[name], what);
+        assert_eq!(fs::read(&path).unwrap(), bytes, "{what}: touched");
+    }
+}
+
+#[test]
+fn one_publisher_more_than_there_is_room_for() {
+    let place = Place::new();
+    let first = place.start(&["pub", "shm://bad?publishers_max=1", "--rate", "1"]);
+    place.await_publishing("bad");
+    let second = place.run(&["pub", "shm://bad", "hello"]);
+    refused(&second, &["'bad'", "publishers_max="], "a second publisher");
+    drop(first);
+}
+
+/// In a mount namespace of its own, whose file system has 256 KiB.
+#[test]
+fn a_file_system_that_is_full() {
+    let place = Place::new();
+    let words = ["pub", "shm://bad?capacity=1MiB", "hello"];
+    let tool = place.olivine(&words);
+    // What stands in the folder afterwards is counted inside: the mount goes with the process.
+    let script = "mount -t tmpfs -o size=256k,mode=700 none \"$OLIVINE_DIR\" || exit 77\n\
+                  \"$@\"; code=$?; [ -z \"$(ls -A \"$OLIVINE_DIR\")\" ] || exit 78; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]);
+    command.arg(tool.get_program()).args(tool.get_args());
+    command.env("OLIVINE_DIR", place.path());
+    match command.output() {
+        Ok(output)
+            if !matches!(output.status.code(), Some(77)) && !said(&output).contains("unshare") =>
+        {
+            refused(&output, &["bytes are needed", "free"], "a full file system");
+        }
+        other => common::skip(&format!("no mount namespace to be had here ({other:?})")),
+    }
+}

@@ -1,0 +1,121 @@
+//! A far side that is away: told to whoever asks, and tried again with pauses that grow, for as long as that is of use.
+
+use crate::channel::attach::draw;
+use crate::link::{Control, LinkStage};
+use crate::uri::{Config, Expire};
+use std::time::{Duration, Instant};
+
+/// First and longest pause between attempts.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long the place of somebody without a name is kept after its connection broke, and how long closing waits for a
+/// far side that is away, unless the settings say otherwise.
+pub(super) const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long closing waits for a far side that is away.
+pub(super) fn patience(config: &Config) -> Duration {
+    match config.expire {
+        Expire::After(after) => after,
+        Expire::Never => EXPIRE_DEFAULT,
+    }
+}
+
+/// Attempts to reach one far side.
+#[derive(Debug)]
+pub(super) struct Absence<'a> {
+    control: &'a Control,
+    /// Longest absence that is waited out once we are asked to end.
+    patience: Duration,
+    pause: Duration,
+    /// Connections made before the attempt that runs.
+    connections: u64,
+    since: Option<Instant>,
+}
+
+impl<'a> Absence<'a> {
+    /// Nothing was tried yet.
+    pub(super) fn new(control: &'a Control, patience: Duration) -> Self {
+        Self {
+            control,
+            patience,
+            pause: PAUSE_FIRST,
+            connections: 0,
+            since: None,
+        }
+    }
+
+    /// An attempt begins.
+    pub(super) fn begin(&mut self) {
+        self.connections = self.control.status().connections;
+    }
+
+    /// The attempt failed, or its connection broke: says `note`, and pauses. `false` if there is to be no other one:
+    /// we are asked to end, and everything `is_delivered`, or the far side is away for too long.
+    pub(super) fn goes_on(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
+        let was_connected = self.control.status().connections > self.connections;
+        self.control.report(|status| {
+            status.stage = LinkStage::Waiting;
+            status.peers = 0;
+            status.failures += 1;
+            status.note = note;
+        });
+        self.control.tried();
+        if was_connected {
+            (self.pause, self.since) = (PAUSE_FIRST, None);
+        }
+        let away = self.since.get_or_insert_with(Instant::now).elapsed();
+        let asked = self.control.stopping().is_some();
+        if asked && (is_delivered() || away > self.patience) {
+            return false;
+        }
+        // Not all at once, where many lost the same far side.
+        let share = u32::try_from(draw() % 128).unwrap_or(0);
+        self.control.pause(self.pause * (128 + share) / 256);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        !self.control.must_stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Stop;
+
+    #[test]
+    fn an_absence_is_told_and_ends_with_the_wish_to_end_once_all_is_delivered() {
+        let control = Control::new().unwrap();
+        let mut absence = Absence::new(&control, Duration::from_secs(3600));
+        absence.begin();
+        assert!(absence.goes_on("waiting for x".into(), || false));
+        assert_eq!(absence.pause, PAUSE_FIRST * 2);
+        let status = control.status();
+        assert_eq!(
+            (status.stage, status.note.as_str(), status.failures),
+            (LinkStage::Waiting, "waiting for x", 1)
+        );
+        absence.begin();
+        control.connected("connected to x".into());
+        assert_eq!(control.status().peers, 1);
+        assert!(absence.goes_on(String::new(), || true), "nobody asked");
+        assert_eq!(absence.pause, PAUSE_FIRST * 2, "the pause begins anew");
+        assert_eq!(control.status().peers, 0);
+        control.stop(Stop::Delivered(None));
+        assert!(
+            absence.goes_on(String::new(), || false),
+            "something is left"
+        );
+        assert!(!absence.goes_on(String::new(), || true));
+        absence.patience = Duration::ZERO;
+        assert!(
+            !absence.goes_on(String::new(), || false),
+            "away for too long"
+        );
+    }
+
+    #[test]
+    fn closing_waits_as_long_as_the_settings_say() {
+        let of = |query: &str| patience(&Config::parse(&format!("tcp://h:1/c{query}")).unwrap());
+        assert_eq!(of(""), EXPIRE_DEFAULT);
+        assert_eq!(of("?expire=5s"), Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,287 @@
+//! What must hold at both ends of a sealed channel's socket for any datagrams, descriptors and memory that come over it: the
+//! fuzz target and the replay of the kept inputs check it.
+
+#![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
+
+use super::connect::{self, Answer};
+use super::listen::new_socket;
+use super::memory::{lane_seals, page_seals};
+use super::serve::hand_over;
+use super::wire::{Hello, LONGEST, Said, Welcome};
+use super::{consumer, path_of};
+use crate::channel::attach::TypeTag;
+use crate::channel::place::memory_file;
+use crate::channel::publisher::Publisher;
+use crate::claims::input::Input;
+use crate::error::OpenError;
+use crate::liveness::Peer;
+use crate::region::Words;
+use crate::segment::map_control;
+use crate::sync::Ordering;
+use crate::uri::{Config, Delivery, WaitStrategy};
+use rustix::fs::{FileType, SealFlags, fcntl_add_seals, fstat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// How long the other thread may take. Far above what it does, because the process may be stopped from outside.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Messages taken of a lane that lies: it may go round for ever, a call may not.
+const TAKEN_MAX: usize = 100;
+/// Words that a hostile subscriber writes.
+const WRITES_MAX: usize = 64;
+const LANE_BYTES: usize = 300;
+
+/// A publisher that subscribers come to, and what it hands out.
+struct Stage {
+    publisher: Publisher,
+    config: Config,
+    page: Vec<u8>,
+    lane: Vec<u8>,
+    _folder: tempfile::TempDir,
+}
+
+thread_local! {
+    /// One for all inputs of a thread.
+    static STAGE: RefCell<Stage> = RefCell::new(Stage::new());
+}
+
+/// Checks, of whatever a stranger says: what is understood is what was said, and nothing of it reaches a terminal; a
+/// subscriber ends with an error that has a name or with memory that it can read; a publisher answers, goes on, and has all
+/// its room again when the stranger is gone.
+///
+/// # Panics
+///
+/// If a claim does not hold.
+pub fn check_sealed(data: &[u8]) {
+    let mut input = Input::new(data);
+    match input.byte() % 3 {
+        0 => check_datagram(input.bytes(data.len())),
+        1 => STAGE.with_borrow(|stage| stage.check_subscriber(&mut input)),
+        _ => STAGE.with_borrow_mut(|stage| stage.check_publisher(&mut input)),
+    }
+}
+
+fn check_datagram(bytes: &[u8]) {
+    match Said::from_bytes(bytes) {
+        Ok(said) => {
+            let is_clean = match &said {
+                Said::Refusal(refusal) => {
+                    assert!(!refusal.text.chars().any(char::is_control), "{said:?}");
+                    refusal.text.as_bytes() == &bytes[bytes.len() - refusal.text.len()..]
+                }
+                Said::Hello(_) | Said::Welcome(_) => true,
+            };
+            assert!(!is_clean || said.to_bytes() == bytes, "{said:?}");
+            for cut in 0..bytes.len() {
+                assert!(Said::from_bytes(&bytes[..cut]).is_err(), "{cut} bytes");
+            }
+        }
+        Err(problem) => assert!(!problem.is_empty()),
+    }
+}
+
+fn named(error: &OpenError) {
+    assert!(!error.to_string().is_empty());
+}
+
+/// A good datagram with settings of the input, or any bytes.
+fn datagram(input: &mut Input<'_>, good: impl FnOnce(&mut Input<'_>) -> Said) -> Vec<u8> {
+    match input.byte() {
+        choice if choice < 200 => good(input).to_bytes(),
+        _ => {
+            let length = usize::from(input.half()) % (LONGEST + 20);
+            input.bytes(length).to_vec()
+        }
+    }
+}
+
+fn any_hello(input: &mut Input<'_>) -> Hello {
+    let choice = input.byte();
+    Hello {
+        delivery: if choice & 1 == 0 {
+            Delivery::Reliable
+        } else {
+            Delivery::Latest
+        },
+        oldest: choice & 2 == 0,
+        wait: WaitStrategy::ALL[usize::from(choice / 4) % WaitStrategy::ALL.len()],
+    }
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s").display().to_string();
+        let uri = format!("shm+fd://{path}?capacity=4KiB&subscribers_max=16");
+        let config = Config::parse(&uri).expect("a good one");
+        let mut publisher = Publisher::open_with(&config).expect("a publisher");
+        for length in [0, 8, 100, 250] {
+            publisher
+                .publish(&vec![length; length.into()])
+                .expect("room");
+        }
+        let socket = Self::call(&config);
+        let answer = connect::ask(&config, path_of(&config), &socket, PATIENCE);
+        let Answer { lane, page, .. } = answer.expect("an answer").expect("a welcome");
+        Self {
+            publisher,
+            page: content(page),
+            lane: content(lane),
+            config,
+            _folder: folder,
+        }
+    }
+
+    fn call(config: &Config) -> OwnedFd {
+        let start = std::time::Instant::now();
+        loop {
+            if let Some(socket) = connect::reach(path_of(config)).expect("a socket") {
+                return socket;
+            }
+            assert!(start.elapsed() < PATIENCE, "nobody serves the socket");
+            std::thread::yield_now();
+        }
+    }
+
+    /// A subscriber before a publisher that says, hands out and writes what it likes.
+    fn check_subscriber(&self, input: &mut Input<'_>) {
+        let path = path_of(&self.config);
+        let shape = input.byte();
+        let said = datagram(input, |input| {
+            Said::Welcome(Welcome {
+                subscribers_max: u32::from(input.byte() % 4),
+                start: match input.byte() {
+                    0..128 => 0,
+                    _ => input.word(),
+                },
+            })
+        });
+        let (mut page, mut lane) = (self.page.clone(), self.lane.clone());
+        input.spoil([&mut page, &mut lane]);
+        let lane = handed_out(&lane, lane_seals(), shape & 1 != 0, &self.config);
+        let page = handed_out(&page, page_seals(), shape & 2 != 0, &self.config);
+        let files = [lane.as_fd(), page.as_fd()];
+        let files: &[BorrowedFd<'_>] = match shape >> 2 {
+            1 => &[],
+            2 => &files[..1],
+            3 => &[files[1], files[0]],
+            _ => &files,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (hostile, socket) = pair.expect("two ends");
+        hand_over(hostile.as_fd(), &said, files).expect("room for a datagram");
+        // Before it is closed, or nothing would come of an empty datagram.
+        let answer = connect::ask(&self.config, path, &socket, Duration::ZERO);
+        let answer = match answer.map_err(|error| named(&error)) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return assert!(said.is_empty(), "an answer was not seen"),
+            Err(()) => return,
+        };
+        let peer = Peer::of(socket.as_fd()).expect("the two of us");
+        let tag = TypeTag::default();
+        match connect::accept(&self.config, path, &tag, socket, peer, answer) {
+            Ok(joined) => read(&self.config, joined),
+            Err(error) => named(&error),
+        }
+    }
+
+    /// A publisher before a subscriber that says and writes what it likes.
+    fn check_publisher(&mut self, input: &mut Input<'_>) {
+        let config = self.config.clone();
+        let path = path_of(&config);
+        let said = datagram(input, |input| Said::Hello(any_hello(input)));
+        let socket = Self::call(&config);
+        let extra = usize::from(input.byte()).saturating_sub(253);
+        let nobody = new_socket().expect("a socket");
+        let extra = &[nobody.as_fd(), nobody.as_fd()][..extra];
+        hand_over(socket.as_fd(), &said, extra).expect("room for a datagram");
+        let is_hello = matches!(Said::from_bytes(&said), Ok(Said::Hello(_)));
+        match connect::heard(&config, path, &socket, PATIENCE) {
+            Ok(Some(answer)) => {
+                assert!(is_hello && extra.is_empty(), "let in with {said:02x?}");
+                self.scribble(&answer, input);
+                if input.byte() & 1 == 1 {
+                    // It may have been found out already, and its socket closed.
+                    let _ = hand_over(socket.as_fd(), &said, &[]);
+                    if let Err(error) = connect::heard(&config, path, &socket, PATIENCE) {
+                        named(&error);
+                    }
+                }
+            }
+            Ok(None) => assert!(said.is_empty() && extra.is_empty(), "no answer"),
+            Err(error) => {
+                named(&error);
+                assert!(!is_hello || !extra.is_empty(), "{error}");
+            }
+        }
+        drop(socket);
+        // More than the ring holds: nobody who is gone holds it back.
+        for _ in 0..2 * 4096 / LANE_BYTES {
+            self.publisher
+                .publish_timeout(&[7; LANE_BYTES], PATIENCE)
+                .expect("room after a stranger");
+        }
+    }
+
+    /// Writes what the input says over its own page, while the publisher sends.
+    fn scribble(&mut self, answer: &Answer, input: &mut Input<'_>) {
+        let length = fstat(&answer.page).expect("memory").st_size;
+        let length = u64::try_from(length).expect("a length");
+        let path = path_of(&self.config);
+        let page: Words = map_control(answer.page.as_fd(), path, length, true).expect("our page");
+        let words = usize::try_from(length / 8).expect("a page");
+        for _ in 0..WRITES_MAX {
+            if input.is_empty() {
+                break;
+            }
+            let (place, value) = (usize::from(input.half()), input.word());
+            page.word(place % words).store(value, Ordering::Release);
+            let _ = self.publisher.offer(&[3; LANE_BYTES]);
+        }
+    }
+}
+
+/// All bytes of a descriptor that was handed out.
+fn content(file: OwnedFd) -> Vec<u8> {
+    let kind = FileType::from_raw_mode(fstat(&file).expect("memory").st_mode);
+    assert_eq!(kind, FileType::RegularFile);
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes).expect("readable");
+    bytes
+}
+
+/// Memory to hand out, without one seal where `open` says so.
+fn handed_out(bytes: &[u8], seals: SealFlags, open: bool, config: &Config) -> OwnedFd {
+    let length = (bytes.len() as u64).max(8);
+    let file = memory_file(path_of(config), length, None, bytes).expect("memory");
+    let left_out = if open {
+        SealFlags::SHRINK
+    } else {
+        SealFlags::empty()
+    };
+    fcntl_add_seals(&file, seals - left_out).expect("seals");
+    file
+}
+
+/// Reads what a lane that may lie holds.
+fn read(config: &Config, joined: connect::Joined) {
+    let (words, ring) = joined.lane;
+    let mut lane = consumer(&joined.attached, config, 0, 0, words, ring, joined.start);
+    let (mut sum, mut seen) = (0_u64, 0);
+    let walked = lane.walk(TAKEN_MAX, |frame, payload| {
+        assert_eq!(frame.length, payload.len());
+        sum += payload.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        seen += 1;
+    });
+    match walked {
+        Ok(count) => assert_eq!(count, seen),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    lane.release();
+    std::hint::black_box(sum);
+}

@@ -1,0 +1,62 @@
+//! `hugepages=`: what is required is there, as the kernel counts it, and messages pass as ever.
+
+mod common;
+
+use common::Place;
+use olivine::{OpenError, Publisher, Subscriber};
+
+/// KiB of lane 0 that this process has mapped as large pages.
+fn large_kib() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_lane = false;
+    let mut sum = 0;
+    for line in maps.lines() {
+        if let Some(kib) = line.strip_prefix("ShmemPmdMapped:") {
+            let kib = kib.trim().trim_end_matches(" kB");
+            sum += if is_lane { kib.parse().unwrap() } else { 0 };
+        } else if line.contains(" rw-s ") || line.contains(" r--s ") {
+            is_lane = line.ends_with("/lane-0");
+        }
+    }
+    sum
+}
+
+#[test]
+fn required_large_pages_are_there_and_carry_messages() {
+    let place = Place::new();
+    for (capacity, mib) in [("2MiB", 2), ("8MiB", 8)] {
+        let uri = place.uri("large", &format!("hugepages=require&capacity={capacity}"));
+        let mut publisher = match Publisher::open(&uri) {
+            Ok(publisher) => publisher,
+            // Only where it is the machine that has none.
+            Err(OpenError::HugePages { problem }) if problem.contains("the kernel gives none") => {
+                return common::skip(&format!("hugepages=require: {problem}"));
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        // Each end has the first half whole; the second half's first large page is cut by the header.
+        let each = mib * 1024 + (mib - 2) * 1024;
+        assert_eq!(large_kib(), 2 * each, "{capacity}");
+        // Three laps, so that messages lie across every border.
+        for n in 0..3 * mib as u64 * 1024 {
+            let message = [n.to_le_bytes(); 128];
+            publisher.publish(message.as_flattened()).unwrap();
+            assert_eq!(&*subscriber.receive().unwrap(), message.as_flattened());
+        }
+        drop((publisher, subscriber));
+        assert_eq!(large_kib(), 0, "{capacity}: unmapped");
+    }
+}
+
+#[test]
+fn a_ring_smaller_than_a_large_page_is_refused_where_one_is_required() {
+    let place = Place::new();
+    let error = Publisher::open(&place.uri("small", "hugepages=require&capacity=1MiB"));
+    let error = error.unwrap_err();
+    assert!(matches!(error, OpenError::HugePages { .. }), "{error}");
+    assert!(error.to_string().contains("below 2MiB"), "{error}");
+    assert!(!place.channel("small").join("lane-0").exists());
+    // Tried, not required: a channel like any other.
+    Publisher::open(&place.uri("small", "hugepages=try&capacity=1MiB")).unwrap();
+}

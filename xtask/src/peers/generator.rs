@@ -1,0 +1,248 @@
+//! Our load generator beside wrk: what a request costs each of them, and how many each can drive.
+
+use crate::cargo::at_most;
+use crate::child;
+use crate::hello::{self, Server};
+use crate::packages::{Missing, program};
+use anyhow::{Context as _, Result, bail};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Requests sent at once on each connection.
+const DEPTHS: [u32; 4] = [1, 16, 64, 256];
+const CONNECTIONS: &str = "64";
+/// Beyond the time of a run: starting, and what a busy machine takes.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// CPU time of a generator for a request, in nanoseconds.
+type CostNs = f64;
+
+/// What each generator is asked for.
+struct Load<'a> {
+    url: &'a str,
+    depth: u32,
+    seconds: f64,
+    /// Of the server and of the generator.
+    cpus: (usize, usize),
+}
+
+/// A generator, and all its runs at each depth.
+struct Column {
+    name: &'static str,
+    runs: Vec<Vec<CostNs>>,
+}
+
+/// Measures all in turns and returns the table.
+pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
+    let Some(wrk) = program(&["wrk"], "wrk", Missing::Install) else {
+        bail!("wrk is not installed and cannot be: apt-get install wrk");
+    };
+    let allowed = sched_getaffinity(None)?;
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .collect();
+    let [server_cpu, cpu, ..] = cpus[..] else {
+        bail!(
+            "a generator and a server need a CPU each: this process has {}",
+            cpus.len()
+        );
+    };
+    let server_word = server_cpu.to_string();
+    let hello = hello::build(true)?;
+    let arguments = ["--threads", "1", "--cpus", &server_word, "--wait", "block"];
+    let server = Server::start(&hello, &arguments, None)?;
+    let url = format!("{}plaintext", server.url);
+    let folder = tempfile::tempdir().context("a folder for wrk's script")?;
+    let each = (seconds / f64::from(runs)).max(1.0);
+    let mut columns = ["wrk", "epoll", "io-uring"].map(|name| Column {
+        name,
+        runs: vec![Vec::new(); DEPTHS.len()],
+    });
+    for _ in 0..runs {
+        for (place, depth) in DEPTHS.into_iter().enumerate() {
+            let load = Load {
+                url: &url,
+                depth,
+                seconds: each,
+                cpus: (server_cpu, cpu),
+            };
+            for column in &mut columns {
+                let cost = if column.name == "wrk" {
+                    by_wrk(&wrk, folder.path(), &load)?
+                } else {
+                    by_olivine(tool, column.name, &load)?
+                };
+                column.runs[place].push(cost);
+            }
+        }
+    }
+    server.stop()?;
+    Ok(table(&columns))
+}
+
+/// One run of wrk with one thread on `cpu`. A shell tells its CPU time.
+fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
+    let script = folder.join("pipeline.lua");
+    fs::write(
+        &script,
+        format!(
+            "init = function(args)\n  local one = wrk.format(nil, nil)\n  \
+             batch = string.rep(one, {})\nend\nrequest = function() return batch end\n",
+            load.depth
+        ),
+    )?;
+    let seconds = load.seconds.ceil();
+    let cpu = load.cpus.1;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "\"$@\"; times", "sh"])
+        .arg(wrk)
+        .args(["--threads", "1", "--connections", CONNECTIONS])
+        .args(["--duration", &format!("{seconds:.0}s"), "--script"])
+        .arg(&script)
+        .arg(load.url);
+    let limit = at_most(Duration::from_secs_f64(seconds) + SLACK);
+    let pinned = std::thread::spawn(move || {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        // The child has the mask of the thread that starts it.
+        sched_setaffinity(None, &only)?;
+        child::capture(&mut command, limit)
+    });
+    let (outcome, said) = match pinned.join() {
+        Ok(result) => result?,
+        Err(_) => bail!("the thread that starts wrk panicked"),
+    };
+    if !outcome.success() || said.contains("Non-2xx") || said.contains("Socket errors") {
+        bail!("wrk: {} {said}", outcome.words());
+    }
+    read_wrk(&said).with_context(|| format!("wrk says something else: {said}"))
+}
+
+/// CPU time by requests, from what wrk and the shell say.
+fn read_wrk(said: &str) -> Option<CostNs> {
+    let line = said.lines().find(|line| line.contains(" requests in "))?;
+    let count: f64 = line.split_whitespace().next()?.parse().ok()?;
+    // The shell's own time, then that of its children: user and system.
+    let times = said.lines().rfind(|line| line.contains('m'))?;
+    let seconds = |text: &str| {
+        let (minutes, rest) = text.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + rest.parse::<f64>().ok()?)
+    };
+    let used: Option<Vec<f64>> = times.split_whitespace().map(seconds).collect();
+    Some(used?.iter().sum::<f64>() * 1e9 / count)
+}
+
+fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
+    let words = [
+        ("--generator", interface.to_owned()),
+        ("--depth", load.depth.to_string()),
+        ("--connections", CONNECTIONS.to_owned()),
+        ("--seconds", load.seconds.to_string()),
+        ("--runs", "1".to_owned()),
+        ("--cpus", format!("{},{}", load.cpus.0, load.cpus.1)),
+    ];
+    let words = words
+        .iter()
+        .flat_map(|(name, value)| [*name, value.as_str()]);
+    let rows = hello::load(tool, load.url, words)?;
+    let cost = rows
+        .first()
+        .and_then(|row| row["client_ns"]["median"].as_f64());
+    cost.context("no figures")
+}
+
+/// Medians with least and most, and what follows from them.
+fn table(columns: &[Column]) -> String {
+    let mut out = "| depth |".to_owned();
+    for column in columns {
+        out.push_str(&format!(" {} |", column.name));
+    }
+    out.push_str(" wrk to the better of ours |\n|");
+    out.push_str(&" --- |".repeat(columns.len() + 2));
+    out.push('\n');
+    for (place, depth) in DEPTHS.into_iter().enumerate() {
+        let costs: Vec<[f64; 3]> = columns
+            .iter()
+            .map(|column| spread(column.runs[place].iter().copied()))
+            .collect();
+        out.push_str(&format!("| {depth} |"));
+        for [least, median, most] in &costs {
+            out.push_str(&format!(" {median:.0} ns ({least:.0} to {most:.0}) |"));
+        }
+        let ours = costs[1..]
+            .iter()
+            .map(|cost| cost[1])
+            .fold(f64::MAX, f64::min);
+        out.push_str(&format!(" {:.1} |\n", costs[0][1] / ours));
+    }
+    let cheapest = |column: &Column| {
+        let costs = column.runs.iter().zip(DEPTHS).map(|(runs, depth)| {
+            let [_, median, _] = spread(runs.iter().copied());
+            (median, depth)
+        });
+        costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    };
+    let (wrk, wrk_depth) = cheapest(&columns[0]);
+    let ours = columns[1..].iter().map(cheapest);
+    let (ours, depth) = ours.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let drives = |cost_ns: f64| 1e3 / cost_ns;
+    out.push_str(&format!(
+        "\nBy that, one CPU drives up to {:.1} M requests/s with wrk (depth {wrk_depth}) and {:.1} M with ours (depth \
+         {depth}), {:.1} times as many.\n",
+        drives(wrk),
+        drives(ours),
+        wrk / ours
+    ));
+    out
+}
+
+/// Least, median and most.
+fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match (values.first(), values.last()) {
+        (Some(least), Some(most)) => [*least, values[values.len() / 2], *most],
+        _ => [f64::NAN; 3],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wrk_and_the_shell_say_is_understood() {
+        let said = "Running 1s test @ http://127.0.0.1:8000/\n  1 threads and 64 connections\n  \
+            Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency   675.84us  295.71us\n  \
+            100000 requests in 1.00s, 12.30MB read\nRequests/sec:  99500.25\n\
+            Transfer/sec:     12.30MB\n0m0.001s 0m0.002s\n0m0.250s 0m0.750s\n";
+        assert_eq!(read_wrk(said), Some(10_000.0));
+        assert_eq!(read_wrk("unable to connect"), None);
+    }
+
+    #[test]
+    fn the_table_names_the_better_of_ours() {
+        let column = |name, cost_ns| Column {
+            name,
+            runs: vec![vec![cost_ns; 3]; DEPTHS.len()],
+        };
+        let text = table(&[
+            column("wrk", 900.0),
+            column("epoll", 300.0),
+            column("io-uring", 450.0),
+        ]);
+        assert!(
+            text.contains("| 16 | 900 ns (900 to 900) | 300 ns"),
+            "{text}"
+        );
+        assert!(text.contains(" 3.0 |"), "{text}");
+        assert!(
+            text.contains("1.1 M requests/s with wrk (depth 1) and 3.3 M"),
+            "{text}"
+        );
+    }
+}

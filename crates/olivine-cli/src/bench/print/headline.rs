@@ -255,8 +255,11 @@ fn figure(measured: &Measured) -> (String, String) {
     (shown.join(", "), ratio(measured.ratio_p50.as_ref()))
 }
 
-/// The median, with the least and the most of the runs.
+/// The median, with the least and the most of the runs where there are several.
 fn spread(spread: &Spread, unit: impl Fn(f64) -> String) -> String {
+    if spread.runs < 2 {
+        return unit(spread.median);
+    }
     let (min, max) = (unit(spread.min), unit(spread.max));
     // A unit that both have is said once.
     let least = match (min.split_once(' '), max.split_once(' ')) {
@@ -284,6 +287,7 @@ mod tests {
     fn a_spread_says_its_unit_once_where_both_ends_have_it() {
         let of = |values: &[f64]| spread(&Spread::of(values).unwrap(), text::rate);
         assert_eq!(of(&[250e6, 273e6, 281e6]), "273 M/s (250–281 M/s)");
+        assert_eq!(of(&[273e6]), "273 M/s");
         assert_eq!(of(&[9e5, 1e6, 2e6]), "1.00 M/s (900 K/s–2.00 M/s)");
     }
 }

@@ -23,6 +23,8 @@ const CLOSE_NS: u64 = 1_000;
 pub enum Rest {
     /// Look at the clock without a pause: exact, costs the CPU.
     Spin,
+    /// Let others that want this CPU have it between two looks: for those who share it with whom they send to.
+    Yield,
     /// Sleep for the greater part of a long gap.
     Gentle,
 }
@@ -107,6 +109,9 @@ impl Pacer {
                     (left_ns - SLEEP_MARGIN_NS).min(SLEEP_MAX_NS),
                 ));
             } else {
+                if rest == Rest::Yield {
+                    std::thread::yield_now();
+                }
                 probe::spin_hint();
                 looks = looks.wrapping_add(1);
                 if looks.is_multiple_of(1 << 14) && stop() {
@@ -143,7 +148,7 @@ mod tests {
     fn a_wait_ends_at_its_time_or_when_told() {
         let clock = TickClock::calibrate();
         let pacer = Pacer::start(clock, 1e3);
-        for rest in [Rest::Spin, Rest::Gentle] {
+        for rest in [Rest::Spin, Rest::Yield, Rest::Gentle] {
             let due = TickClock::ticks() + clock.ticks_for(2_000_000);
             assert!(pacer.wait(due, rest, || false));
             assert!(TickClock::ticks() >= due);

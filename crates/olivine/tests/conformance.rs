@@ -5,6 +5,14 @@
 mod common;
 #[cfg(feature = "nats")]
 mod nats_server;
+/// What a reader runs by `cargo run --example anywhere -- URI`.
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "it is a program: its main function is for the shell"
+)]
+#[path = "../examples/anywhere.rs"]
+mod program;
 mod transports;
 
 use common::{Random, until};
@@ -47,30 +55,13 @@ fn check_all(subscriber: &mut Subscriber, publishers: u32, count: u32, longest: 
 }
 
 #[test]
-fn every_message_arrives_once_in_order_and_whole() {
+fn the_same_program_runs_everywhere_with_another_uri() {
     each_pair(|transport| {
         let (publish, subscribe) = transport.pair("subscribers=1");
-        let publishing = std::thread::spawn(move || {
-            let mut publisher = Publisher::open(&publish).unwrap();
-            for number in 0..20_000 {
-                publisher.publish(&message(7, number, 3000)).unwrap();
-            }
-            publisher.close().unwrap();
-        });
-        let mut subscriber = Subscriber::open(&subscribe).unwrap();
-        let mut expected = 0;
-        loop {
-            match subscriber.receive() {
-                Ok(received) => {
-                    assert_eq!(*received, message(7, expected, 3000)[..], "{transport:?}");
-                    expected += 1;
-                }
-                Err(ReceiveError::Closed) => break,
-                Err(error) => panic!("{transport:?}: {error}"),
-            }
-        }
-        assert_eq!(expected, 20_000, "{transport:?}");
-        publishing.join().unwrap();
+        let publishing = std::thread::spawn(move || program::publish(&publish));
+        let found = program::subscribe(&subscribe);
+        assert_eq!(found.unwrap(), program::COUNT, "{transport:?}");
+        publishing.join().unwrap().unwrap();
     });
 }
 

@@ -152,6 +152,24 @@ fn a_listener_that_is_no_olivine_is_named() {
     server.join().unwrap();
 }
 
+/// Half-open: accepted, and never a word again.
+#[test]
+fn a_listener_that_says_nothing_is_given_up_and_tried_again_in_words() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let subscriber = Subscriber::open(&uri(port, "timeout=100ms")).unwrap();
+    let mut held = Vec::new();
+    until("it has tried twice", || {
+        silent.set_nonblocking(true).unwrap();
+        held.extend(silent.accept().ok());
+        subscriber.link_status().unwrap().failures >= 2
+    });
+    let status = subscriber.link_status().unwrap();
+    assert!(held.len() >= 2, "one connection was waited for for ever");
+    assert_eq!(status.stage, LinkStage::Waiting, "{status:?}");
+    assert!(status.note.contains("nothing was heard"), "{status:?}");
+}
+
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
     for role in ["", "role=connect"] {

@@ -28,7 +28,7 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
     /// How both ends wait where messages are paced: spin, yield, park, adaptive
-    /// [default: spin where four CPUs are allowed, else park]
+    /// [default: spin where four CPUs are allowed, else yield]
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) wait: Option<String>,
     /// Messages a second where they are paced

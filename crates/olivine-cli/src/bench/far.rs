@@ -17,7 +17,7 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     let bench = Bench::new("bridge", &args.method)?;
     let wait = args.wait.clone().unwrap_or_else(|| {
         let spins = bench.setup.allowed.len() >= SPINNING_FROM;
-        if spins { "spin" } else { "park" }.to_owned()
+        if spins { "spin" } else { "yield" }.to_owned()
     });
     let _checked = Config::parse(&format!("tcp://127.0.0.1:0/bench?wait={wait}"))?;
     let plan = Plan {

@@ -5,6 +5,7 @@ use crate::channel::subscriber::Subscriber;
 use crate::error::{OpenError, ReceiveError};
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
+use crate::wait::Sleeper;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -270,6 +271,11 @@ impl Egress {
     /// before is not told.
     pub(crate) fn arm(&mut self) {
         self.subscriber.arm();
+    }
+
+    /// What a thread sleeps by that waits for more, and is woken by.
+    pub(crate) fn sleeper(&self) -> Sleeper {
+        self.subscriber.sleeper()
     }
 
     /// Gives a durable name up, with everything that was not acknowledged.

@@ -11,6 +11,7 @@
 //! A connection that broke is made again by the side that connects, with a pause that doubles up to a second, and
 //! goes on from the last acknowledged position. The side that listens keeps the other's place meanwhile.
 
+mod bell;
 mod connect;
 mod destination;
 mod greet;

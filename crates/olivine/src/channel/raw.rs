@@ -12,6 +12,7 @@ use crate::ring::consume::Consumer;
 use crate::ring::layout::{Geometry, control, frame_bytes, frame_tag, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::uri::HugePages;
+use crate::wait::Sleeper;
 
 /// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +279,11 @@ impl<T: ?Sized> Subscriber<T> {
     /// Leaves for good when dropped, whatever the name.
     pub(crate) fn forget_name(&mut self) {
         self.core.config.name = None;
+    }
+
+    /// The flags by which this subscriber sleeps and is woken.
+    pub(crate) fn sleeper(&self) -> Sleeper {
+        self.core.sleeper.clone()
     }
 
     /// Arms the descriptor of `event_fd` with the lanes as they are now, if it was asked for.

@@ -48,7 +48,17 @@ fn ours(turn: &mut Turn<'_>, rate_per_s: f64, wait: &str) -> Result<Taken> {
     let (mut publisher, subscriber) = listen(wait)?;
     turn.peer.run(&Order::Open { there: subscriber })?;
     await_subscriber(&mut publisher)?;
-    let sample = paced(turn, rate_per_s, true, |stamp, patience| {
+    let rest = if wait == "yield" {
+        Rest::Yield
+    } else {
+        Rest::Gentle
+    };
+    let pace = Pace {
+        rate_per_s,
+        rest,
+        is_channel: true,
+    };
+    let sample = paced(turn, &pace, |stamp, patience| {
         publish(&mut publisher, SIZE, stamp, patience)
     })?;
     turn.peer.run(&Order::Close)?;
@@ -84,26 +94,36 @@ fn bare(turn: &mut Turn<'_>, rate_per_s: f64, spins: bool) -> Result<Taken> {
     // It has connected: this does not wait.
     let (stream, _) = listener.accept().map_err(io("accept over TCP"))?;
     let mut socket = Bare::over(stream, SIZE, spins)?;
-    let sample = paced(turn, rate_per_s, false, |stamp, patience| {
-        socket.send(stamp, patience)
-    })?;
+    let pace = Pace {
+        rate_per_s,
+        rest: Rest::Gentle,
+        is_channel: false,
+    };
+    let sample = paced(turn, &pace, |stamp, patience| socket.send(stamp, patience))?;
     turn.peer.run(&Order::Close)?;
     Ok(sample)
+}
+
+/// How messages are sent.
+struct Pace {
+    rate_per_s: f64,
+    rest: Rest,
+    /// The peer has a subscriber, not a socket.
+    is_channel: bool,
 }
 
 /// Sends a few, then as many as fit a run.
 fn paced(
     turn: &mut Turn<'_>,
-    rate_per_s: f64,
-    is_channel: bool,
+    pace: &Pace,
     mut send: impl FnMut(Stamp, &mut Patience<'_>) -> Result<()>,
 ) -> Result<Taken> {
-    let measured = count_in(turn.seconds(), rate_per_s);
+    let measured = count_in(turn.seconds(), pace.rate_per_s);
     let mut delays = Vec::new();
     let mut first = 0;
     let mut one_way = None;
     for count in [WARM_UP, measured] {
-        turn.peer.begin(&if is_channel {
+        turn.peer.begin(&if pace.is_channel {
             Order::Consume {
                 first,
                 count,
@@ -113,8 +133,8 @@ fn paced(
             Order::Hear { first, count }
         })?;
         let paced = Paced {
-            rate_per_s,
-            rest: Rest::Gentle,
+            rate_per_s: pace.rate_per_s,
+            rest: pace.rest,
             first,
             count,
         };

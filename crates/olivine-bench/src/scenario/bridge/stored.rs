@@ -20,8 +20,10 @@ use std::time::Duration;
 
 const SIZES: [u64; 2] = [32, 8192];
 /// Messages, and bytes of them, that a second of a run stores, of which both do the same number.
-const PER_S: f64 = 40e3;
-const BYTES_PER_S: f64 = 64e6;
+const PER_S: f64 = 100e3;
+const BYTES_PER_S: f64 = 256e6;
+/// Ring in front of the stream: room for as many messages as a client has on their way.
+const RING: u64 = 8 << 20;
 const STORE_MAX: Duration = Duration::from_secs(60);
 const OURS: &str = "nats://";
 const CLIENT: &str = "NATS client";
@@ -62,7 +64,12 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
         let parameters = Parameters::pair(size);
         let size_bytes = usize::try_from(size).unwrap_or(usize::MAX);
         let own = Rc::clone(&shared);
-        field.add(Part::Stored, OURS, parameters.clone(), move |turn| {
+        let with_ring = Parameters {
+            ring_bytes: Some(RING),
+            settings: format!("capacity={RING}"),
+            ..parameters.clone()
+        };
+        field.add(Part::Stored, OURS, with_ring, move |turn| {
             let (address, subject) = own.borrow_mut().take()?;
             unpinned(|| ours(turn, &address, &subject, size_bytes))
         });
@@ -95,7 +102,7 @@ fn count(turn: &Turn<'_>, size: usize) -> u64 {
 
 fn ours(turn: &mut Turn<'_>, address: &str, subject: &str, size: usize) -> Result<Taken> {
     let count = count(turn, size);
-    let uri = format!("nats://{address}/{subject}?storage=file&linger=5s");
+    let uri = format!("nats://{address}/{subject}?storage=file&linger=5s&capacity={RING}");
     let mut publisher = Publisher::open(&uri)?;
     let mut patience = Patience::of(STORE_MAX);
     let start = TickClock::ticks();

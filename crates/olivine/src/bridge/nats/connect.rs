@@ -5,7 +5,8 @@ use crate::bridge::absence::Absence;
 use crate::error::LinkError;
 use crate::link::Control;
 use crate::sync::{AtomicU64, Ordering};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use async_nats::rustls::AlertDescription;
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError, rustls};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,6 +96,9 @@ impl<'a> Door<'a> {
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| {
             let (far, text) = (self.settings.place(), error.to_string());
+            if let Some(problem) = certificate_problem(&error) {
+                return Broken::Failed(LinkError::Tls { far, problem });
+            }
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                     let reason = format!(
@@ -196,6 +200,47 @@ impl<'a> Door<'a> {
             }
         }
     }
+}
+
+/// What is wrong with a certificate, the server's or ours, and what to do; `None` for what time may heal.
+fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // An error of the system hides the one that it was made from.
+        let hidden = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        let hidden = hidden.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match hidden.or_else(|| error.downcast_ref::<rustls::Error>()) {
+            Some(problem @ rustls::Error::InvalidCertificate(_)) => {
+                return Some(format!(
+                    "{problem}; name who signed the server's certificate by 'tls_ca='"
+                ));
+            }
+            Some(problem @ rustls::Error::AlertReceived(alert)) if is_refusal(*alert) => {
+                return Some(format!(
+                    "the server ends it: {problem}; give 'tls_cert=' and 'tls_key=' of somebody it trusts"
+                ));
+            }
+            _ => cause = error.source(),
+        }
+    }
+    None
+}
+
+/// Whether an alert says that our certificate is of no use, rather than that something broke.
+fn is_refusal(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::CertificateRequired
+    )
 }
 
 fn hear(trouble: &Mutex<Trouble>, event: &Event) {

@@ -1,5 +1,6 @@
 //! The sending end of one connection: frames out of a ring, acknowledgements back.
 
+use super::bell::Bell;
 use super::pipe::{Broken, Pipe};
 use super::socket::wait;
 use super::{Looks, Tally};
@@ -64,6 +65,10 @@ struct State {
     /// The socket takes no more for now.
     full: bool,
     looks: u32,
+    /// Nothing was left in the socket when it was read last, and the bell has not rung since.
+    is_heard_out: bool,
+    /// Started at the first sleep on the ring.
+    bell: Option<Bell>,
 }
 
 impl Sending<'_> {
@@ -102,6 +107,7 @@ impl Sending<'_> {
             return Ok(false);
         }
         if !self.pipe.read()? {
+            state.is_heard_out = true;
             return Ok(false);
         }
         while let Some(arrived) = self.pipe.decoder.next()? {
@@ -300,16 +306,24 @@ impl Sending<'_> {
             let socket = self.pipe.socket.as_fd();
             return Ok(wait(self.control, &[(socket, state.full)], nap)?);
         }
-        // Waits for both: what is published, and what the far side says.
-        self.egress.event_fd()?;
-        self.egress.arm();
-        if self.has_more(state)? {
+        // Sleeps on the ring, so that what is published is found at once; the bell tells of the rest.
+        if !state.is_heard_out {
+            state.looks = 0_u32.wrapping_sub(1);
             return Ok(());
         }
-        let ring = self.egress.event_fd()?;
-        let fds = [(self.pipe.socket.as_fd(), false), (ring, false)];
-        wait(self.control, &fds, nap)?;
-        state.looks = 0_u32.wrapping_sub(1);
+        let bell = match state.bell.take() {
+            Some(bell) => bell,
+            None => {
+                let socket = self.pipe.socket.as_fd();
+                Bell::start(socket, self.control, self.egress.sleeper())?
+            }
+        };
+        // What is wrong with the ring is found again by the next look.
+        if bell.wait(nap, || self.has_more(state).unwrap_or(true)) {
+            state.is_heard_out = false;
+            state.looks = 0_u32.wrapping_sub(1);
+        }
+        state.bell = Some(bell);
         Ok(())
     }
 

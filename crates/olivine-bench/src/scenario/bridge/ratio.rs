@@ -1,0 +1,136 @@
+//! How contenders compare, and how they should.
+
+use super::Part;
+use crate::result::Row;
+use crate::spread::Spread;
+
+/// How one contender does beside another, within runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Ratio {
+    /// Whose figures are divided.
+    pub ours: String,
+    /// By what.
+    pub beside: Beside,
+    /// Payload of a message in bytes.
+    pub size_bytes: u64,
+    /// The part they were measured in.
+    pub part: Part,
+    /// p50 to p50, or rate to rate, run by run; `None` where either has no figure.
+    pub ratio: Option<Spread>,
+    /// What it should be.
+    pub target: Target,
+}
+
+/// What a figure is divided by.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "a contender or a number")]
+pub enum Beside {
+    /// The figure of another contender in the same run.
+    Contender(String),
+    /// So many messages a second.
+    Rate(f64),
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Target {
+    /// No more than this.
+    AtMost(f64),
+    /// This or more.
+    AtLeast(f64),
+}
+
+impl Target {
+    /// Whether `value` is what it should be.
+    #[must_use]
+    pub fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl Ratio {
+    /// Ours to theirs, run by run, wherever the CPUs were: neighbours in time, a turn apart.
+    pub(super) fn of(&self, rows: &[Row]) -> Option<Spread> {
+        let figures = |name: &str| -> Vec<(u32, f64)> {
+            let rows = rows.iter().filter(|row| {
+                row.scenario == self.part.scenario()
+                    && row.parameters.size_bytes == self.size_bytes
+                    && row.method == name
+            });
+            let runs = rows.filter_map(Row::measured).flat_map(|found| &found.runs);
+            runs.filter_map(|run| Some((run.run, run.p50_ns.or(run.messages_per_s)?)))
+                .collect()
+        };
+        let ours = figures(&self.ours);
+        let theirs = match &self.beside {
+            Beside::Contender(name) => figures(name),
+            Beside::Rate(per_s) => ours.iter().map(|(run, _)| (*run, *per_s)).collect(),
+        };
+        let ratios: Vec<f64> = ours
+            .iter()
+            .filter_map(|(run, value)| {
+                let (_, other) = theirs.iter().find(|(other, _)| other == run)?;
+                Some(value / other)
+            })
+            .collect();
+        Spread::of(&ratios)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Field;
+    use super::*;
+    use crate::latency::Latency;
+    use crate::result::{Collector, Figures, Load, Parameters, Slice};
+    use olivine::clock::TickClock;
+
+    fn row(method: &str, rates: &[f64]) -> Vec<Row> {
+        let clock = TickClock::calibrate();
+        let mut collector = Collector::new(clock);
+        for (run, messages_per_s) in (0..).zip(rates) {
+            let figures = Figures::Rate {
+                messages_per_s: *messages_per_s,
+                copy_bytes_per_s: None,
+            };
+            let slice = Slice {
+                run,
+                // Each run in another place: the ratio is of neighbours in time all the same.
+                placement: crate::floor::Placement::of(f64::from(run) * 90.0),
+                floor: &Latency::new(),
+                at_s: 0.0,
+                kernel: crate::kernel::Counts::default(),
+                figures,
+            };
+            collector.add(32, &slice);
+        }
+        collector.rows(
+            Part::Stream.scenario(),
+            Load::Saturated,
+            method,
+            &Parameters::pair(32),
+        )
+    }
+
+    #[test]
+    fn a_ratio_compares_turns_of_the_same_run() {
+        let mut rows = row("ours", &[10.0, 20.0, 60.0]);
+        rows.extend(row("theirs", &[5.0, 10.0, 20.0]));
+        let mut field = Field::default();
+        field.compare(Part::Stream, 32, "ours", "theirs", Target::AtLeast(2.5));
+        let found = field.ratios[0].of(&rows).unwrap();
+        assert_eq!((found.min, found.median, found.max), (2.0, 2.0, 3.0));
+        assert!(!field.ratios[0].target.is_met(found.median));
+        assert!(Target::AtMost(2.0).is_met(found.median));
+        field.compare(Part::Stream, 64, "ours", "theirs", Target::AtLeast(2.5));
+        assert_eq!(field.ratios[1].of(&rows), None);
+        let beside = Beside::Rate(40.0);
+        field.expect(Part::Stream, 32, "ours", beside, Target::AtLeast(1.0));
+        assert_eq!(field.ratios[2].of(&rows).unwrap().median, 0.5);
+    }
+}

@@ -1,0 +1,157 @@
+//! Wakes a thread that sleeps on its ring when its connection, or whoever wants it to end, has something to say.
+//!
+//! A sending end waits for two things, a ring and a socket, and the kernel has no call for both. What is published must
+//! be on its way soon, so the sending thread sleeps on the ring itself, as any subscriber does; a thread beside it
+//! waits for the socket, of which acknowledgements and signs of life come, and wakes it.
+//!
+//! The bell stores a flag and then takes the park word; the sleeper raises its park word and then looks at the flag. So
+//! one of the two sees the other, as with SLEEP in [`crate::wait`].
+
+use crate::link::Control;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::wait::{Sleeper, wake};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Events taken at a time: there are three descriptors.
+const EVENTS: usize = 3;
+
+/// A thread that waits beside another one; ended and joined when dropped.
+#[derive(Debug)]
+pub(super) struct Bell {
+    shared: Arc<Shared>,
+    sleeper: Sleeper,
+    /// Readable once the thread is to end.
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// 1 once something came that was not asked for yet.
+    rung: AtomicU64,
+    /// 1 once the thread is to end.
+    ended: AtomicU64,
+    epoll: OwnedFd,
+}
+
+impl Bell {
+    /// Starts the thread, which wakes `sleeper` whenever `socket` becomes readable or closed, and once `control` is
+    /// asked to end. Both outlive it.
+    ///
+    /// It tells of what comes, not of what is there: the socket must be read until nothing is left before each sleep
+    /// that follows a ring.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor or thread left.
+    pub(super) fn start(
+        socket: BorrowedFd<'_>,
+        control: &Control,
+        sleeper: Sleeper,
+    ) -> io::Result<Self> {
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            rung: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        });
+        let edges = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        for descriptor in [socket, control.wake_fd(), end.as_fd()] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&shared.epoll, descriptor, data, edges)?;
+        }
+        let thread = std::thread::Builder::new()
+            .name("olivine-bell".into())
+            .spawn({
+                let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
+                move || run(&shared, &sleeper)
+            })?;
+        Ok(Self {
+            shared,
+            sleeper,
+            end,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sleeps until something came, `ready` finds something, or for `longest`, which is cut short. Whether something came
+    /// since the last time.
+    pub(super) fn wait(&self, longest: Duration, mut ready: impl FnMut() -> bool) -> bool {
+        let rung = &self.shared.rung;
+        self.sleeper.sleep(longest, || {
+            // Acquire: what came before is there to be read.
+            rung.load(Ordering::Acquire) != 0 || ready()
+        });
+        rung.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+fn run(shared: &Shared, sleeper: &Sleeper) {
+    let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
+    loop {
+        match epoll::wait(&shared.epoll, &mut events, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // Nothing can be waited for: without us, the sleeper looks around after each nap.
+            Err(_) => return,
+        }
+        // Acquire: pairs with `drop`.
+        if shared.ended.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        // Release: pairs with `wait`.
+        shared.rung.store(1, Ordering::Release);
+        // SeqCst: orders the store before our look at the park word, which is a store and a load of different words;
+        // the sleeper has its heavy barrier between its two. Once for each time that something came.
+        fence(Ordering::SeqCst);
+        wake(&sleeper.park);
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // Release: pairs with `run`.
+        self.shared.ended.store(1, Ordering::Release);
+        // An eventfd that is full is readable already.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing left to do for us.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::egress::Egress;
+    use crate::link::Stop;
+    use crate::uri::Config;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_sleeper_is_woken_by_its_socket_and_by_the_wish_to_end() {
+        let config = Config::parse("inproc://bell").unwrap();
+        let egress = Egress::open(&config).unwrap();
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let control = Control::new().unwrap();
+        let bell = Bell::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
+        let until_rung = || while !bell.wait(Duration::from_secs(1), || false) {};
+        for _ in 0..1000 {
+            theirs.write_all(b"x").unwrap();
+            until_rung();
+            ours.read_exact(&mut [0]).unwrap();
+        }
+        control.stop(Stop::Now);
+        until_rung();
+        drop(theirs);
+        until_rung();
+    }
+}

@@ -78,6 +78,13 @@ impl ForkPage {
 
 const BLOCK: usize = 256;
 
+/// A slot that nobody owns.
+const FREE: RawFd = -1;
+
+/// A slot whose descriptor was closed in this child, while the child's copy of the handle still owns it: given to
+/// another handle, that one's descriptor would be forgotten when the copy is dropped.
+const CLOSED: RawFd = -2;
+
 /// Descriptors to close in children: blocks of slots that are never freed, so that the handler, which may
 /// neither lock nor allocate, can walk them at any time.
 struct Block {
@@ -88,7 +95,7 @@ struct Block {
 impl Block {
     const fn new() -> Self {
         Self {
-            slots: [const { AtomicI32::new(-1) }; BLOCK],
+            slots: [const { AtomicI32::new(FREE) }; BLOCK],
             next: std::sync::OnceLock::new(),
         }
     }
@@ -119,7 +126,7 @@ impl ClosedInChildren {
         loop {
             for slot in &block.slots {
                 // Relaxed: written under the lock; the handler runs in a child with one thread.
-                if slot.load(Ordering::Relaxed) == -1 {
+                if slot.load(Ordering::Relaxed) == FREE {
                     slot.store(file, Ordering::Relaxed);
                     return Self { file, slot };
                 }
@@ -142,9 +149,9 @@ impl ClosedInChildren {
 
 impl Drop for ClosedInChildren {
     fn drop(&mut self) {
-        // Relaxed: as in `new`. In a forked child the slot reads -1: the descriptor is closed already, and its
-        // number may have been given to another file.
-        if self.slot.swap(-1, Ordering::Relaxed) == self.file {
+        // Relaxed: as in `new`. In a forked child the slot reads CLOSED, and the descriptor's number may have been
+        // given to another file.
+        if self.slot.swap(FREE, Ordering::Relaxed) == self.file {
             // SAFETY: we own the descriptor and nobody has closed it.
             drop(unsafe { OwnedFd::from_raw_fd(self.file) });
         }
@@ -156,10 +163,10 @@ extern "C" fn close_all() {
     let mut block = Some(&FIRST);
     while let Some(now) = block {
         for slot in &now.slots {
-            // Relaxed: the child has one thread. The slot stays registered: whoever drops the child's copy of
-            // the handle finds -1 and the descriptor gone.
-            let file = slot.swap(-1, Ordering::Relaxed);
-            if file != -1 {
+            // Relaxed: the child has one thread.
+            let file = slot.load(Ordering::Relaxed);
+            if file >= 0 {
+                slot.store(CLOSED, Ordering::Relaxed);
                 // SAFETY: the descriptor belongs to a handle that is useless in this process.
                 unsafe { libc::close(file) };
             }

@@ -67,6 +67,8 @@ const MEASUREMENTS: [Measurement; 7] = [
     },
 ];
 
+/// File of the headline tables.
+const HEADLINE: &str = "headline.md";
 /// Where the README's figures stand.
 const MARKS: (&str, &str) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
 
@@ -112,9 +114,6 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
         report.run("readme", || readme(&folder));
     }
 }
-
-/// The headline tables.
-const HEADLINE: &str = "headline.md";
 
 /// Puts the headline into the README.
 fn readme(folder: &Path) -> Result<Step> {

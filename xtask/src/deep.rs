@@ -5,7 +5,7 @@ use crate::child;
 use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{again, browser, clients, death, fuzz, miri, sanitize, test};
+use crate::{again, browser, clients, death, fuzz, miri, pool, sanitize, test};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -119,21 +119,20 @@ struct Progress<'a> {
 
 impl Progress<'_> {
     /// Runs one step, whatever became of those before, and writes down what is known by then.
-    fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) -> Result<()> {
+    fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
-            return Ok(());
+            return;
         }
         let minutes = self.started.elapsed().as_secs() / 60;
         println!("\n#### {name}, {minutes} min after the start");
         body(self.report, &mut self.said);
-        self.write(&format!("so far, up to {name}"))
+        // At the end this is a failure; until then there is more to find out.
+        if let Err(error) = self.write(&format!("so far, up to {name}")) {
+            println!("error: {error:#}");
+        }
     }
 
-    fn single(
-        &mut self,
-        name: &str,
-        body: impl FnOnce(&mut Vec<String>) -> Result<Step>,
-    ) -> Result<()> {
+    fn single(&mut self, name: &str, body: impl FnOnce(&mut Vec<String>) -> Result<Step>) {
         self.step(name, |report, said| report.run(name, || body(said)))
     }
 
@@ -171,7 +170,8 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
         command,
         started: Instant::now(),
     };
-    let written = steps(&mut progress, plan, seed).and_then(|()| progress.write("whole"));
+    steps(&mut progress, plan, seed);
+    let written = progress.write("whole");
     if plan.only.is_empty() {
         let path = progress.path.display().to_string();
         report.run("evidence", || {
@@ -180,27 +180,27 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     }
 }
 
-fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) -> Result<()> {
-    progress.step("test", |report, said| test::test(report, true, said))?;
-    progress.single("miri", |_| miri::run(plan.seeds, None))?;
-    progress.single("step", death::every_step)?;
-    progress.single("crowd", death::crowd)?;
-    progress.step("sanitizers", |report, _| test::sanitizers(report, &[]))?;
-    progress.single("hostile", |said| sanitize::hostile(plan.writes, seed, said))?;
+fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
+    progress.step("test", |report, said| test::test(report, true, said));
+    progress.single("miri", |_| miri::run(plan.seeds, None));
+    progress.single("step", death::every_step);
+    progress.single("crowd", death::crowd);
+    progress.step("sanitizers", |report, _| test::sanitizers(report, &[]));
+    progress.single("hostile", |said| sanitize::hostile(plan.writes, seed, said));
     let targets = fuzz::Plan {
         only: None,
         length: plan.fuzz,
-        jobs: fuzz::any_jobs(),
+        jobs: pool::jobs(),
     };
-    progress.step("fuzz", |report, said| fuzz::run(report, &targets, said))?;
-    progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said))?;
-    progress.single("sealed", |said| death::sealed(plan.sealed, seed, said))?;
-    progress.single("death", |said| death::run(plan.kills, Some(seed), said))?;
-    progress.single("soak", |said| death::soak(plan.soak, Some(seed), said))?;
-    progress.single("again", |_| again::run(plan.benches))?;
-    progress.single("browser", |_| browser::run())?;
-    progress.single("clients", |_| clients::run(Missing::Install, true))?;
-    progress.single("churn", |_| churn(plan.connections))
+    progress.step("fuzz", |report, said| fuzz::run(report, &targets, said));
+    progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said));
+    progress.single("sealed", |said| death::sealed(plan.sealed, seed, said));
+    progress.single("death", |said| death::run(plan.kills, Some(seed), said));
+    progress.single("soak", |said| death::soak(plan.soak, Some(seed), said));
+    progress.single("again", |_| again::run(plan.benches));
+    progress.single("browser", |_| browser::run());
+    progress.single("clients", |_| clients::run(Missing::Install, true));
+    progress.single("churn", |_| churn(plan.connections));
 }
 
 /// Connections that come and go, so many that any leak shows.

@@ -6,6 +6,7 @@
 
 mod again;
 mod allocators;
+mod bindings;
 mod browser;
 mod cargo;
 mod child;
@@ -24,6 +25,7 @@ mod nats;
 mod nightly;
 mod packages;
 mod peers;
+mod pool;
 mod programs;
 mod readme;
 mod record;
@@ -119,7 +121,7 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
         /// How many run at a time.
-        #[arg(long, default_value_t = fuzz::any_jobs())]
+        #[arg(long, default_value_t = pool::jobs())]
         jobs: usize,
         /// Write the report to `docs/evidence` as well.
         #[arg(long)]
@@ -170,6 +172,12 @@ enum Task {
         /// Put the tables into the documents, too.
         #[arg(long)]
         write: bool,
+    },
+    /// The library for C and C++, built and installed below a folder: headers, libraries, `olivine.pc`.
+    Capi {
+        /// The folder, such as `/usr/local`; made where it is not there.
+        #[arg(long, value_name = "DIR")]
+        prefix: std::path::PathBuf,
     },
     /// Licences, sources and advisories of the dependencies.
     Deny,
@@ -243,6 +251,7 @@ fn main() -> ExitCode {
             runs,
             write,
         } => peers::run(&mut report, seconds, runs, write),
+        Task::Capi { prefix } => report.run("capi", || bindings::install(&prefix)),
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

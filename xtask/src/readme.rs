@@ -1,5 +1,6 @@
 //! What the README tells people to type exists, and its Rust compiles and runs.
 
+use crate::bindings;
 use crate::cargo::{EVERYTHING, TestOutput, at_most, cargo, root, target};
 use crate::child;
 use crate::report::Step;
@@ -45,6 +46,7 @@ pub(crate) fn run() -> Result<Step> {
         }
     }
     verdict(&mut step, "run", "olivine demo", &tool.demo());
+    bindings::blocks(&readme, &target().join("debug"), &mut step)?;
     let rust = rust_blocks(&readme)?;
     step.passed += rust.passed;
     step.failed += rust.failed;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longest build of one rival.
-const LIMIT: Duration = Duration::from_secs(1800);
+/// Longest build of one rival: Aeron takes half an hour where others build as well.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Packages of Debian that a rival needs beside its crates. They are installed where we may.
 const NEEDS: &[(&str, &[&str])] = &[

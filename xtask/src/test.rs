@@ -6,7 +6,9 @@ use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::Sanitizer;
-use crate::{clients, death, deny, examples, fuzz, model, nats, programs, readme, spin, tidy};
+use crate::{
+    bindings, clients, death, deny, examples, fuzz, model, nats, programs, readme, spin, tidy,
+};
 use anyhow::Result;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -87,6 +89,7 @@ fn lints(report: &mut Report) {
 fn ordinary(report: &mut Report, said: &mut Vec<String>) {
     // The tests start it.
     report.run("nats-server", nats::install);
+    report.run("python", bindings::python);
     report.run("tests", || programs::run_all("tests"));
     report.run("zstd", packed_journals);
     report.run("points", || death::points(MORE_FEATURES, said));

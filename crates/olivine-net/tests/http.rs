@@ -11,7 +11,7 @@ use std::{
 
 use olivine_net::{
     Backend, Engine, EngineConfig, NotSent,
-    http::{self, AnswerError, Http, Limits, Request, Responder, Server, Service, StreamId},
+    http::{self, AnswerError, Http, Limits, Request, Responder, Server, Service, StaticAnswer, StreamId},
 };
 use support::{WATCHDOG, backends, client, config, next, read_to_end, reset, wait_until};
 
@@ -299,6 +299,77 @@ fn a_deep_pipeline_of_large_answers_is_bounded_and_complete() {
         let bytes = read_to_end(&mut peer);
         let bodies = bytes.iter().filter(|byte| **byte == b'b').count();
         assert_eq!(bodies, 20 * 3_000_000, "{backend:?}");
+    }
+}
+
+#[test]
+fn a_request_that_arrives_behind_a_full_queue_waits_for_its_turn() {
+    const BATCH: usize = 512;
+    for backend in backends() {
+        for path in ["/first", "/stream", "/later"] {
+            // Batches of the shortest length, so that what is sent in one piece arrives in several of one round:
+            // the large answer fills the queue in the first, and is still there in the second.
+            let settings = config(backend)
+                .receive_buffer(BATCH)
+                .send_kernel_bytes(Some(16 * 1024));
+            let (engine, events, address) = start_with(settings, Limits::default());
+            let padding = "x".repeat(BATCH - get("/big").len() - "P: \r\n".len());
+            let big = format!("GET /big HTTP/1.1\r\nHost: a\r\nP: {padding}\r\n\r\n");
+            assert_eq!(big.len(), BATCH);
+            let mut peer = ask(address, &[big, get(path), get("/last")].concat());
+            peer.shutdown(Shutdown::Write).unwrap();
+            let mut bytes = vec![0; 3_000_000];
+            peer.read_exact(&mut bytes).unwrap();
+            if path != "/first" {
+                let id = stream(&events);
+                let order = match path {
+                    "/stream" => Order::Finish(id),
+                    _ => Order::Respond(id, 200),
+                };
+                post(&engine, vec![order]);
+            }
+            bytes.extend(read_to_end(&mut peer));
+            let text = String::from_utf8(bytes).unwrap();
+            let answers: Vec<&str> = text.split("HTTP/1.1 200 OK\r\n").collect();
+            let ends: Vec<&str> = answers
+                .iter()
+                .filter_map(|answer| answer.rsplit_once("\r\n\r\n").map(|(_, body)| body))
+                .map(|body| &body[..body.len().min(6)])
+                .collect();
+            let second = match path {
+                "/stream" => "",
+                "/later" => "late",
+                path => path,
+            };
+            assert_eq!(ends, ["bbbbbb", second, "/last"], "{backend:?} {path}");
+        }
+    }
+}
+
+#[test]
+fn a_service_that_fills_the_queue_by_itself_ends_the_connection() {
+    struct Greedy;
+    impl Service for Greedy {
+        type Message = ();
+
+        fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, ()>) {
+            let id = responder.connection();
+            let _ = responder.shard().offer(id, &[b'x'; 100_000]);
+            match request.path() {
+                "/static" => responder.send_static(&mut StaticAnswer::new(200, &[], b"").unwrap()),
+                "/stream" => drop(responder.stream(200, &[])),
+                _ => responder.send(200, &[], b"").unwrap(),
+            }
+        }
+    }
+    for backend in backends() {
+        let settings = config(backend).high_water(100_000).low_water(10_000);
+        let engine = http::serve(settings, Limits::default(), |_| Greedy).unwrap();
+        for path in ["/static", "/stream", "/"] {
+            let mut peer = ask(engine.local_address().unwrap(), &get(path).repeat(2));
+            let bytes = read_to_end(&mut peer);
+            assert_eq!(bytes, [b'x'; 100_000], "{backend:?} {path}");
+        }
     }
 }
 

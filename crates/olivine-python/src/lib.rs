@@ -2,8 +2,8 @@
 //!
 //! What is received or claimed is memory of the ring, and Python may keep a view of it for as long as it likes. So
 //! everything that would end the life of those bytes (the next receive, a commit, an abort) is refused with `BufferError`
-//! as long as there are views: see [`views`]. Waits release the interpreter, and look for signals at bounded intervals: see
-//! [`patience`].
+//! as long as there are views: see `views`. Waits release the interpreter, and look for signals at bounded intervals: see
+//! `patience`.
 
 mod errors;
 mod patience;

@@ -70,6 +70,10 @@ fn message(number: u32) -> Vec<u8> {
 }
 
 /// Sends every message, and returns when all are delivered.
+///
+/// # Errors
+///
+/// What the channel says.
 pub fn publish(uri: &str) -> Done<()> {
     let mut publisher = Publisher::open(uri)?;
     for number in 0..COUNT {
@@ -80,6 +84,10 @@ pub fn publish(uri: &str) -> Done<()> {
 }
 
 /// Receives up to the end of the stream; returns how many messages there were.
+///
+/// # Errors
+///
+/// What the channel says, and the number of a message that is missing, twice or damaged.
 pub fn subscribe(uri: &str) -> Done<u32> {
     let mut subscriber = Subscriber::open(uri)?;
     let mut expected = 0;

@@ -400,6 +400,11 @@ impl<S: Service> Handler for Server<S> {
     fn on_data(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> usize {
         let mut at = 0;
         while at < data.len() {
+            // Answers to a long pipeline wait until the peer has read the earlier ones: no request is served
+            // without room for its answer, be it the next of this batch or the first of the next one.
+            if shard.is_over(id) {
+                break;
+            }
             let Some(link) = self.links.get(id) else {
                 return data.len();
             };
@@ -413,10 +418,6 @@ impl<S: Service> Handler for Server<S> {
             match step {
                 Step::Used(used) => at += used,
                 Step::Wait => break,
-            }
-            // Answers to a long pipeline wait until the peer has read the earlier ones.
-            if at < data.len() && shard.is_over(id) {
-                break;
             }
         }
         at

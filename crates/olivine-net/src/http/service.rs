@@ -137,10 +137,12 @@ impl<M> Responder<'_, M> {
     pub fn send_static(self, answer: &mut StaticAnswer) {
         let tick = self.shard.tick;
         let Exchange { keep, is_head, .. } = self.exchange;
-        if let Ok(out) = self.shard.writer(self.id) {
+        self.link.stage = if let Ok(out) = self.shard.writer(self.id) {
             answer.write(out, keep, is_head, self.date.at(tick));
-        }
-        self.link.stage = after(self.shard, self.id, keep);
+            after(self.shard, self.id, keep)
+        } else {
+            no_room(self.shard, self.id)
+        };
     }
 
     /// Puts the answer off; [`Http::respond`] or [`Http::begin`] gives it. Meanwhile nothing more of
@@ -382,15 +384,16 @@ pub(crate) fn answer<M>(
 ) -> Stage {
     let tick = shard.tick;
     let bodiless = matches!(status, 204 | 304);
-    if let Ok(out) = shard.writer(id) {
-        let extent = Extent::Length(if bodiless { 0 } else { body.len() });
-        let keep = exchange.keep;
-        write_head(out, status, headers, extent, keep, date.at(tick).0);
-        if !exchange.is_head && !bodiless {
-            out.extend_from_slice(body);
-        }
+    let Ok(out) = shard.writer(id) else {
+        return no_room(shard, id);
+    };
+    let extent = Extent::Length(if bodiless { 0 } else { body.len() });
+    let keep = exchange.keep;
+    write_head(out, status, headers, extent, keep, date.at(tick).0);
+    if !exchange.is_head && !bodiless {
+        out.extend_from_slice(body);
     }
-    after(shard, id, exchange.keep)
+    after(shard, id, keep)
 }
 
 /// Writes the head of an answer whose body follows in pieces; says how the body ends, and how the
@@ -411,8 +414,18 @@ fn open_body<M>(
     let tick = shard.tick;
     if let Ok(out) = shard.writer(id) {
         write_head(out, status, headers, extent, keep, date.at(tick).0);
+    } else {
+        no_room(shard, id);
     }
     (Exchange { keep, ..exchange }, extent)
+}
+
+/// What follows an answer for which there was no room: the end of the connection, since the next answer
+/// would be taken for the missing one. The server asks for room before it serves a request, so only a
+/// service that fills the connection by itself comes here.
+fn no_room<M>(shard: &mut Shard<M>, id: ConnectionId) -> Stage {
+    shard.close(id);
+    Stage::Closing
 }
 
 /// What follows a complete answer.

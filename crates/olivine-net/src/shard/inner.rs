@@ -44,6 +44,7 @@ impl<M> Shard<M> {
         match self.find_open(id) {
             Ok(connection) if connection.queued() >= high_water => {
                 connection.over = true;
+                self.mark(id.slot);
                 true
             }
             _ => false,

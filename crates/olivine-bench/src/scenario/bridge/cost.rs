@@ -24,6 +24,8 @@ const SIZE: usize = 32;
 const BURST: u64 = 1000;
 /// Bursts before anything counts.
 const WARM_UP: u64 = 20;
+/// Least bursts that count, however short a run is.
+const BURSTS_MIN: u64 = 20;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Rates, so that less cost is more.
 const TARGET: Target = Target::AtLeast(0.95);
@@ -79,7 +81,7 @@ fn bursts(turn: &mut Turn<'_>, channel: &TemporaryChannel) -> Result<Taken> {
     let until = Instant::now() + Duration::from_secs_f64(turn.seconds());
     let mut rates = Vec::new();
     let (mut burst, mut first) = (0, 0);
-    while burst < WARM_UP || Instant::now() < until {
+    while burst < WARM_UP + BURSTS_MIN || Instant::now() < until {
         turn.peer.begin(&Order::Consume {
             first,
             count: BURST,

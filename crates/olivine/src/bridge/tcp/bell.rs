@@ -4,10 +4,8 @@
 //! be on its way soon, so the sending thread sleeps on the ring itself, as any subscriber does; a thread beside it
 //! waits for the socket, of which acknowledgements and signs of life come, and wakes it.
 //!
-//! # Edges
-//!
-//! **RING**: the flag that something came. The bell stores it and then takes the park word; the sleeper raises its park
-//! word and then looks at the flag. One of the two sees the other.
+//! The bell stores a flag and then takes the park word; the sleeper raises its park word and then looks at the flag. So
+//! one of the two sees the other, as with SLEEP in [`crate::wait`].
 
 use crate::link::Control;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -19,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Events taken at a time: there are three descriptors.
 const EVENTS: usize = 3;
@@ -27,6 +26,7 @@ const EVENTS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Bell {
     shared: Arc<Shared>,
+    sleeper: Sleeper,
     /// Readable once the thread is to end.
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -70,26 +70,26 @@ impl Bell {
         let thread = std::thread::Builder::new()
             .name("olivine-bell".into())
             .spawn({
-                let shared = Arc::clone(&shared);
+                let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
                 move || run(&shared, &sleeper)
             })?;
         Ok(Self {
             shared,
+            sleeper,
             end,
             thread: Some(thread),
         })
     }
 
-    /// Whether something came since it was asked last.
-    pub(super) fn take(&self) -> bool {
-        // RING (acquire): what came before is there to be read.
-        self.shared.rung.swap(0, Ordering::AcqRel) != 0
-    }
-
-    /// Whether something came; it stays so.
-    pub(super) fn has_rung(&self) -> bool {
-        // RING (acquire).
-        self.shared.rung.load(Ordering::Acquire) != 0
+    /// Sleeps until something came, `ready` finds something, or for `longest`, which is cut short. Whether something came
+    /// since the last time.
+    pub(super) fn wait(&self, longest: Duration, mut ready: impl FnMut() -> bool) -> bool {
+        let rung = &self.shared.rung;
+        self.sleeper.sleep(longest, || {
+            // Acquire: what came before is there to be read.
+            rung.load(Ordering::Acquire) != 0 || ready()
+        });
+        rung.swap(0, Ordering::AcqRel) != 0
     }
 }
 
@@ -105,7 +105,7 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
         if shared.ended.load(Ordering::Acquire) != 0 {
             return;
         }
-        // RING (release).
+        // Release: pairs with `wait`.
         shared.rung.store(1, Ordering::Release);
         // SeqCst: orders the store before our look at the park word, which is a store and a load of different words;
         // the sleeper has its heavy barrier between its two. Once for each time that something came.
@@ -135,7 +135,6 @@ mod tests {
     use crate::uri::Config;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     #[test]
     fn a_sleeper_is_woken_by_its_socket_and_by_the_wish_to_end() {
@@ -143,14 +142,8 @@ mod tests {
         let egress = Egress::open(&config).unwrap();
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let control = Control::new().unwrap();
-        let sleeper = egress.sleeper();
-        let bell = Bell::start(ours.as_fd(), &control, sleeper.clone()).unwrap();
-        let until_rung = || {
-            while !bell.has_rung() {
-                sleeper.sleep(Duration::from_secs(1), || bell.has_rung());
-            }
-            assert!(bell.take() && !bell.has_rung());
-        };
+        let bell = Bell::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
+        let until_rung = || while !bell.wait(Duration::from_secs(1), || false) {};
         for _ in 0..1000 {
             theirs.write_all(b"x").unwrap();
             until_rung();

@@ -311,16 +311,15 @@ impl Sending<'_> {
             state.looks = 0_u32.wrapping_sub(1);
             return Ok(());
         }
-        let sleeper = self.egress.sleeper();
         let bell = match state.bell.take() {
             Some(bell) => bell,
-            None => Bell::start(self.pipe.socket.as_fd(), self.control, sleeper.clone())?,
+            None => {
+                let socket = self.pipe.socket.as_fd();
+                Bell::start(socket, self.control, self.egress.sleeper())?
+            }
         };
         // What is wrong with the ring is found again by the next look.
-        sleeper.sleep(nap, || {
-            bell.has_rung() || self.has_more(state).unwrap_or(true)
-        });
-        if bell.take() {
+        if bell.wait(nap, || self.has_more(state).unwrap_or(true)) {
             state.is_heard_out = false;
             state.looks = 0_u32.wrapping_sub(1);
         }

@@ -235,9 +235,24 @@ impl Ingress {
         }
     }
 
+    /// Every publisher of the source has closed: closes every lane, and remembers where it was.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn close_lanes(&mut self) {
+        for lane in &mut self.lanes {
+            lane.partial = None;
+            lane.publisher = None;
+        }
+    }
+
     /// The source has ended for good: closes every lane, and gives them back to everybody.
     pub(crate) fn end(&mut self) {
-        for mut lane in self.lanes.drain(..) {
+        for mut lane in std::mem::take(&mut self.lanes) {
+            if lane.publisher.is_none()
+                && let Ok(opened) = self.open_lane(lane.index)
+            {
+                lane = opened;
+            }
+            // One that cannot be opened stays kept for whoever says the same words.
             lane.give_back();
         }
     }

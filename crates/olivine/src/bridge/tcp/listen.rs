@@ -9,7 +9,7 @@ use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::Close;
-use crate::bridge::wire::hello::{Hello, Side};
+use crate::bridge::wire::hello::Hello;
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach;
 use crate::error::LinkError;
@@ -286,14 +286,7 @@ impl<S: Send> Server<'_, S> {
             status.connections += 1;
         });
         let outcome = serve(&mut pipe, &mut held, &theirs);
-        let keep = match &outcome {
-            Ok(()) => false,
-            Err(Broken::Told {
-                close: Close::Leaving | Close::End,
-                ..
-            }) => !theirs.name.is_empty() && self.ours.side == Side::Source,
-            Err(broken) => !broken.is_final(),
-        };
+        let keep = keeps_seat(&outcome, !theirs.name.is_empty());
         if let Err(broken) = &outcome {
             say(control, &mut pipe, broken);
         }
@@ -322,6 +315,22 @@ impl<S: Send> Server<'_, S> {
             self.seats.remove(&seat);
             forget(held);
         }
+    }
+}
+
+/// Whether a far side's seat is kept after a connection that ended so: for as long as it may come back, and nothing has
+/// said for good that what it held is gone.
+fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
+    match outcome {
+        Ok(()) => false,
+        Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
+            Close::Evicted | Close::Lost => false,
+            // Without a name nobody comes back from these.
+            Close::Leaving | Close::End | Close::Protocol => named,
+            _ => true,
+        },
+        Err(Broken::Wire(_)) => named,
+        Err(_) => true,
     }
 }
 

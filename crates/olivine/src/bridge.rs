@@ -46,9 +46,13 @@ mod tcp;
 #[cfg(feature = "tcp")]
 pub(crate) mod wire;
 
+#[cfg(feature = "tcp")]
+use crate::channel::attach;
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
+#[cfg(feature = "tcp")]
+use crate::ring::layout::Geometry;
 use crate::uri::{Config, Scheme};
 use egress::Egress;
 use ingress::Ingress;
@@ -116,9 +120,18 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ring`].
+    /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
     pub(crate) fn ingress(&self, who: &str) -> Result<Ingress, LinkError> {
-        Ingress::open(&self.ring, self.typed.clone(), who).map_err(ring_error)
+        Ingress::open(&self.ring, self.typed.clone(), who).map_err(|error| match error {
+            OpenError::Type { asked, found, .. } => LinkError::Settings {
+                far: "the source".into(),
+                key: "type",
+                theirs: asked,
+                ours: found,
+                rule: ingress::TYPE_RULE,
+            },
+            other => ring_error(other),
+        })
     }
 
     /// The ring's settings.
@@ -126,15 +139,23 @@ impl Destination {
         &self.ring
     }
 
+    /// The shape of the ring, if there is one that would be joined; nothing is made.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn look(&self) -> Option<Geometry> {
+        attach::look(&self.ring, &self.typed)
+    }
+
     /// The type of the ring's messages.
     pub(crate) fn typed(&self) -> &TypeTag {
         &self.typed
     }
 
-    /// Takes over the type of the source, where the ring takes any.
+    /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then.
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         if self.typed.any {
-            (self.typed.hash, self.typed.name) = (hash, name.to_owned().into());
+            let name = name.to_owned().into();
+            let any = false;
+            self.typed = TypeTag { hash, name, any };
         }
     }
 }

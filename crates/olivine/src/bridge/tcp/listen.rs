@@ -33,8 +33,11 @@ pub(super) fn sources(
     until_end: bool,
 ) -> Result<(), LinkError> {
     // The first subscriber, if there is one, only tells the ring's shape.
-    let (incarnation, geometry) = shape(source)?;
-    let ours = greet::of_source(tcp, incarnation, &geometry);
+    let hello = || {
+        let (incarnation, geometry) = shape(source)?;
+        Ok(greet::of_source(tcp, incarnation, &geometry))
+    };
+    let ours = hello()?;
     let seats: Seats<Egress> = Seats::new(|egress| matches!(egress.is_delivered(), Ok(true)));
     let open = |hello: &Hello| {
         let mut ring = source.ring().clone();
@@ -71,6 +74,7 @@ pub(super) fn sources(
         tcp,
         control,
         ours: &ours,
+        hello: &hello,
         seats: &seats,
         until_end,
     };
@@ -84,7 +88,8 @@ pub(super) fn destinations(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let ours = greet::of_destination(tcp, destination, false);
+    let hello = || Ok(greet::of_destination(tcp, destination, false));
+    let ours = hello()?;
     let seats: Seats<Ingress> = Seats::new(|_| true);
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
@@ -92,6 +97,7 @@ pub(super) fn destinations(
         destination.ingress(&key(hello)).map_err(Broken::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
+        greet::fits(ingress, theirs)?;
         greet::put_resume(pipe, ingress, theirs.incarnation);
         let tally = Tally(control);
         Receiving {
@@ -109,6 +115,7 @@ pub(super) fn destinations(
         tcp,
         control,
         ours: &ours,
+        hello: &hello,
         seats: &seats,
         until_end,
     };
@@ -148,7 +155,10 @@ fn full_or_failed(error: crate::error::OpenError) -> Broken {
 struct Server<'a, S> {
     tcp: &'a Tcp,
     control: &'a Control,
+    /// As we were at the start: what strangers are compared with.
     ours: &'a Hello,
+    /// As we are: the ring may be another one by now.
+    hello: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
     seats: &'a Seats<S>,
     until_end: bool,
 }
@@ -254,14 +264,16 @@ impl<S: Send> Server<'_, S> {
         let taken = pipe
             .expect_hello(control, HELLO_TIME_MAX)
             .and_then(|theirs| {
-                greet::check(self.ours, &theirs)?;
+                greet::admit(self.ours, &theirs)?;
+                let ours = (self.hello)().map_err(Broken::Failed)?;
+                greet::fit(&ours, &theirs)?;
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
                     .seats
                     .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
-                Ok((theirs, taken))
+                Ok((ours, theirs, taken))
             });
-        let (theirs, Taken { mut held, seat }) = match taken {
+        let (ours, theirs, Taken { mut held, seat }) = match taken {
             Ok(taken) => taken,
             Err(broken) => {
                 control.report(|status| {
@@ -278,7 +290,7 @@ impl<S: Send> Server<'_, S> {
                 return;
             }
         };
-        pipe.greet(self.ours);
+        pipe.greet(&ours);
         control.report(|status| {
             status.stage = LinkStage::Connected;
             status.note = format!("connected to {}", pipe.socket.far());
@@ -326,7 +338,7 @@ fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
         Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
             Close::Evicted | Close::Lost => false,
             // Without a name nobody comes back from these.
-            Close::Leaving | Close::End | Close::Protocol => named,
+            Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,
         },
         Err(Broken::Wire(_)) => named,

@@ -249,8 +249,9 @@ fn no_bridge(config: &Config) -> OpenError {
 }
 
 /// Settings of the ring in front of the place that `config` names: memory of this process, or, for a durable
-/// `name`, shared memory that the next process of that name finds again.
-pub(crate) fn ring_of(config: &Config) -> Config {
+/// `name`, shared memory that the next process of that name finds again. `end` is the word for the handle in front: a
+/// publisher and a subscriber of one URI have nothing in common here.
+pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     let mut ring = config.clone();
     *ring.remote = Default::default();
     if config.scheme == Scheme::Nats {
@@ -266,7 +267,12 @@ pub(crate) fn ring_of(config: &Config) -> Config {
             let path = || Some(uri.remote.path.as_ref()?.display().to_string());
             let address = uri.remote.address.as_ref().map(ToString::to_string);
             let place = address.or_else(path);
-            let words = format!("{}/{}/{name}", place.unwrap_or_default(), config.channel());
+            let words = format!(
+                "{end} {}://{}/{}/{name}",
+                config.scheme().word(),
+                place.unwrap_or_default(),
+                config.channel()
+            );
             let hash = crate::ring::layout::fnv(words.bytes());
             ring.channel = format!("link.{hash:016x}");
         }
@@ -285,5 +291,19 @@ pub(crate) fn any_type() -> TypeTag {
     TypeTag {
         any: true,
         ..TypeTag::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_in_front_of_a_place_is_of_one_side_and_one_scheme() {
+        let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
+        let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
+        assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));
+        assert_ne!(ring(tcp, "subscriber"), ring(tcp, "publisher"));
+        assert_ne!(ring(tcp, "subscriber"), ring(nats, "subscriber"));
     }
 }

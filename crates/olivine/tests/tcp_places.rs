@@ -233,3 +233,23 @@ fn a_ring_of_another_type_is_not_written() {
         "{told}"
     );
 }
+
+#[test]
+fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
+    let (here, there) = (Place::new(), Place::new());
+    let port = free_port();
+    // Where the folder of the channels belongs, lies a file.
+    std::fs::write(there.dir(), "in the way").unwrap();
+    let to = there.uri("to", "");
+    let receiving = bridge(&uri(port, "role=listen"), &to);
+    let mut publisher = Publisher::open(&here.uri("from", "")).unwrap();
+    let _sending = bridge(&here.uri("from", ""), &uri(port, "role=connect"));
+    until("a connection was in vain", || {
+        receiving.status().refusals > 0
+    });
+    assert!(!receiving.has_ended());
+    std::fs::remove_file(there.dir()).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    assert_eq!(next(&mut subscriber), 7);
+}

@@ -16,14 +16,25 @@ use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
 use crate::ring::layout::{Geometry, fnv};
 use crate::uri::{Expire, Scheme};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Connections that are served at a time, beyond which newcomers are turned away.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Connections that are accepted before the listener looks around.
+const ACCEPTS_MAX: usize = 64;
+
+/// Connections at a time that have not said yet who they are: a quarter of the descriptors that this process may have,
+/// at two for each.
+fn strangers_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let share = limit.map_or(CONNECTIONS_MAX as u64, |limit| limit / 8);
+    usize::try_from(share).map_or(CONNECTIONS_MAX, |share| share.clamp(1, CONNECTIONS_MAX))
+}
 
 /// Serves a ring to any number of destinations.
 pub(super) fn sources(
@@ -45,7 +56,7 @@ pub(super) fn sources(
         if ring.scheme() == Scheme::Shm {
             // Durable, so that a bridge that comes after us finds it. Unnamed ones for as long as they asked.
             ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
-            ring.expire = match hello.expire {
+            ring.expire = match Seats::<Egress>::expire_of(hello) {
                 expire if expire.is_zero() => Expire::Never,
                 expire => Expire::After(expire),
             };
@@ -184,7 +195,6 @@ impl<S: Send> Server<'_, S> {
             status.note = format!("waiting for {whom} on {local}");
         });
         self.control.tried();
-        let failure = Mutex::new(None);
         std::thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
@@ -194,28 +204,32 @@ impl<S: Send> Server<'_, S> {
                     self.control.leave_undelivered();
                     self.control.report(|status| status.abandoned += abandoned);
                 }
-                if self.is_over(&failure) {
+                if self.is_over() {
                     break;
                 }
-                self.accept(scope, &listener, &mut threads, |stream| {
-                    self.welcome(stream, open, serve, forget, &failure);
+                let accepted = self.accept(scope, &listener, &mut threads, |stream| {
+                    self.welcome(stream, open, serve, forget);
                 });
-                if wait(self.control, &[(listener.as_fd(), false)], NAP).is_err() {
-                    break;
+                // Whoever waits in vain for descriptors keeps the listener readable: it must not keep us awake.
+                let waited =
+                    accepted.and_then(|()| wait(self.control, &[(listener.as_fd(), false)], NAP));
+                if let Err(error) = waited {
+                    self.control.report(|status| {
+                        status.note = format!("cannot accept on {local}: {error}");
+                    });
+                    self.control.pause(NAP);
                 }
             }
         });
         if self.seats.holds_undelivered() {
             self.control.leave_undelivered();
         }
-        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failure.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Whether there is nothing more to do.
-    fn is_over(&self, failure: &Mutex<Option<LinkError>>) -> bool {
-        let failed = failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_some() || self.control.must_stop() {
+    fn is_over(&self) -> bool {
+        if self.control.must_stop() {
             return true;
         }
         if self.control.stopping().is_some() {
@@ -231,11 +245,28 @@ impl<S: Send> Server<'_, S> {
         listener: &TcpListener,
         threads: &mut Vec<ScopedJoinHandle<'scope, ()>>,
         welcome: impl Fn(Socket) + Send + Copy + 'scope,
-    ) {
-        while let Ok((stream, far)) = listener.accept() {
+    ) -> io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            let (stream, far) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // That connection died while it waited; the next one may be well.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let socket = Socket::new(stream, far.to_string(), self.tcp.tls.as_ref());
             let Ok(socket) = socket else { continue };
-            if threads.len() >= CONNECTIONS_MAX {
+            let strangers = threads.len().saturating_sub(self.control.status().peers);
+            if threads.len() >= CONNECTIONS_MAX || strangers >= strangers_max() {
                 self.control.report(|status| status.refusals += 1);
                 continue;
             }
@@ -247,6 +278,7 @@ impl<S: Send> Server<'_, S> {
                 Err(_) => self.control.report(|status| status.refusals += 1),
             }
         }
+        Ok(())
     }
 
     /// Serves one connection from its first byte to its last.
@@ -256,7 +288,6 @@ impl<S: Send> Server<'_, S> {
         open: &impl Fn(&Hello) -> Result<S, Broken>,
         serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken>,
         forget: &impl Fn(S),
-        failure: &Mutex<Option<LinkError>>,
     ) {
         let control = self.control;
         let handle = socket.handle();
@@ -281,12 +312,6 @@ impl<S: Send> Server<'_, S> {
                     status.note = format!("turned {} away: {broken}", pipe.socket.far());
                 });
                 say(control, &mut pipe, &broken);
-                if let Broken::Failed(error) = broken {
-                    failure
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_or_insert(error);
-                }
                 return;
             }
         };

@@ -5,8 +5,25 @@
 mod common;
 
 use common::{Place, free_port, until};
-use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
+use olivine::{Bridge, Config, Plain, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Old(u64);
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct New(u32);
+
+impl Plain for Old {
+    const TYPE_NAME: &'static str = "test.old";
+}
+
+impl Plain for New {
+    const TYPE_NAME: &'static str = "test.new";
+}
 
 fn uri(port: u16, query: &str) -> String {
     format!("tcp://127.0.0.1:{port}/test?{query}")
@@ -129,4 +146,110 @@ fn a_bridge_stops_once_all_is_delivered_though_its_publisher_lives() {
         assert!(outcome.expect("an end in time").unwrap(), "{ours}");
         drop(publisher);
     }
+}
+
+/// The ring was there before the bridge, which was not told its settings.
+#[test]
+fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
+    let cases = [
+        ("align=64", "", "align", ["8", "64"]),
+        ("", "align=64", "align", ["64", "8"]),
+        ("capacity=64KiB", "", "capacity", ["1048576", "65536"]),
+    ];
+    for (there, source, key, values) in cases {
+        for role in ["listen", "connect"] {
+            let place = Place::new();
+            let other = if role == "listen" {
+                "connect"
+            } else {
+                "listen"
+            };
+            let port = free_port();
+            let (from, to) = (place.uri("from", source), place.uri("to", there));
+            let mut subscriber = Subscriber::open(&to).unwrap();
+            let mut publisher = Publisher::open(&from).unwrap();
+            publisher.publish(&[0; 200]).unwrap();
+            let start = |from: &str, to: &str| {
+                let config = |uri: &str| Config::parse(uri).unwrap();
+                Bridge::start(&config(from), &config(to), false)
+            };
+            let bare = place.uri("to", "");
+            let receiving = || start(&uri(port, &format!("role={role}")), &bare);
+            let sending = || start(&from, &uri(port, &format!("role={other}")));
+            // Who connects is refused by who listens; either may be the one that starts in vain.
+            let first = if role == "listen" {
+                receiving()
+            } else {
+                sending()
+            };
+            let second = if role == "listen" {
+                sending()
+            } else {
+                receiving()
+            };
+            let told = |bridge: &Result<Bridge, olivine::OpenError>| match bridge {
+                Ok(bridge) => bridge.status().note,
+                Err(error) => error.to_string(),
+            };
+            until("both values are told", || {
+                [&first, &second].into_iter().any(|bridge| {
+                    let told = told(bridge);
+                    told.contains(key) && values.iter().all(|value| told.contains(value))
+                })
+            });
+            let received = subscriber.receive_timeout(Duration::ZERO).unwrap();
+            assert!(received.is_none(), "{there} {source} {role}");
+        }
+    }
+}
+
+/// `Bridge`s look into no message; the channels of their two sides are of one type all the same.
+#[test]
+fn a_ring_of_another_type_is_not_written() {
+    let place = Place::new();
+    let port = free_port();
+    let _subscriber = Subscriber::<Old>::typed(&place.uri("to", "")).unwrap();
+    let mut publisher = Publisher::<New>::typed(&place.uri("from", "")).unwrap();
+    publisher.publish(&New(7)).unwrap();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+    let near = Bridge::start(&config(&from), &config(&to), false);
+    let told = match near {
+        Ok(bridge) => {
+            until("it gave up", || bridge.has_ended());
+            bridge.status().note
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        told.contains("test.new") && told.contains("test.old"),
+        "{told}"
+    );
+    let _sending = bridge(&from, &uri(port, "role=listen"));
+    let error = Bridge::start(&config(&uri(port, "role=connect")), &config(&to), false);
+    let told = error.unwrap_err().to_string();
+    assert!(
+        told.contains("test.new") && told.contains("test.old"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
+    let (here, there) = (Place::new(), Place::new());
+    let port = free_port();
+    // Where the folder of the channels belongs, lies a file.
+    std::fs::write(there.dir(), "in the way").unwrap();
+    let to = there.uri("to", "");
+    let receiving = bridge(&uri(port, "role=listen"), &to);
+    let mut publisher = Publisher::open(&here.uri("from", "")).unwrap();
+    let _sending = bridge(&here.uri("from", ""), &uri(port, "role=connect"));
+    until("a connection was in vain", || {
+        receiving.status().refusals > 0
+    });
+    assert!(!receiving.has_ended());
+    std::fs::remove_file(there.dir()).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    assert_eq!(next(&mut subscriber), 7);
 }

@@ -81,6 +81,7 @@ pub(super) fn destination(
                     Some(ingress) => ingress,
                     none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
                 };
+                greet::fits(ingress, &theirs)?;
                 greet::put_resume(pipe, ingress, theirs.incarnation);
                 control.connected(format!("connected to {}", pipe.socket.far()));
                 let tally = Tally(control);

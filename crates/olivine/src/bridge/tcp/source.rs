@@ -146,8 +146,10 @@ impl Sending<'_> {
         // A run that is still being written may be acknowledged in parts.
         let run = state.run.as_ref().filter(|run| run.place == place);
         let written = run.map_or(0, |run| run.at);
-        if !self.egress.acknowledge_within(place, position, written) {
-            let text = format!("position {position} of lane {lane} was never sent");
+        let taken = self.egress.acknowledge_checked(place, position, written);
+        if !taken.map_err(ring)? {
+            let text =
+                format!("position {position} of lane {lane} is no end of a frame that was sent");
             return Err(WireError::Nonsense(text).into());
         }
         let gained = self.egress.acknowledged(place) - before;

@@ -324,7 +324,8 @@ mod tests {
     fn what_a_far_side_acknowledges_is_the_end_of_a_frame_that_was_handed_over() {
         let config = Config::parse("inproc://acknowledged").unwrap();
         let mut egress = Egress::open(&config).unwrap();
-        let mut publisher = Publisher::open_as(&config, TypeTag::default(), None).unwrap();
+        let mut publisher: Publisher =
+            Publisher::open_as(&config, TypeTag::default(), None).unwrap();
         let start = publisher.cursor().0;
         let ends: Vec<u64> = (0..3)
             .map(|_| publisher.publish(&[1; 24]).unwrap().0)

@@ -11,7 +11,10 @@ use std::{
 
 use olivine_net::{
     Backend, Engine, EngineConfig, NotSent,
-    http::{self, AnswerError, Http, Limits, Request, Responder, Server, Service, StaticAnswer, StreamId},
+    http::{
+        self, AnswerError, Http, Limits, Request, Responder, Server, Service, StaticAnswer,
+        StreamId,
+    },
 };
 use support::{WATCHDOG, backends, client, config, next, read_to_end, reset, wait_until};
 

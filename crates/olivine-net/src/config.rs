@@ -348,6 +348,12 @@ impl EngineConfig {
         if !self.pin && !self.cpus.is_empty() {
             return Err(ConfigError::CpusWithoutPin);
         }
+        #[cfg(feature = "rustls")]
+        if let Some(tls) = &self.tls {
+            crate::tls::Session::new(tls.clone()).map_err(|error| ConfigError::Tls {
+                reason: error.to_string(),
+            })?;
+        }
         Ok(())
     }
 }

@@ -39,6 +39,13 @@ pub enum ConfigError {
     /// CPUs were named and pinning turned off.
     #[error("cpus are named, but pin is false; leave one out")]
     CpusWithoutPin,
+    /// No TLS session can be begun with the settings given.
+    #[cfg(feature = "rustls")]
+    #[error("tls cannot be used: {reason}; mend these settings of rustls")]
+    Tls {
+        /// What rustls said.
+        reason: String,
+    },
 }
 
 impl ConfigError {

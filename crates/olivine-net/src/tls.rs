@@ -3,7 +3,10 @@
 //! It sits between the driver and the handler: arriving bytes are opened before the handler sees
 //! them, and what it wrote is sealed when it is flushed. Handlers need no change.
 
-use std::io::{Read, Write};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use crate::{
     driver::{Outgoing, Slot},
@@ -22,22 +25,27 @@ pub(crate) struct Session {
     closed: bool,
 }
 
+impl Session {
+    /// Begins a session. Some settings are checked nowhere before, such as the length of a fragment.
+    pub(crate) fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
+        let mut connection = rustls::ServerConnection::new(config)?;
+        connection.set_buffer_limit(None);
+        Ok(Self {
+            connection,
+            closed: false,
+        })
+    }
+}
+
 impl<M> Shard<M> {
-    /// Gives a new connection a TLS session, where the engine serves TLS.
-    pub(crate) fn start_tls(&mut self, slot: Slot) {
-        let Some(config) = &self.common.config.tls else {
-            return;
-        };
-        // Fails only for a configuration that no connection could use; such a one is refused by
-        // rustls when it is built.
-        if let Ok(mut connection) = rustls::ServerConnection::new(config.clone()) {
-            connection.set_buffer_limit(None);
-            let session = Session {
-                connection,
-                closed: false,
-            };
+    /// Gives a new connection a TLS session, where the engine serves TLS. After an error the connection must
+    /// not be served: without a session it would be in the clear.
+    pub(crate) fn start_tls(&mut self, slot: Slot) -> io::Result<()> {
+        if let Some(config) = &self.common.config.tls {
+            let session = Session::new(config.clone()).map_err(io::Error::other)?;
             self.connections[slot as usize].tls = Some(Box::new(session));
         }
+        Ok(())
     }
 
     /// Opens arrived bytes; returns the plain text, in a buffer of the pool.

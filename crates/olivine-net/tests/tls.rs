@@ -18,6 +18,7 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use support::{backends, client, config, read_to_end, wait_until};
 
 /// Sends back the path and the body.
+#[derive(Debug)]
 struct Mirror;
 
 impl Service for Mirror {
@@ -78,6 +79,30 @@ fn serves_http_over_tls_and_closes_with_an_alert() {
             "{backend:?}"
         );
         assert!(text.ends_with(&"b".repeat(2_000_000)), "{backend:?}");
+    }
+}
+
+#[test]
+fn settings_no_session_can_be_begun_with_are_refused_and_never_served_in_the_clear() {
+    let (server, _) = identities();
+    for backend in backends() {
+        let mut unusable = (*server).clone();
+        unusable.max_fragment_size = Some(1);
+        let settings = config(backend).tls(Some(Arc::new(unusable)));
+        let started = http::serve(settings, Limits::default(), |_| Mirror);
+        if let Ok(engine) = &started {
+            let mut plain = client(engine.local_address().unwrap());
+            plain
+                .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap();
+            plain.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(read_to_end(&mut plain), b"", "{backend:?}: in the clear");
+        }
+        let text = started.expect_err("unusable settings").to_string();
+        assert!(
+            text.starts_with("tls cannot be used: "),
+            "{backend:?}: {text}"
+        );
     }
 }
 

@@ -46,9 +46,13 @@ mod tcp;
 #[cfg(feature = "tcp")]
 pub(crate) mod wire;
 
+#[cfg(feature = "tcp")]
+use crate::channel::attach;
 use crate::channel::attach::{TypeTag, draw};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
+#[cfg(feature = "tcp")]
+use crate::ring::layout::Geometry;
 use crate::uri::{Config, Scheme};
 use egress::Egress;
 use ingress::Ingress;
@@ -116,9 +120,18 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ring`].
+    /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
     pub(crate) fn ingress(&self, who: &str) -> Result<Ingress, LinkError> {
-        Ingress::open(&self.ring, self.typed.clone(), who).map_err(ring_error)
+        Ingress::open(&self.ring, self.typed.clone(), who).map_err(|error| match error {
+            OpenError::Type { asked, found, .. } => LinkError::Settings {
+                far: "the source".into(),
+                key: "type",
+                theirs: asked,
+                ours: found,
+                rule: ingress::TYPE_RULE,
+            },
+            other => ring_error(other),
+        })
     }
 
     /// The ring's settings.
@@ -126,15 +139,23 @@ impl Destination {
         &self.ring
     }
 
+    /// The shape of the ring, if there is one that would be joined; nothing is made.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn look(&self) -> Option<Geometry> {
+        attach::look(&self.ring, &self.typed)
+    }
+
     /// The type of the ring's messages.
     pub(crate) fn typed(&self) -> &TypeTag {
         &self.typed
     }
 
-    /// Takes over the type of the source, where the ring takes any.
+    /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then.
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         if self.typed.any {
-            (self.typed.hash, self.typed.name) = (hash, name.to_owned().into());
+            let name = name.to_owned().into();
+            let any = false;
+            self.typed = TypeTag { hash, name, any };
         }
     }
 }
@@ -228,8 +249,9 @@ fn no_bridge(config: &Config) -> OpenError {
 }
 
 /// Settings of the ring in front of the place that `config` names: memory of this process, or, for a durable
-/// `name`, shared memory that the next process of that name finds again.
-pub(crate) fn ring_of(config: &Config) -> Config {
+/// `name`, shared memory that the next process of that name finds again. `end` is the word for the handle in front: a
+/// publisher and a subscriber of one URI have nothing in common here.
+pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     let mut ring = config.clone();
     *ring.remote = Default::default();
     if config.scheme == Scheme::Nats {
@@ -245,7 +267,12 @@ pub(crate) fn ring_of(config: &Config) -> Config {
             let path = || Some(uri.remote.path.as_ref()?.display().to_string());
             let address = uri.remote.address.as_ref().map(ToString::to_string);
             let place = address.or_else(path);
-            let words = format!("{}/{}/{name}", place.unwrap_or_default(), config.channel());
+            let words = format!(
+                "{end} {}://{}/{}/{name}",
+                config.scheme().word(),
+                place.unwrap_or_default(),
+                config.channel()
+            );
             let hash = crate::ring::layout::fnv(words.bytes());
             ring.channel = format!("link.{hash:016x}");
         }
@@ -264,5 +291,19 @@ pub(crate) fn any_type() -> TypeTag {
     TypeTag {
         any: true,
         ..TypeTag::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_in_front_of_a_place_is_of_one_side_and_one_scheme() {
+        let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
+        let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
+        assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));
+        assert_ne!(ring(tcp, "subscriber"), ring(tcp, "publisher"));
+        assert_ne!(ring(tcp, "subscriber"), ring(nats, "subscriber"));
     }
 }

@@ -66,7 +66,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         config.validate()?;
         let outlet = bridge::outlet(config)?;
-        let ring = bridge::ring_of(config);
+        let ring = bridge::ring_of(config, "publisher");
         let mut publisher = Self::open_as(&ring, typed, None)?;
         let mut follower = ring;
         // It carries every topic.
@@ -130,7 +130,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         config.validate()?;
         let inlet = bridge::inlet(config)?;
-        let mut ring = bridge::ring_of(config);
+        let mut ring = bridge::ring_of(config, "subscriber");
         // Nothing was in the ring before us, and everything that comes into it is for us.
         ring.from = crate::uri::Start::Oldest;
         // How many are waited for is the far publisher's matter.

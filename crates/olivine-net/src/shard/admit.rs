@@ -43,17 +43,17 @@ impl<H: Handler> Runner<H> {
     /// Takes a connection in that counts against the cap already.
     pub(super) fn adopt(&mut self, socket: OwnedFd) {
         let slot = self.shard.allocate();
-        let result = socket::configure(socket.as_fd(), self.shard.stream_options())
-            .and_then(|()| self.shard.driver.attach(slot, socket, false));
+        let result = socket::configure(socket.as_fd(), self.shard.stream_options());
+        #[cfg(feature = "rustls")]
+        let result = result.and_then(|()| self.shard.start_tls(slot));
+        let result = result.and_then(|()| self.shard.driver.attach(slot, socket, false));
         if result.is_err() {
-            // The peer was quicker to reset than we to look.
+            // The peer was quicker to reset than we to look, or there is no TLS session for it.
             self.shard.count_up().broken.add(1);
             self.shard.count_up().closed.add(1);
             self.shard.unallocate(slot);
             return;
         }
-        #[cfg(feature = "rustls")]
-        self.shard.start_tls(slot);
         self.open(slot, Origin::Accepted);
     }
 

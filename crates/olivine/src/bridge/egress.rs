@@ -188,26 +188,50 @@ impl Egress {
     /// The far side has everything before `position`, the end of a frame: gives the room back. Positions that were
     /// acknowledged already change nothing; `false` if it was never handed over.
     pub(crate) fn acknowledge(&mut self, place: usize, position: u64) -> bool {
-        let handed_over = self.position(place);
-        self.acknowledge_within(place, position, handed_over)
-    }
-
-    /// As [`Egress::acknowledge`], where a part of the frames after the position was handed over too, up to
-    /// `handed_over`.
-    pub(crate) fn acknowledge_within(
-        &mut self,
-        place: usize,
-        position: u64,
-        handed_over: u64,
-    ) -> bool {
         let consumer = &mut self.subscriber.consumers()[place];
-        if position > consumer.position().max(handed_over) {
+        if position > consumer.position() {
             return false;
         }
         if position > consumer.released() {
             consumer.release_to(position);
         }
         true
+    }
+
+    /// As [`Egress::acknowledge`] for a far side that is not trusted, where a part of the frames after the position was
+    /// handed over too, up to `handed_over`. `false` also if no frame ends there.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
+    #[cfg(feature = "tcp")]
+    pub(crate) fn acknowledge_checked(
+        &mut self,
+        place: usize,
+        position: u64,
+        handed_over: u64,
+    ) -> Result<bool, ReceiveError> {
+        let consumer = &self.subscriber.consumers()[place];
+        let released = consumer.released();
+        if position > consumer.position().max(handed_over) {
+            return Ok(false);
+        }
+        // What everything was handed over up to is a boundary: the common case costs nothing.
+        if position > released && position != consumer.position() {
+            let boundary = consumer.boundary(released, position, position);
+            if !matches!(boundary, Ok(end) if end == position) {
+                // Headers that were overwritten meanwhile say nothing about the far side.
+                if self.subscriber.is_evicted() {
+                    return Err(ReceiveError::Evicted);
+                }
+                return boundary.map(|_| false);
+            }
+        }
+        let consumer = &mut self.subscriber.consumers()[place];
+        if position > released {
+            consumer.release_to(position);
+        }
+        Ok(true)
     }
 
     /// Hands everything over again that was not acknowledged.
@@ -288,5 +312,44 @@ impl Drop for Egress {
     fn drop(&mut self) {
         // A subscriber releases what it has gone past when it leaves: what is not acknowledged is not gone past.
         self.rewind();
+    }
+}
+
+#[cfg(all(test, feature = "tcp"))]
+mod tests {
+    use super::*;
+    use crate::channel::publisher::Publisher;
+
+    #[test]
+    fn what_a_far_side_acknowledges_is_the_end_of_a_frame_that_was_handed_over() {
+        let config = Config::parse("inproc://acknowledged").unwrap();
+        let mut egress = Egress::open(&config).unwrap();
+        let mut publisher = Publisher::open_as(&config, TypeTag::default(), None).unwrap();
+        let start = publisher.cursor().0;
+        let ends: Vec<u64> = (0..3)
+            .map(|_| publisher.publish(&[1; 24]).unwrap().0)
+            .collect();
+        assert_eq!(egress.look().unwrap(), 1);
+        let end = egress.frames_end(0, u64::MAX).unwrap();
+        let mut checked = |position, handed_over| {
+            let taken = egress
+                .acknowledge_checked(0, position, handed_over)
+                .unwrap();
+            (taken, egress.acknowledged(0))
+        };
+        assert_eq!(checked(ends[0], start), (false, start), "never sent");
+        assert_eq!(checked(start + 8, end), (false, start), "inside a frame");
+        assert_eq!(
+            checked(ends[1] + 8, end),
+            (false, start),
+            "inside a later one"
+        );
+        assert_eq!(checked(ends[1], end), (true, ends[1]));
+        assert_eq!(
+            checked(ends[0] + 8, end),
+            (true, ends[1]),
+            "given back already"
+        );
+        assert_eq!(checked(ends[2], end), (true, end));
     }
 }

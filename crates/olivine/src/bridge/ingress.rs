@@ -3,11 +3,14 @@
 use crate::channel::attach::{self, Attached, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{Brought, Origin, lanes_kept_for};
-use crate::error::{NotSent, OpenError};
+use crate::error::{LinkError, NotSent, OpenError};
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag};
+use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag, type_shown};
 use crate::uri::{Config, Expire};
 use std::time::Duration;
+
+/// What to do where the types of two channels differ.
+pub(super) const TYPE_RULE: &str = "carry messages into a channel of their own type";
 
 /// Publishes frames that come from elsewhere.
 ///
@@ -120,6 +123,41 @@ impl Ingress {
     /// The shape of the ring.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.attached.geometry
+    }
+
+    /// Whether frames of a ring of the shape `source`, which `far` has, can be taken as they lie: the ring of this side
+    /// may have been made by somebody else.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Settings`].
+    pub(crate) fn fits(&self, far: &str, source: &Geometry) -> Result<(), LinkError> {
+        let ours = self.geometry();
+        let differs = |key, theirs: String, ours: String, rule| {
+            let far = far.to_owned();
+            Err(LinkError::Settings {
+                far,
+                key,
+                theirs,
+                ours,
+                rule,
+            })
+        };
+        if source.align != ours.align {
+            let rule = "give both channels the same 'align='";
+            let (theirs, ours) = (source.align.to_string(), ours.align.to_string());
+            return differs("align", theirs, ours, rule);
+        }
+        if ours.capacity < source.capacity {
+            let rule = "the destination's ring must be as large at least";
+            let (theirs, ours) = (source.capacity.to_string(), ours.capacity.to_string());
+            return differs("capacity", theirs, ours, rule);
+        }
+        if source.type_hash != ours.type_hash {
+            let (theirs, ours) = (type_shown(&source.type_name), type_shown(&ours.type_name));
+            return differs("type", theirs, ours, TYPE_RULE);
+        }
+        Ok(())
     }
 
     /// Where to go on with a source of this incarnation: its lanes, and positions there. Lanes that are not named
@@ -235,9 +273,24 @@ impl Ingress {
         }
     }
 
+    /// Every publisher of the source has closed: closes every lane, and remembers where it was.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn close_lanes(&mut self) {
+        for lane in &mut self.lanes {
+            lane.partial = None;
+            lane.publisher = None;
+        }
+    }
+
     /// The source has ended for good: closes every lane, and gives them back to everybody.
     pub(crate) fn end(&mut self) {
-        for mut lane in self.lanes.drain(..) {
+        for mut lane in std::mem::take(&mut self.lanes) {
+            if lane.publisher.is_none()
+                && let Ok(opened) = self.open_lane(lane.index)
+            {
+                lane = opened;
+            }
+            // One that cannot be opened stays kept for whoever says the same words.
             lane.give_back();
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn run(
     let geometry = egress.geometry().clone();
     destination.adopt(geometry.type_hash, &geometry.type_name);
     let mut ingress = destination.ingress(&who)?;
-    fits(&geometry, &ingress)?;
+    ingress.fits("the source", &geometry)?;
     resume(&mut egress, &mut ingress)?;
     control.report(|status| {
         status.stage = LinkStage::Connected;
@@ -147,28 +147,6 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<(), LinkError> {
                 problem: "the ring does not hold it any more".into(),
             });
         }
-    }
-    Ok(())
-}
-
-fn fits(source: &crate::ring::layout::Geometry, ingress: &Ingress) -> Result<(), LinkError> {
-    let ours = ingress.geometry();
-    let differs = |key, theirs: u64, ours: u64, rule| {
-        Err(LinkError::Settings {
-            far: "the source".into(),
-            key,
-            theirs: theirs.to_string(),
-            ours: ours.to_string(),
-            rule,
-        })
-    };
-    if source.align != ours.align {
-        let rule = "give both channels the same 'align='";
-        return differs("align", source.align, ours.align, rule);
-    }
-    if ours.capacity < source.capacity {
-        let rule = "the destination's ring must be as large at least";
-        return differs("capacity", source.capacity, ours.capacity, rule);
     }
     Ok(())
 }

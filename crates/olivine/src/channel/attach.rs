@@ -56,7 +56,7 @@ impl Drop for Membership<'_> {
 }
 
 /// What a new channel would look like under these settings.
-pub(super) fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
+pub(crate) fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
     Geometry {
         capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
         align: config.align.unwrap_or(8),
@@ -233,6 +233,22 @@ fn find_files(config: &Config, wanted: &Geometry) -> Result<Option<Attached>, Op
         return Ok(None);
     };
     Ok(Some(attached))
+}
+
+/// The shape of the channel of files that these settings would join; `None` where they would make one, or it cannot be
+/// told. Nothing is made.
+#[cfg(feature = "tcp")]
+pub(crate) fn look(config: &Config, typed: &TypeTag) -> Option<Geometry> {
+    if config.scheme() != Scheme::Shm {
+        return None;
+    }
+    let folder = Folder::open(config, false).ok()??;
+    let files = folder.channel(config.channel(), false).ok()??;
+    let attached = open_control(files, config.channel(), false).ok()??;
+    let state = attached.control.word(control::STATE);
+    let live = state.load(Ordering::Acquire) != control::REMOVED;
+    let agreed = agree(config, &attached.geometry, &wanted(config, typed), true).is_ok();
+    (live && agreed).then_some(attached.geometry)
 }
 
 /// Opens and maps the control file of a channel's folder. `None` if there is none.
@@ -428,13 +444,7 @@ pub(super) fn agree(
         }
     }
     if wanted.type_hash != found.type_hash && !any_type {
-        let show = |name: &str| {
-            if name.is_empty() {
-                "untyped bytes".to_owned()
-            } else {
-                name.to_owned()
-            }
-        };
+        let show = crate::ring::layout::type_shown;
         return Err(OpenError::Type {
             channel: channel.to_owned(),
             asked: show(&wanted.type_name),

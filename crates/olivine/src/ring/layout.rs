@@ -218,6 +218,15 @@ pub(crate) struct Geometry {
     pub(crate) type_name: String,
 }
 
+/// The name of a type of messages as people are told it.
+pub(crate) fn type_shown(name: &str) -> String {
+    if name.is_empty() {
+        "untyped bytes".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
 impl Geometry {
     /// The geometry as the words of the control header, the last one a check over the others.
     pub(crate) fn to_words(&self) -> [u64; control::GEOMETRY_WORDS] {

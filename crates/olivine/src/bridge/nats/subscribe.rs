@@ -230,8 +230,14 @@ impl Incoming<'_> {
                 let info = consumer.get_info().await;
                 let info = info.map_err(|error| self.away(connection, &error))?;
                 if self.has_ended(sources, &info) {
-                    let flushed = connection.client.flush().await;
-                    return flushed.map_err(|error| Broken::Away(error.to_string()));
+                    let flushed = connection.client.flush();
+                    let flushed = tokio::time::timeout(LEAVE_MAX, flushed).await;
+                    let away = |why: String| Broken::Away(why);
+                    return flushed
+                        .map_err(|_| {
+                            away("the last acknowledgements were not taken in time".into())
+                        })?
+                        .map_err(|error| away(error.to_string()));
                 }
             }
         }

@@ -64,6 +64,8 @@ pub(super) fn destination(
 ) -> Result<(), LinkError> {
     let who = format!("{}/{}", tcp.address, tcp.config.channel());
     let mut ingress: Option<Ingress> = None;
+    // Messages that had come when the source ended last.
+    let mut ended: Option<u64> = None;
     loop {
         let nothing_to_deliver = |_: &mut Option<Ingress>| true;
         attempts(
@@ -79,6 +81,7 @@ pub(super) fn destination(
                     Some(ingress) => ingress,
                     none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
                 };
+                greet::fits(ingress, &theirs)?;
                 greet::put_resume(pipe, ingress, theirs.incarnation);
                 control.connected(format!("connected to {}", pipe.socket.far()));
                 let tally = Tally(control);
@@ -90,18 +93,34 @@ pub(super) fn destination(
                     strategy: tcp.strategy(),
                     incarnation: theirs.incarnation,
                 };
-                let outcome = receiving.run();
-                if let Err(Broken::Stopped) = outcome {
-                    pipe.say(control, Close::Leaving, "the subscriber stops");
+                match receiving.run() {
+                    Err(Broken::Stopped) => {
+                        pipe.say(control, Close::Leaving, "the subscriber stops");
+                        Err(Broken::Stopped)
+                    }
+                    // It had ended, and held nothing for us any more: what it holds now is another stream.
+                    Err(Broken::Told {
+                        close: Close::Lost,
+                        reason,
+                    }) if ended == Some(ingress.messages()) => {
+                        ingress.end();
+                        let close = Close::Leaving;
+                        Err(Broken::Told { close, reason })
+                    }
+                    outcome => outcome,
                 }
-                outcome
             },
         )
         .inspect_err(|error| control.give_up(error))?;
         if until_end || control.stopping().is_some() {
             return Ok(());
         }
-        // Publishers may come back; until then, the subscriber is told that the stream has ended.
+        // Publishers may come back; until then, the subscriber is told that the stream has ended. Where we are in
+        // theirs is remembered: what lies in their ring still was delivered.
+        if let Some(ingress) = &mut ingress {
+            ingress.close_lanes();
+            ended = Some(ingress.messages());
+        }
         control.pause(PAUSE_MAX);
     }
 }

@@ -41,8 +41,11 @@ enum Step {
     Done,
     /// Frames wait for room.
     NoRoom,
-    /// The source has ended.
-    End,
+    /// The source's last word.
+    Close {
+        close: Close,
+        reason: String,
+    },
 }
 
 impl Receiving<'_> {
@@ -65,9 +68,16 @@ impl Receiving<'_> {
                         blocked = true;
                         break;
                     }
-                    Some(Step::End) => {
-                        self.ingress.end();
-                        return Ok(());
+                    Some(Step::Close { close, reason }) => {
+                        // A source that leaves hears first what it need not send again.
+                        self.tally.messages(self.ingress.messages() - before);
+                        self.acknowledge(&mut told, 0);
+                        // Best effort: it may be gone, and finds out when it comes back.
+                        let _ = self.pipe.flush();
+                        return match close {
+                            Close::End => Ok(()),
+                            close => Err(Broken::Told { close, reason }),
+                        };
                     }
                     None => break,
                 }
@@ -145,10 +155,7 @@ impl Receiving<'_> {
                 }
             }
             Arrived::Beat => {}
-            Arrived::Close {
-                close: Close::End, ..
-            } => return Ok(Some(Step::End)),
-            Arrived::Close { close, reason } => return Err(Broken::Told { close, reason }),
+            Arrived::Close { close, reason } => return Ok(Some(Step::Close { close, reason })),
             other => {
                 let text = format!("a destination does not expect {other:?}");
                 return Err(WireError::Nonsense(text).into());

@@ -3,12 +3,14 @@
 use super::pipe::{Broken, Pipe};
 use super::{HELLO_TIME_MAX, Tcp};
 use crate::bridge::egress::Egress;
+use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
 use crate::bridge::wire::{Arrived, Close, WireError};
 use crate::bridge::{Destination, wire};
+use crate::channel::attach;
 use crate::link::Control;
 use crate::ring::layout::Geometry;
-use crate::uri::{CAPACITY_DEFAULT, Start};
+use crate::uri::Start;
 
 /// The hello of a source with this ring.
 pub(super) fn of_source(tcp: &Tcp, incarnation: u64, geometry: &Geometry) -> Hello {
@@ -24,17 +26,20 @@ pub(super) fn of_source(tcp: &Tcp, incarnation: u64, geometry: &Geometry) -> Hel
     }
 }
 
-/// The hello of a destination. `again` says that it was connected before, and wants whatever there is.
+/// The hello of a destination, of the ring as it is, or as it would be made. `again` says that it was connected before,
+/// and wants whatever there is.
 pub(super) fn of_destination(tcp: &Tcp, destination: &Destination, again: bool) -> Hello {
-    let ring = destination.ring();
     let typed = destination.typed();
+    let found = destination.look();
+    let any_type = typed.any && found.is_none();
+    let geometry = found.unwrap_or_else(|| attach::wanted(destination.ring(), typed));
     Hello {
         side: Side::Destination,
-        capacity: ring.capacity.unwrap_or(CAPACITY_DEFAULT),
-        align: ring.align.unwrap_or(8),
-        type_hash: typed.hash,
-        type_name: typed.name.clone().into_owned(),
-        any_type: typed.any,
+        capacity: geometry.capacity,
+        align: geometry.align,
+        type_hash: geometry.type_hash,
+        type_name: geometry.type_name,
+        any_type,
         name: tcp.config.name.clone().unwrap_or_default(),
         from: if again {
             Start::Oldest
@@ -61,7 +66,17 @@ fn common(tcp: &Tcp) -> Hello {
 /// # Errors
 ///
 /// [`Broken::Ours`] with what they are told. The token is compared first: strangers learn nothing else.
-pub(super) fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
+fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
+    admit(ours, theirs)?;
+    fit(ours, theirs)
+}
+
+/// Whether they may know of our channel, and are of the other kind.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
     let refuse = |close, reason: String| Err(Broken::Ours { close, reason });
     if !same_token(&ours.token, &theirs.token) {
         let reason = match (ours.token.is_empty(), theirs.token.is_empty()) {
@@ -88,15 +103,18 @@ pub(super) fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
         };
         return refuse(Close::Direction, format!("{both}: connect the other kind"));
     }
+    Ok(())
+}
+
+/// Whether their messages, or ours, can lie in both rings.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
+    let refuse = |close, reason: String| Err(Broken::Ours { close, reason });
     if !ours.any_type && !theirs.any_type && ours.type_hash != theirs.type_hash {
-        let show = |name: &str| {
-            if name.is_empty() {
-                "untyped bytes"
-            } else {
-                name
-            }
-            .to_owned()
-        };
+        let show = crate::ring::layout::type_shown;
         let reason = format!(
             "the channel carries '{}' on one side and '{}' on the other: use one type",
             show(&theirs.type_name),
@@ -183,12 +201,28 @@ pub(super) fn resume(
     Ok(())
 }
 
+/// Whether the source's frames can lie in the ring that is open by now, which may be another one than was looked at.
+///
+/// # Errors
+///
+/// [`Broken::Ours`] with what they are told.
+pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
+    let source = Geometry {
+        capacity: theirs.capacity,
+        align: theirs.align,
+        type_hash: theirs.type_hash,
+        type_name: theirs.type_name.clone(),
+        ..ingress.geometry().clone()
+    };
+    let fits = ingress.fits("the publisher", &source);
+    fits.map_err(|error| Broken::Ours {
+        close: Close::Settings,
+        reason: error.to_string(),
+    })
+}
+
 /// A destination says where it wants to go on.
-pub(super) fn put_resume(
-    pipe: &mut Pipe,
-    ingress: &mut crate::bridge::ingress::Ingress,
-    incarnation: u64,
-) {
+pub(super) fn put_resume(pipe: &mut Pipe, ingress: &mut Ingress, incarnation: u64) {
     ingress.interrupt();
     wire::put_resume(&mut pipe.out, incarnation, &ingress.resume(incarnation));
 }

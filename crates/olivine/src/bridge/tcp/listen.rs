@@ -9,21 +9,32 @@ use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::Close;
-use crate::bridge::wire::hello::{Hello, Side};
+use crate::bridge::wire::hello::Hello;
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach;
 use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
 use crate::ring::layout::{Geometry, fnv};
 use crate::uri::{Expire, Scheme};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Connections that are served at a time, beyond which newcomers are turned away.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Connections that are accepted before the listener looks around.
+const ACCEPTS_MAX: usize = 64;
+
+/// Connections at a time that have not said yet who they are: a quarter of the descriptors that this process may have,
+/// at two for each.
+fn strangers_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let share = limit.map_or(CONNECTIONS_MAX as u64, |limit| limit / 8);
+    usize::try_from(share).map_or(CONNECTIONS_MAX, |share| share.clamp(1, CONNECTIONS_MAX))
+}
 
 /// Serves a ring to any number of destinations.
 pub(super) fn sources(
@@ -33,8 +44,11 @@ pub(super) fn sources(
     until_end: bool,
 ) -> Result<(), LinkError> {
     // The first subscriber, if there is one, only tells the ring's shape.
-    let (incarnation, geometry) = shape(source)?;
-    let ours = greet::of_source(tcp, incarnation, &geometry);
+    let hello = || {
+        let (incarnation, geometry) = shape(source)?;
+        Ok(greet::of_source(tcp, incarnation, &geometry))
+    };
+    let ours = hello()?;
     let seats: Seats<Egress> = Seats::new(|egress| matches!(egress.is_delivered(), Ok(true)));
     let open = |hello: &Hello| {
         let mut ring = source.ring().clone();
@@ -42,7 +56,7 @@ pub(super) fn sources(
         if ring.scheme() == Scheme::Shm {
             // Durable, so that a bridge that comes after us finds it. Unnamed ones for as long as they asked.
             ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
-            ring.expire = match hello.expire {
+            ring.expire = match Seats::<Egress>::expire_of(hello) {
                 expire if expire.is_zero() => Expire::Never,
                 expire => Expire::After(expire),
             };
@@ -71,6 +85,7 @@ pub(super) fn sources(
         tcp,
         control,
         ours: &ours,
+        hello: &hello,
         seats: &seats,
         until_end,
     };
@@ -84,7 +99,8 @@ pub(super) fn destinations(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let ours = greet::of_destination(tcp, destination, false);
+    let hello = || Ok(greet::of_destination(tcp, destination, false));
+    let ours = hello()?;
     let seats: Seats<Ingress> = Seats::new(|_| true);
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
@@ -92,6 +108,7 @@ pub(super) fn destinations(
         destination.ingress(&key(hello)).map_err(Broken::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
+        greet::fits(ingress, theirs)?;
         greet::put_resume(pipe, ingress, theirs.incarnation);
         let tally = Tally(control);
         Receiving {
@@ -109,6 +126,7 @@ pub(super) fn destinations(
         tcp,
         control,
         ours: &ours,
+        hello: &hello,
         seats: &seats,
         until_end,
     };
@@ -148,7 +166,10 @@ fn full_or_failed(error: crate::error::OpenError) -> Broken {
 struct Server<'a, S> {
     tcp: &'a Tcp,
     control: &'a Control,
+    /// As we were at the start: what strangers are compared with.
     ours: &'a Hello,
+    /// As we are: the ring may be another one by now.
+    hello: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
     seats: &'a Seats<S>,
     until_end: bool,
 }
@@ -174,7 +195,6 @@ impl<S: Send> Server<'_, S> {
             status.note = format!("waiting for {whom} on {local}");
         });
         self.control.tried();
-        let failure = Mutex::new(None);
         std::thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
@@ -184,28 +204,32 @@ impl<S: Send> Server<'_, S> {
                     self.control.leave_undelivered();
                     self.control.report(|status| status.abandoned += abandoned);
                 }
-                if self.is_over(&failure) {
+                if self.is_over() {
                     break;
                 }
-                self.accept(scope, &listener, &mut threads, |stream| {
-                    self.welcome(stream, open, serve, forget, &failure);
+                let accepted = self.accept(scope, &listener, &mut threads, |stream| {
+                    self.welcome(stream, open, serve, forget);
                 });
-                if wait(self.control, &[(listener.as_fd(), false)], NAP).is_err() {
-                    break;
+                // Whoever waits in vain for descriptors keeps the listener readable: it must not keep us awake.
+                let waited =
+                    accepted.and_then(|()| wait(self.control, &[(listener.as_fd(), false)], NAP));
+                if let Err(error) = waited {
+                    self.control.report(|status| {
+                        status.note = format!("cannot accept on {local}: {error}");
+                    });
+                    self.control.pause(NAP);
                 }
             }
         });
         if self.seats.holds_undelivered() {
             self.control.leave_undelivered();
         }
-        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failure.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Whether there is nothing more to do.
-    fn is_over(&self, failure: &Mutex<Option<LinkError>>) -> bool {
-        let failed = failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_some() || self.control.must_stop() {
+    fn is_over(&self) -> bool {
+        if self.control.must_stop() {
             return true;
         }
         if self.control.stopping().is_some() {
@@ -221,11 +245,28 @@ impl<S: Send> Server<'_, S> {
         listener: &TcpListener,
         threads: &mut Vec<ScopedJoinHandle<'scope, ()>>,
         welcome: impl Fn(Socket) + Send + Copy + 'scope,
-    ) {
-        while let Ok((stream, far)) = listener.accept() {
+    ) -> io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            let (stream, far) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // That connection died while it waited; the next one may be well.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let socket = Socket::new(stream, far.to_string(), self.tcp.tls.as_ref());
             let Ok(socket) = socket else { continue };
-            if threads.len() >= CONNECTIONS_MAX {
+            let strangers = threads.len().saturating_sub(self.control.status().peers);
+            if threads.len() >= CONNECTIONS_MAX || strangers >= strangers_max() {
                 self.control.report(|status| status.refusals += 1);
                 continue;
             }
@@ -237,6 +278,7 @@ impl<S: Send> Server<'_, S> {
                 Err(_) => self.control.report(|status| status.refusals += 1),
             }
         }
+        Ok(())
     }
 
     /// Serves one connection from its first byte to its last.
@@ -246,7 +288,6 @@ impl<S: Send> Server<'_, S> {
         open: &impl Fn(&Hello) -> Result<S, Broken>,
         serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken>,
         forget: &impl Fn(S),
-        failure: &Mutex<Option<LinkError>>,
     ) {
         let control = self.control;
         let handle = socket.handle();
@@ -254,14 +295,16 @@ impl<S: Send> Server<'_, S> {
         let taken = pipe
             .expect_hello(control, HELLO_TIME_MAX)
             .and_then(|theirs| {
-                greet::check(self.ours, &theirs)?;
+                greet::admit(self.ours, &theirs)?;
+                let ours = (self.hello)().map_err(Broken::Failed)?;
+                greet::fit(&ours, &theirs)?;
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
                     .seats
                     .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
-                Ok((theirs, taken))
+                Ok((ours, theirs, taken))
             });
-        let (theirs, Taken { mut held, seat }) = match taken {
+        let (ours, theirs, Taken { mut held, seat }) = match taken {
             Ok(taken) => taken,
             Err(broken) => {
                 control.report(|status| {
@@ -269,16 +312,10 @@ impl<S: Send> Server<'_, S> {
                     status.note = format!("turned {} away: {broken}", pipe.socket.far());
                 });
                 say(control, &mut pipe, &broken);
-                if let Broken::Failed(error) = broken {
-                    failure
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_or_insert(error);
-                }
                 return;
             }
         };
-        pipe.greet(self.ours);
+        pipe.greet(&ours);
         control.report(|status| {
             status.stage = LinkStage::Connected;
             status.note = format!("connected to {}", pipe.socket.far());
@@ -286,14 +323,7 @@ impl<S: Send> Server<'_, S> {
             status.connections += 1;
         });
         let outcome = serve(&mut pipe, &mut held, &theirs);
-        let keep = match &outcome {
-            Ok(()) => false,
-            Err(Broken::Told {
-                close: Close::Leaving | Close::End,
-                ..
-            }) => !theirs.name.is_empty() && self.ours.side == Side::Source,
-            Err(broken) => !broken.is_final(),
-        };
+        let keep = keeps_seat(&outcome, !theirs.name.is_empty());
         if let Err(broken) = &outcome {
             say(control, &mut pipe, broken);
         }
@@ -322,6 +352,22 @@ impl<S: Send> Server<'_, S> {
             self.seats.remove(&seat);
             forget(held);
         }
+    }
+}
+
+/// Whether a far side's seat is kept after a connection that ended so: for as long as it may come back, and nothing has
+/// said for good that what it held is gone.
+fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
+    match outcome {
+        Ok(()) => false,
+        Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
+            Close::Evicted | Close::Lost => false,
+            // Without a name nobody comes back from these.
+            Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
+            _ => true,
+        },
+        Err(Broken::Wire(_)) => named,
+        Err(_) => true,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
 
 use super::pipe::Broken;
+use crate::bridge::absence::EXPIRE_DEFAULT;
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use std::collections::HashMap;
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// How long a newer connection of the same far side waits for the older one to let go.
 const LET_GO_MAX: Duration = Duration::from_secs(2);
+/// Far sides that have a place at a time, connected or not.
+const SEATS_MAX: usize = 4096;
 
 /// The seats of a listener; `S` is what one holds: the far side's place in the ring.
 #[derive(Debug)]
@@ -66,6 +69,17 @@ impl<S> Seats<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long a seat is kept without a connection; zero for ever, which only a name is worth.
+    pub(super) fn expire_of(hello: &Hello) -> Duration {
+        if !hello.name.is_empty() {
+            hello.expire
+        } else if hello.expire.is_zero() {
+            EXPIRE_DEFAULT
+        } else {
+            hello.expire.min(EXPIRE_DEFAULT)
+        }
+    }
+
     /// Takes the seat of `key`, made by `open` if there is none. A newer connection of the same handle cuts the
     /// older one, which has broken without our noticing; one of another handle is refused.
     pub(super) fn take(
@@ -79,12 +93,21 @@ impl<S> Seats<S> {
         let until = Instant::now() + LET_GO_MAX;
         let mut state = self.lock();
         loop {
+            let full = state.seats.len() >= SEATS_MAX;
             match state.seats.get_mut(key) {
+                None if full => {
+                    return Err(Broken::Ours {
+                        close: Close::Full,
+                        reason: format!(
+                            "{SEATS_MAX} far sides have a place here already: try again once one has left"
+                        ),
+                    });
+                }
                 None => {
                     // Nobody else gets in between: the seat is ours before the ring is opened.
                     let taken = Seat {
                         instance: hello.instance,
-                        expire: hello.expire,
+                        expire: Self::expire_of(hello),
                         place: Place::Taken(socket.take()),
                     };
                     state.seats.insert(seat.clone(), taken);
@@ -97,7 +120,7 @@ impl<S> Seats<S> {
                     return opened.map(|held| Taken { held, seat });
                 }
                 Some(found) if matches!(found.place, Place::Free(..)) => {
-                    (found.instance, found.expire) = (hello.instance, hello.expire);
+                    (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
                     let before = std::mem::replace(&mut found.place, Place::Taken(socket.take()));
                     if let Place::Free(held, _) = before {
                         return Ok(Taken { held: *held, seat });
@@ -197,5 +220,50 @@ impl<S> Seats<S> {
     /// Whether nobody has a seat.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().seats.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_is_kept_for_ever_for_a_name_only() {
+        let kept = |name: &str, expire| {
+            Seats::<()>::expire_of(&Hello {
+                name: name.to_owned(),
+                expire,
+                ..Hello::default()
+            })
+        };
+        let year = Duration::from_secs(365 * 86400);
+        assert_eq!(kept("audit", Duration::ZERO), Duration::ZERO);
+        assert_eq!(kept("audit", year), year);
+        assert_eq!(kept("", Duration::ZERO), EXPIRE_DEFAULT);
+        assert_eq!(kept("", year), EXPIRE_DEFAULT);
+        let short = Duration::from_secs(1);
+        assert_eq!(kept("", short), short);
+    }
+
+    #[test]
+    fn there_are_only_so_many_seats() {
+        let seats = Seats::<()>::new(|()| true);
+        let hello = Hello::default();
+        for number in 0..SEATS_MAX {
+            let taken = seats.take(&number.to_string(), &hello, None, || Ok(()));
+            seats.leave(&taken.unwrap().seat, ());
+        }
+        let refused = seats.take("one more", &hello, None, || Ok(()));
+        assert!(
+            matches!(
+                refused,
+                Err(Broken::Ours {
+                    close: Close::Full,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        assert!(seats.take("0", &hello, None, || Ok(())).is_ok());
     }
 }

@@ -111,7 +111,7 @@ impl Socket {
             return session.write(&mut self.stream, slices);
         }
         loop {
-            match self.stream.write_vectored(slices) {
+            match Quiet(&self.stream).write_vectored(slices) {
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -134,6 +134,25 @@ impl Socket {
         self.session
             .as_ref()
             .is_some_and(|session| session.holds_bytes())
+    }
+}
+
+/// A stream that is written without a signal where the other end is gone: a program that is not of ours may die of it.
+pub(super) struct Quiet<'a>(pub(super) &'a TcpStream);
+
+impl Write for Quiet<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut none = net::SendAncillaryBuffer::default();
+        let sent = net::sendmsg(self.0, parts, &mut none, net::SendFlags::NOSIGNAL);
+        Ok(sent?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

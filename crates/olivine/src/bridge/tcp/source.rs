@@ -89,6 +89,9 @@ impl Sending<'_> {
             if self.is_done(&state)? {
                 return Ok(());
             }
+            if self.may_leave(&state)? {
+                return Err(Broken::Stopped);
+            }
             self.pipe.live()?;
             if looks.again() {
                 continue;
@@ -143,8 +146,10 @@ impl Sending<'_> {
         // A run that is still being written may be acknowledged in parts.
         let run = state.run.as_ref().filter(|run| run.place == place);
         let written = run.map_or(0, |run| run.at);
-        if !self.egress.acknowledge_within(place, position, written) {
-            let text = format!("position {position} of lane {lane} was never sent");
+        let taken = self.egress.acknowledge_checked(place, position, written);
+        if !taken.map_err(ring)? {
+            let text =
+                format!("position {position} of lane {lane} is no end of a frame that was sent");
             return Err(WireError::Nonsense(text).into());
         }
         let gained = self.egress.acknowledged(place) - before;
@@ -293,6 +298,14 @@ impl Sending<'_> {
             && state.lanes.iter().all(|lane| !lane.open)
             && self.pipe.pending().is_empty();
         Ok(quiet && self.egress.is_delivered().map_err(ring)?)
+    }
+
+    /// Whether we are asked to end and everything was delivered, though publishers may go on.
+    fn may_leave(&mut self, state: &State) -> Result<bool, Broken> {
+        let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
+        let quiet = asked && state.run.is_none() && self.pipe.pending().is_empty();
+        // Where every publisher has closed, that is still to be said: a better end.
+        Ok(quiet && !self.egress.is_ended() && self.egress.is_delivered().map_err(ring)?)
     }
 
     fn sleep(&mut self, state: &mut State) -> Result<(), Broken> {

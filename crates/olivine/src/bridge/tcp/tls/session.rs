@@ -1,7 +1,7 @@
 //! One connection's TLS: sealed bytes of the socket on one side, ours on the other.
 
 use super::trouble;
-use crate::bridge::tcp::socket::{Got, Trouble, receive};
+use crate::bridge::tcp::socket::{Got, Quiet, Trouble, receive};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -123,7 +123,7 @@ impl Session {
     /// Sends what is sealed; `true` once all is out.
     fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(stream) {
+            match self.connection.write_tls(&mut Quiet(stream)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,0 +1,255 @@
+//! Places of far sides of `tcp://`: what is kept when a side leaves in good order, and what fits together.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Place, free_port, until};
+use olivine::{Bridge, Config, Plain, Publisher, ReceiveError, Subscriber};
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Old(u64);
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct New(u32);
+
+impl Plain for Old {
+    const TYPE_NAME: &'static str = "test.old";
+}
+
+impl Plain for New {
+    const TYPE_NAME: &'static str = "test.new";
+}
+
+fn uri(port: u16, query: &str) -> String {
+    format!("tcp://127.0.0.1:{port}/test?{query}")
+}
+
+fn bridge(from: &str, to: &str) -> Bridge {
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    Bridge::start(&config(from), &config(to), false).unwrap()
+}
+
+/// The next number, in time; an end on the way is none where publishers come back.
+fn next(subscriber: &mut Subscriber) -> u64 {
+    let mut number = None;
+    until("a message comes", || {
+        let received = match subscriber.receive_timeout(Duration::from_millis(100)) {
+            Ok(received) => received,
+            Err(ReceiveError::Closed) => None,
+            Err(error) => panic!("{error}"),
+        };
+        number = received.map(|bytes| u64::from_le_bytes((*bytes).try_into().unwrap()));
+        number.is_some()
+    });
+    number.unwrap()
+}
+
+/// Acknowledgements lag behind what is committed: a source that goes on from what it heard last must be told more.
+#[test]
+fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
+    const ROUNDS: u64 = 8;
+    const EACH: u64 = 5_000;
+    let place = Place::new();
+    let (from, to) = (
+        place.uri("from", "capacity=64KiB"),
+        place.uri("to", "capacity=64KiB"),
+    );
+    let port = free_port();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let _receiving = bridge(&uri(port, "role=listen&capacity=64KiB"), &to);
+    let connects = uri(port, "role=connect");
+    let mut publisher = Publisher::open(&from).unwrap();
+    let mut expected = 0;
+    // Not awaited: where messages are missing, it waits for room for ever.
+    std::thread::spawn(move || {
+        for number in 0..ROUNDS * EACH {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        publisher.close().unwrap();
+    });
+    let mut sending = Some(bridge(&from, &connects));
+    while expected < ROUNDS * EACH {
+        assert_eq!(next(&mut subscriber), expected);
+        expected += 1;
+        if expected % EACH == EACH / 2 {
+            // It says that it leaves, in the middle of the stream.
+            drop(sending.take());
+            sending = Some(bridge(&from, &connects));
+        }
+    }
+}
+
+/// The ring of a source lives on, and holds what was delivered.
+#[test]
+fn what_was_delivered_before_the_end_does_not_come_again_after_it() {
+    let place = Place::new();
+    let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+    let port = free_port();
+    let _keeper = Subscriber::open(&from).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let (source, there) = (config(&from), config(&uri(port, "role=listen")));
+    let _receiving = bridge(&uri(port, "role=connect"), &to);
+    for round in 0..3_u64 {
+        let mut publisher = Publisher::open(&from).unwrap();
+        let sending = Bridge::start(&source, &there, true).unwrap();
+        until("the destination is there", || sending.status().peers == 1);
+        for number in round * 10..round * 10 + 10 {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+            assert_eq!(next(&mut subscriber), number);
+        }
+        publisher.close().unwrap();
+        until("the end is told", || sending.has_ended());
+    }
+}
+
+/// Lanes that were kept for a source are everybody's once it has ended.
+#[test]
+fn sources_come_and_end_one_after_the_other() {
+    let place = Place::new();
+    let to = place.uri("to", "publishers_max=2");
+    let port = free_port();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let _receiving = bridge(&uri(port, "role=listen"), &to);
+    for number in 0..6_u64 {
+        let mut publisher = Publisher::open(&uri(port, "role=connect")).unwrap();
+        publisher.publish(&number.to_le_bytes()).unwrap();
+        assert_eq!(next(&mut subscriber), number);
+        publisher.close().unwrap();
+    }
+}
+
+#[test]
+fn a_bridge_stops_once_all_is_delivered_though_its_publisher_lives() {
+    for (ours, theirs) in [
+        ("role=listen", "role=connect"),
+        ("role=connect", "role=listen"),
+    ] {
+        let place = Place::new();
+        let from = place.uri("from", "");
+        let port = free_port();
+        let mut publisher = Publisher::open(&from).unwrap();
+        let sending = bridge(&from, &uri(port, ours));
+        let mut subscriber = Subscriber::open(&uri(port, theirs)).unwrap();
+        for number in 0..100 {
+            publisher.publish(&u64::to_le_bytes(number)).unwrap();
+            assert_eq!(next(&mut subscriber), number);
+        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(sending.stop(Duration::ZERO)));
+        let outcome = is_done.recv_timeout(common::WATCHDOG);
+        assert!(outcome.expect("an end in time").unwrap(), "{ours}");
+        drop(publisher);
+    }
+}
+
+/// The ring was there before the bridge, which was not told its settings.
+#[test]
+fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
+    let cases = [
+        ("align=64", "", "align", ["8", "64"]),
+        ("", "align=64", "align", ["64", "8"]),
+        ("capacity=64KiB", "", "capacity", ["1048576", "65536"]),
+    ];
+    for (there, source, key, values) in cases {
+        for role in ["listen", "connect"] {
+            let place = Place::new();
+            let other = if role == "listen" {
+                "connect"
+            } else {
+                "listen"
+            };
+            let port = free_port();
+            let (from, to) = (place.uri("from", source), place.uri("to", there));
+            let mut subscriber = Subscriber::open(&to).unwrap();
+            let mut publisher = Publisher::open(&from).unwrap();
+            publisher.publish(&[0; 200]).unwrap();
+            let start = |from: &str, to: &str| {
+                let config = |uri: &str| Config::parse(uri).unwrap();
+                Bridge::start(&config(from), &config(to), false)
+            };
+            let bare = place.uri("to", "");
+            let receiving = || start(&uri(port, &format!("role={role}")), &bare);
+            let sending = || start(&from, &uri(port, &format!("role={other}")));
+            // Who connects is refused by who listens; either may be the one that starts in vain.
+            let first = if role == "listen" {
+                receiving()
+            } else {
+                sending()
+            };
+            let second = if role == "listen" {
+                sending()
+            } else {
+                receiving()
+            };
+            let told = |bridge: &Result<Bridge, olivine::OpenError>| match bridge {
+                Ok(bridge) => bridge.status().note,
+                Err(error) => error.to_string(),
+            };
+            until("both values are told", || {
+                [&first, &second].into_iter().any(|bridge| {
+                    let told = told(bridge);
+                    told.contains(key) && values.iter().all(|value| told.contains(value))
+                })
+            });
+            let received = subscriber.receive_timeout(Duration::ZERO).unwrap();
+            assert!(received.is_none(), "{there} {source} {role}");
+        }
+    }
+}
+
+/// `Bridge`s look into no message; the channels of their two sides are of one type all the same.
+#[test]
+fn a_ring_of_another_type_is_not_written() {
+    let place = Place::new();
+    let port = free_port();
+    let _subscriber = Subscriber::<Old>::typed(&place.uri("to", "")).unwrap();
+    let mut publisher = Publisher::<New>::typed(&place.uri("from", "")).unwrap();
+    publisher.publish(&New(7)).unwrap();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+    let near = Bridge::start(&config(&from), &config(&to), false);
+    let told = match near {
+        Ok(bridge) => {
+            until("it gave up", || bridge.has_ended());
+            bridge.status().note
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        told.contains("test.new") && told.contains("test.old"),
+        "{told}"
+    );
+    let _sending = bridge(&from, &uri(port, "role=listen"));
+    let error = Bridge::start(&config(&uri(port, "role=connect")), &config(&to), false);
+    let told = error.unwrap_err().to_string();
+    assert!(
+        told.contains("test.new") && told.contains("test.old"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
+    let (here, there) = (Place::new(), Place::new());
+    let port = free_port();
+    // Where the folder of the channels belongs, lies a file.
+    std::fs::write(there.dir(), "in the way").unwrap();
+    let to = there.uri("to", "");
+    let receiving = bridge(&uri(port, "role=listen"), &to);
+    let mut publisher = Publisher::open(&here.uri("from", "")).unwrap();
+    let _sending = bridge(&here.uri("from", ""), &uri(port, "role=connect"));
+    until("a connection was in vain", || {
+        receiving.status().refusals > 0
+    });
+    assert!(!receiving.has_ended());
+    std::fs::remove_file(there.dir()).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    assert_eq!(next(&mut subscriber), 7);
+}

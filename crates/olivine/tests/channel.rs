@@ -82,7 +82,7 @@ fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
     let child = reader(&place, &named, &words);
     send(&mut publisher, 0..100);
     until("it has read", || words.load(0) == 2);
-    common::kill(child);
+    kill(child);
     send(&mut publisher, 100..150);
     // Also without a publisher the channel stays for it.
     drop(publisher);
@@ -114,7 +114,7 @@ fn a_dead_subscriber_is_not_waited_for() {
     send(&mut publisher, 0..100);
     until("it has read", || words.load(0) == 2);
     fill(&mut publisher);
-    common::kill(child);
+    kill(child);
     send(&mut publisher, 0..10_000);
     assert_eq!(publisher.stats().reclaimed, 1);
     assert_eq!(publisher.stats().evicted, 0);

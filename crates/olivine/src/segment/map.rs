@@ -5,6 +5,7 @@ use crate::error::OpenError;
 use crate::region::{Memory, Ring, Words};
 use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, lane};
 use crate::uri::HugePages;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -179,11 +180,12 @@ fn map_twice(
     let ring = unsafe { base.add(header) };
     // SAFETY: as for the header, beside it.
     let ring = unsafe { Memory::from_mapping(ring, size * 2) };
-    let lane = Mapped {
+    // Given back as a whole only once it is whole.
+    let lane = ManuallyDrop::new(Mapped {
         base,
         header: header_memory,
         ring,
-    };
+    });
     for (at, bytes, offset) in [
         (0, header + size, 0),
         (header + size, size, LANE_HEADER_BYTES),
@@ -202,9 +204,8 @@ fn map_twice(
             )
         };
         if let Err(errno) = mapped {
-            // Older kernels have unmapped the place by then, and another thread's mapping may stand there: from here on
-            // the range is given up, not given back. What was mapped before it is still ours.
-            core::mem::forget(lane);
+            // Older kernels have unmapped the place by then, and another thread's mapping may stand there: the range is
+            // given up, not given back. What was mapped before it is still ours.
             if at > 0 {
                 // SAFETY: the first part, which was mapped above and in which nothing lives.
                 let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), at) };
@@ -212,7 +213,7 @@ fn map_twice(
             return Err(refused("map", path)(errno));
         }
     }
-    Ok(lane)
+    Ok(ManuallyDrop::into_inner(lane))
 }
 
 impl Mapped {

@@ -448,11 +448,12 @@ fn a_new_publisher_is_heard_while_another_never_pauses() {
 #[test]
 fn a_name_is_taken_and_given_back_by_many_threads() {
     // Each may find the channel as its last participant goes.
+    // A lane holds what all of them ever send, or one that gets a lane which its own subscriber holds back waits for itself.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    let uri = "inproc://restless?capacity=4KiB";
+                    let uri = "inproc://restless?capacity=64KiB";
                     let mut subscriber = Subscriber::open(uri).unwrap();
                     let mut publisher = Publisher::open(uri).unwrap();
                     publisher.publish(b"mine or another's").unwrap();

@@ -240,7 +240,7 @@ fn who_comes_late_has_a_time_of_its_own() {
     assert_eq!(held, Err(NotSent::BackPressured));
     // In the way from its first moment on, as the other has been for long.
     let _late = Subscriber::open(&format!("{uri}&from=oldest")).unwrap();
-    let came = std::time::Instant::now();
+    let came = Instant::now();
     publisher.publish(b"sent").unwrap();
     assert_eq!(publisher.stats().evicted, 2);
     assert!(came.elapsed() >= Duration::from_millis(300));

@@ -276,7 +276,9 @@ impl Subscriber {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let subscriber = lock(&self.state)?.close();
-        py.detach(|| drop(subscriber));
+        if let Some(subscriber) = subscriber {
+            py.detach(|| subscriber.close());
+        }
         Ok(())
     }
 

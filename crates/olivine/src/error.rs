@@ -173,7 +173,9 @@ pub enum ReceiveError {
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
     /// A `delivery=latest` subscriber was lapped. It goes on with the newest message; this call only reports.
-    #[error("overrun: {lost_bytes} bytes were overwritten before they were read")]
+    #[error(
+        "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a larger 'capacity=' or 'delivery=reliable'"
+    )]
     Overrun {
         /// Bytes of frames (headers and padding included) that were skipped.
         lost_bytes: u64,
@@ -323,7 +325,7 @@ pub enum OpenError {
         free_bytes: u64,
     },
     /// Somebody holds the channel's membership lock and does not let go.
-    #[error("channel '{channel}' has been busy for {} s: process {pid} is stopped or stuck while opening or closing it", waited.as_secs())]
+    #[error("channel '{channel}' has been busy for {} s: process {pid} is stopped or stuck while opening or closing it; let it go on ('kill -CONT') or end it", waited.as_secs())]
     Busy {
         /// The channel.
         channel: String,

@@ -8,7 +8,8 @@ use common::numbers::{LONG, SHORT, expect, fill, number, send};
 use common::{Place, kill, spawn, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
-use std::time::Duration;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 /// The other processes.
 #[test]
@@ -93,6 +94,77 @@ fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_durable_subscriber_that_fails_at_a_message_gets_it_again() {
+    for slow in ["wait", "evict:10s"] {
+        let place = Place::new();
+        let uri = place.uri("again", &format!("capacity=4KiB&slow={slow}"));
+        let named = place.uri("again", "capacity=4KiB&name=archive");
+        let mut publisher = Publisher::open(&uri).unwrap();
+        let mut first = Subscriber::open(&named).unwrap();
+        send(&mut publisher, 0..5);
+        expect(&mut first, 0..3);
+        // Not closed: nobody says that the last one was dealt with.
+        drop(first);
+        let mut again = Subscriber::open(&named).unwrap();
+        expect(&mut again, 2..4);
+        again.close();
+        let mut last = Subscriber::open(&named).unwrap();
+        expect(&mut last, 4..5);
+        last.unsubscribe();
+    }
+}
+
+#[test]
+fn who_has_read_everything_is_not_evicted_for_a_batch_longer_than_the_ring() {
+    let place = Place::new();
+    let uri = place.uri("long", "capacity=4KiB&slow=evict:1ns");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    send(&mut publisher, 0..1);
+    expect(&mut subscriber, 0..1);
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let started = Instant::now();
+    let mut batch = publisher.batch();
+    // Until well after its clock would have run out.
+    while started.elapsed() < Duration::from_millis(20) {
+        let _ = batch.push(&[1; 1000]);
+    }
+    drop(batch);
+    assert_eq!(publisher.stats().evicted, 0);
+    send(&mut publisher, 1..2);
+    expect(&mut subscriber, 1..2);
+}
+
+/// Words of the control file, see `docs/layout.md`: the state of slot 0, for the `publishers_max` and `subscribers_max`
+/// of the test that needs it, and the number that says that it is evicted.
+const STATE_OF_SLOT: u64 = 512 + 4 * 32;
+const EVICTED: u64 = 3;
+
+#[test]
+fn an_eviction_that_a_dead_publisher_began_is_finished() {
+    let place = Place::new();
+    let uri = place.uri(
+        "half",
+        "capacity=4KiB&publishers_max=4&subscribers_max=4&slow=evict:1ms",
+    );
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let control = place.channel("half").join("control");
+    let control = std::fs::File::options().write(true).open(control).unwrap();
+    control
+        .write_all_at(&EVICTED.to_le_bytes(), STATE_OF_SLOT * 8)
+        .unwrap();
+    // Many times what the ring holds: only the end of its holding lets this through.
+    send(&mut publisher, 0..1_000);
+    assert_eq!(publisher.stats().evicted, 1, "once");
+    let mut answer = subscriber.try_receive().map(|_| ());
+    while answer.is_ok() {
+        answer = subscriber.try_receive().map(|_| ());
+    }
+    assert!(matches!(answer, Err(ReceiveError::Evicted)), "{answer:?}");
+}
+
+#[test]
 fn an_absent_durable_subscriber_expires() {
     let place = Place::new();
     let mut publisher = Publisher::open(&place.uri("expire", "capacity=4KiB")).unwrap();
@@ -168,7 +240,7 @@ fn who_comes_late_has_a_time_of_its_own() {
     assert_eq!(held, Err(NotSent::BackPressured));
     // In the way from its first moment on, as the other has been for long.
     let _late = Subscriber::open(&format!("{uri}&from=oldest")).unwrap();
-    let came = std::time::Instant::now();
+    let came = Instant::now();
     publisher.publish(b"sent").unwrap();
     assert_eq!(publisher.stats().evicted, 2);
     assert!(came.elapsed() >= Duration::from_millis(300));
@@ -376,11 +448,12 @@ fn a_new_publisher_is_heard_while_another_never_pauses() {
 #[test]
 fn a_name_is_taken_and_given_back_by_many_threads() {
     // Each may find the channel as its last participant goes.
+    // A lane holds what all of them ever send, or one that gets a lane which its own subscriber holds back waits for itself.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    let uri = "inproc://restless?capacity=4KiB";
+                    let uri = "inproc://restless?capacity=64KiB";
                     let mut subscriber = Subscriber::open(uri).unwrap();
                     let mut publisher = Publisher::open(uri).unwrap();
                     publisher.publish(b"mine or another's").unwrap();

@@ -79,6 +79,31 @@ fn an_event_loop_is_told_of_messages() {
 }
 
 #[test]
+fn an_event_loop_that_also_looks_by_itself_is_told_of_what_comes_next() {
+    let place = Place::new();
+    let uri = place.uri("both", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    // Zeros, so that a place of the lap before looks empty.
+    let zeros = [0; 256];
+    for round in 0..300 {
+        assert!(!readable(&mut subscriber, Duration::ZERO), "all was read");
+        // More than a lap, read without the descriptor.
+        for message in 0..20 {
+            publisher
+                .publish(&zeros[..24 + (round + message) % 232])
+                .unwrap();
+            let mut count = 0;
+            while subscriber.poll(|_| count += 1, 100).unwrap() > 0 {}
+            assert_eq!(count, 1);
+        }
+        publisher.publish(&zeros).unwrap();
+        assert!(readable(&mut subscriber, LONG), "round {round}");
+        while subscriber.poll(|_| {}, 100).unwrap() > 0 {}
+    }
+}
+
+#[test]
 fn an_event_loop_rests_when_one_of_two_publishers_has_closed() {
     let uri = "inproc://half-closed?capacity=4KiB";
     let mut subscriber = Subscriber::open(uri).unwrap();

@@ -123,7 +123,9 @@ impl Hold {
         for (slot, position) in producer.gate().positions() {
             let ticket = slots::ticket(control, geometry, slot);
             let noted = &mut self.in_the_way[slot];
-            if position.saturating_add(geometry.capacity) >= need {
+            // Whoever has read everything is not in the way of a batch that is longer than the ring.
+            if position >= producer.position() || position.saturating_add(geometry.capacity) >= need
+            {
                 noted.1 = 0;
             } else if noted.1 == 0 || noted.0 != ticket {
                 *noted = (ticket, now);

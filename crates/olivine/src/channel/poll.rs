@@ -55,8 +55,10 @@ impl<T: ?Sized> Subscriber<T> {
                 self.turn = 0;
             }
             let budget = LANE_BUDGET.min(limit - total);
-            total += drain(&mut self.lanes[self.turn], handler, budget)?;
+            let turn = self.turn;
+            // Before an error, too: one lane that is corrupt keeps no other waiting.
             self.turn += 1;
+            total += drain(&mut self.lanes[turn], handler, budget)?;
             if total == limit {
                 break;
             }
@@ -129,7 +131,8 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// The next frame of any lane that is asked for. A copied one is gone past, one in place is pending.
+    /// The next frame of any lane that is asked for. One that was copied is gone past, except by a durable subscriber;
+    /// one in place is pending.
     #[cold]
     #[inline(never)]
     fn next_slowly(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
@@ -143,8 +146,13 @@ impl<T: ?Sized> Subscriber<T> {
                 return Ok(None);
             };
             let chosen = self.choose(lane, &frame);
-            if self.checked || !matches!(chosen, Ok(Some(_))) {
+            if !matches!(chosen, Ok(Some(_))) {
                 self.pending = None;
+                self.lanes[lane].advance(&frame);
+            } else if self.core.config.name.is_some() {
+                // Until the next call says that it was dealt with, as if it lay in place.
+                self.pending = Some((lane, frame));
+            } else if self.checked {
                 self.lanes[lane].advance(&frame);
             }
             if let Some(payload) = chosen? {

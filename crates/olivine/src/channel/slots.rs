@@ -8,8 +8,8 @@ use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
-use crate::ring::gate::{clear_slot, set_bit};
-use crate::ring::layout::{Geometry, control, lock_byte, pack, slot, unpack};
+use crate::ring::gate::{bits, clear_slot, set_bit};
+use crate::ring::layout::{Geometry, NO_POSITION, control, lock_byte, pack, slot, unpack};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
 
@@ -63,6 +63,25 @@ fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
     since != 0 && expire != 0 && monotonic_ns().saturating_sub(since) >= expire
 }
 
+/// Whether a durable slot gates and has a position in every lane, also in those that do not exist yet: only then has
+/// it missed nothing.
+fn has_places(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    is_gating(words, geometry, index)
+        && (0..geometry.lanes()).all(|lane| {
+            // Relaxed: only its owner writes it, and that lock is ours.
+            let position = words.word(geometry.position(index, lane));
+            position.load(Ordering::Relaxed) != NO_POSITION
+        })
+}
+
+/// Whether the slot holds publishers back.
+fn is_gating(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    bits(words, control::GATING, geometry.slots()).any(|gating| gating == index)
+}
+
+/// How often the slots are looked through for one whose lock is not just being looked at.
+const CLAIM_ROUNDS: usize = 16;
+
 /// Takes a slot for a new or returning subscriber. The caller holds the membership lock.
 pub(crate) fn claim(
     words: &Words,
@@ -110,15 +129,17 @@ pub(crate) fn claim(
                 locks.unlock(lock_byte::SLOT + index as u64);
                 continue;
             }
+            let resumed = has_places(words, geometry, index);
+            if !resumed {
+                clear_slot(words, geometry, index);
+            }
             describe(words, geometry, index, config);
-            return Ok(Claimed {
-                index,
-                resumed: true,
-            });
+            return Ok(Claimed { index, resumed });
         }
     }
-    // Free ones first, then those of the dead.
-    for want_free in [true, false] {
+    // Free ones first, then those of the dead. A publisher that is held back by a dead one looks at its slot now and
+    // then, for microseconds.
+    for want_free in [true].into_iter().chain([false; CLAIM_ROUNDS]) {
         for index in 0..geometry.slots() {
             let found = state(words, geometry, index);
             if want_free != (found == slot::FREE)
@@ -135,6 +156,7 @@ pub(crate) fn claim(
                 resumed: false,
             });
         }
+        std::thread::yield_now();
     }
     Err(OpenError::SubscribersFull {
         channel: channel.to_owned(),
@@ -252,8 +274,10 @@ fn evict(words: &Words, geometry: &Geometry, locks: &Locks, index: usize, ticket
     let is_the_one = self::ticket(words, geometry, index) == ticket
         && matches!(
             state(words, geometry, index),
-            slot::ATTACHED | slot::DURABLE
+            // Evicted and still gating: by somebody who died in between.
+            slot::ATTACHED | slot::DURABLE | slot::EVICTED
         )
+        && is_gating(words, geometry, index)
         && locks.held_by_others(byte, byte + 1);
     if is_the_one {
         words

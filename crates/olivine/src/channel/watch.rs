@@ -1,5 +1,6 @@
 //! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
 
+use crate::link::Control;
 use crate::region::{Ring, Word};
 use crate::ring::consume::Consumer;
 use crate::ring::layout::slot;
@@ -30,9 +31,19 @@ struct State {
     /// What to watch: the next header of each lane, and its state word with its value when we began.
     lanes: Vec<(Ring, u64, Word, u64)>,
     epoch: u64,
+    /// Counts what was to be watched, so that the thread sees when it watches something else by now.
+    generation: u64,
     armed: bool,
     fired: bool,
     stop: bool,
+}
+
+impl State {
+    /// Whether this is what would be watched now.
+    fn is_at(&self, lanes: &[Consumer], epoch: u64) -> bool {
+        let positions = lanes.iter().map(Consumer::position);
+        self.epoch == epoch && self.lanes.iter().map(|watched| watched.1).eq(positions)
+    }
 }
 
 impl Shared {
@@ -42,8 +53,14 @@ impl Shared {
 }
 
 impl Watch {
-    /// Starts the thread. `epoch` counts lanes, `slot_state` tells of an eviction.
-    pub(super) fn start(sleeper: Sleeper, epoch: Word, slot_state: Word) -> io::Result<Self> {
+    /// Starts the thread. `epoch` counts lanes, `slot_state` tells of an eviction, `link` of the end of the bridge
+    /// behind the ring.
+    pub(super) fn start(
+        sleeper: Sleeper,
+        epoch: Word,
+        slot_state: Word,
+        link: Option<Arc<Control>>,
+    ) -> io::Result<Self> {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let event = rustix::event::eventfd(0, flags)?;
         let shared = Arc::new(Shared {
@@ -55,7 +72,7 @@ impl Watch {
             .name("olivine-watch".into())
             .spawn({
                 let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
-                move || run(&shared, &sleeper, &epoch, &slot_state)
+                move || run(&shared, &sleeper, &epoch, &slot_state, link.as_deref())
             })?;
         Ok(Self {
             shared,
@@ -73,7 +90,8 @@ impl Watch {
     /// `epoch` is the number of lanes' changes that the subscriber has seen: a later one is news.
     pub(super) fn arm(&self, lanes: &[Consumer], epoch: u64) {
         let mut state = self.shared.lock();
-        if state.armed {
+        let was_armed = state.armed;
+        if was_armed && state.is_at(lanes, epoch) {
             return;
         }
         if state.fired {
@@ -84,9 +102,15 @@ impl Watch {
         state.lanes.clear();
         state.lanes.extend(lanes.iter().map(Consumer::watch_point));
         state.epoch = epoch;
+        state.generation = state.generation.wrapping_add(1);
         state.armed = true;
         drop(state);
-        self.shared.changed.notify_one();
+        if was_armed {
+            // Something was read without the descriptor: the thread must not look on at what is gone.
+            wake(&self.sleeper.park);
+        } else {
+            self.shared.changed.notify_one();
+        }
     }
 }
 
@@ -102,7 +126,13 @@ impl Drop for Watch {
     }
 }
 
-fn run(shared: &Shared, sleeper: &Sleeper, epoch: &Word, slot_state: &Word) {
+fn run(
+    shared: &Shared,
+    sleeper: &Sleeper,
+    epoch: &Word,
+    slot_state: &Word,
+    link: Option<&Control>,
+) {
     loop {
         let mut state = shared.lock();
         while !state.armed && !state.stop {
@@ -115,8 +145,9 @@ fn run(shared: &Shared, sleeper: &Sleeper, epoch: &Word, slot_state: &Word) {
             return;
         }
         let lanes = state.lanes.clone();
-        let seen_epoch = state.epoch;
+        let (seen_epoch, generation) = (state.epoch, state.generation);
         drop(state);
+        let is_over = |state: &State| state.stop || state.generation != generation;
         let ready = || {
             // COMMIT (acquire): a message is there. A lane that closed, opened or appeared is news too.
             lanes
@@ -127,12 +158,16 @@ fn run(shared: &Shared, sleeper: &Sleeper, epoch: &Word, slot_state: &Word) {
                     .any(|(.., lane_state, before)| lane_state.load(Ordering::Acquire) != *before)
                 || epoch.load(Ordering::Acquire) != seen_epoch
                 || slot_state.load(Ordering::Acquire) == slot::EVICTED
-                || shared.lock().stop
+                || link.is_some_and(Control::has_failed)
+                || is_over(&shared.lock())
         };
         while !ready() {
             sleeper.sleep(NAP_MAX, ready);
         }
         let mut state = shared.lock();
+        if is_over(&state) {
+            continue;
+        }
         state.armed = false;
         state.fired = true;
         // An eventfd that is full is readable already.

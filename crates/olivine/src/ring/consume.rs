@@ -265,7 +265,7 @@ impl Consumer {
         Shape::of(word, self.payload_max, self.align_mask).ok_or_else(|| self.corrupt(word))
     }
 
-    /// Hands up to `limit` messages to `handler`; how many, and whether the tail was found empty.
+    /// Hands up to `limit` messages to `handler`; how many.
     ///
     /// As `next` and `advance` for each, but the position is in a register while it goes on.
     ///
@@ -323,7 +323,7 @@ impl Consumer {
             // A handler that panics gets the same message again: the position moves after it.
             handler(&frame, view);
             at.position = frame.end;
-            at.run += 1;
+            at.run = at.run.wrapping_add(1);
             count += 1;
             if at.position - at.home.released >= step {
                 at.settle();
@@ -375,7 +375,8 @@ impl Consumer {
     #[inline(always)]
     pub(crate) fn advance(&mut self, frame: &Frame) {
         self.position = frame.end;
-        self.run += 1;
+        // Wraps, where a lying cursor never lets it rest: it only says when to ask again.
+        self.run = self.run.wrapping_add(1);
         if self.position - self.released >= self.release_step {
             self.release();
         }

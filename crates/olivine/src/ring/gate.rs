@@ -139,6 +139,13 @@ pub(crate) fn join_lane(
 /// Every step can be repeated, so whoever dies half way leaves work that the next owner does again.
 pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
     let base = geometry.slot(index);
+    let state = control.word(base + slot::STATE);
+    // Relaxed: ours, under the lock.
+    if state.load(Ordering::Relaxed) == slot::DURABLE {
+        // A half-cleared place is nobody's to come back to: whoever dies from here on leaves a slot that anybody
+        // clears again. The stores below are releases, so none of them comes before this one.
+        state.store(slot::ATTACHED, Ordering::Release);
+    }
     for lane in 0..geometry.lanes() {
         // REUSE (release): everything read is handed back.
         control
@@ -153,7 +160,5 @@ pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
         // Relaxed: read by others only for display, or under the slot's lock.
         control.word(base + word).store(0, Ordering::Relaxed);
     }
-    control
-        .word(base + slot::STATE)
-        .store(slot::FREE, Ordering::Release);
+    state.store(slot::FREE, Ordering::Release);
 }

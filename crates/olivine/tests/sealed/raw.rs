@@ -167,7 +167,8 @@ pub(crate) fn join(path: &Path) -> Joined {
 pub(crate) fn memory(bytes: u64, words: &[(usize, u64)]) -> (OwnedFd, Mapped) {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("hostile", flags).unwrap();
-    rustix::fs::ftruncate(&file, bytes).unwrap();
+    // All of it: a lane with holes is refused.
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
     let mapped = Mapped::of(&file, true).unwrap();
     for (index, value) in words {
         mapped.word(*index).store(*value, Ordering::Relaxed);

@@ -108,6 +108,34 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ..PLAIN
     },
     Operation {
+        name: "unsubscribe a durable",
+        bystanders: false,
+        prepare: |uri, handles| {
+            let uri = format!("{uri}&name=durable");
+            handles.subscriber = Some(Subscriber::open(&uri).unwrap());
+            publisher(&uri, handles);
+        },
+        act: |_, handles| {
+            handles.subscriber.take().unwrap().unsubscribe();
+            Ok(())
+        },
+        ..PLAIN
+    },
+    Operation {
+        name: "judge an expired durable",
+        bystanders: false,
+        prepare: publisher,
+        ready: Scene::leave_an_expired_place,
+        // It read nothing: there is no room until its place is cleared.
+        act: |_, handles| {
+            let long = Duration::from_secs(10);
+            let room = of(handles).wait_for_room(4000, Some(long));
+            room.map_err(|error| error.to_string())?;
+            Ok(())
+        },
+        ..PLAIN
+    },
+    Operation {
         name: "publish",
         prepare: publisher,
         act: |_, handles| {

@@ -8,6 +8,9 @@ use std::time::Instant;
 /// Small enough that every check goes round the ring, and that comparing it after each step is cheap.
 const SHAPE: &str = "capacity=4KiB&publishers_max=4&subscribers_max=4&wait=park";
 
+/// Numbers of the messages with which the heirs fill their rings start at multiples of this.
+const FILLING: u64 = 10_000;
+
 /// Words of the control file, see `docs/layout.md`.
 const SLEEPERS: u64 = 48;
 const SLOTS: u64 = 512 + 4 * 32;
@@ -137,6 +140,12 @@ impl Scene {
         self.talk();
     }
 
+    /// A durable subscriber has left its place, and too long ago.
+    pub(crate) fn leave_an_expired_place(&mut self) {
+        let query = "&name=durable&expire=1ns&from=oldest";
+        drop(Subscriber::open(&format!("{}{query}", self.uri())).unwrap());
+    }
+
     fn in_a_child_that_dies(&self, body: impl FnOnce(&str)) {
         let uri = self.uri();
         crate::trace::Traced::start(|| {
@@ -163,14 +172,44 @@ impl Scene {
         self.sent += 1;
     }
 
+    /// All `heirs` send until there is no room, which the durable one must keep them to: it gets everything, in order.
+    fn fill(&mut self, heirs: &mut [Publisher], durable: &mut Subscriber, theirs: &mut Vec<u64>) {
+        let mut got = Vec::new();
+        while durable.poll(|_| {}, 1000).is_ok_and(|count| count > 0) {}
+        let mut sent = 0;
+        for (lane, heir) in heirs.iter_mut().enumerate() {
+            for number in 0.. {
+                match heir.offer(&message(b'h', FILLING * (1 + lane as u64) + number)) {
+                    Ok(_) => sent += 1,
+                    Err(error) => {
+                        assert_eq!(error, NotSent::BackPressured);
+                        break;
+                    }
+                }
+                assert!(number < 100, "nobody is held back by the durable one");
+            }
+        }
+        read(durable, &mut self.seen.clone(), &mut got);
+        assert_eq!(got.len(), sent, "the durable one gets everything");
+        for lane in 0..heirs.len() as u64 {
+            let of_lane = got.iter().filter(|number| **number / FILLING == 1 + lane);
+            assert!(of_lane.copied().is_sorted(), "in order");
+        }
+        if let Some(subscriber) = &mut self.subscriber {
+            read(subscriber, &mut self.seen, theirs);
+        }
+    }
+
     /// Everybody who is left goes on, newcomers come without being helped, and nothing stays behind.
     /// `acknowledged` messages of the child are certain, one more may have been committed.
     pub(crate) fn check(mut self, acknowledged: u64) {
         let mut theirs = Vec::new();
         // Whoever died with a durable name is held in honour until somebody takes its place.
         let durable = format!("{}&name=durable", self.uri());
-        Subscriber::open(&durable).unwrap().unsubscribe();
+        let mut durable = Subscriber::open(&durable).unwrap();
         for _ in 0..100 {
+            // It reads too, or nobody could go on.
+            while durable.poll(|_| {}, 1000).is_ok_and(|count| count > 0) {}
             self.talk();
             if let Some(subscriber) = &mut self.subscriber {
                 read(subscriber, &mut self.seen, &mut theirs);
@@ -186,6 +225,8 @@ impl Scene {
         };
         assert!(matches!(full, OpenError::PublishersFull { .. }), "{full}");
         assert_eq!(heirs.len(), 4 - usize::from(self.publisher.is_some()));
+        self.fill(&mut heirs, &mut durable, &mut theirs);
+        durable.unsubscribe();
         let mut late = Subscriber::open(&self.uri()).unwrap();
         for (number, heir) in heirs.iter_mut().enumerate() {
             let number = 1000 + number as u64;

@@ -266,6 +266,14 @@ pub(super) fn accept(
     let Some(lane) = lane else {
         return Err(protocol(path, "it handed out no lane".to_owned()).into());
     };
+    let start = welcome.start;
+    if start < shape.origin || !start.is_multiple_of(shape.align) {
+        let problem = format!(
+            "it put us at position {start}, which is no place of a frame: the first is {}, each a multiple of {}",
+            shape.origin, shape.align
+        );
+        return Err(protocol(path, problem).into());
+    }
     let lifeline = Lifeline::new(
         path,
         ClosedInChildren::new(socket),
@@ -274,7 +282,7 @@ pub(super) fn accept(
         &lane.0,
     )?;
     Ok(Joined {
-        start: welcome.start,
+        start,
         attached,
         lane,
         lifeline,

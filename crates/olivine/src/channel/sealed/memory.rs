@@ -100,8 +100,22 @@ pub(super) fn check(
             wrong(format!("it has {length} bytes and should have {bytes}"))
         }
         None if length < 4096 => wrong(format!("it has {length} bytes, less than one page")),
+        // The seals of a lane let nobody take memory away again.
+        _ if seals.contains(SealFlags::FUTURE_WRITE) && allocated(&stat) < length => {
+            wrong(format!(
+                "it has {length} bytes and memory for {} of them: the rest would be charged to whoever reads it",
+                allocated(&stat)
+            ))
+        }
         _ => Ok(()),
     }
+}
+
+/// Bytes that a file's memory takes.
+fn allocated(stat: &rustix::fs::Stat) -> u64 {
+    u64::try_from(stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512)
 }
 
 /// Makes the page of a subscriber that joined `attached` on its behalf: its descriptor, sealed, and its words.
@@ -131,4 +145,27 @@ pub(super) fn new_page(
     set_bit(&words, control::ATTACHED, 0, true);
     seal(file.as_fd(), page_seals(), path)?;
     Ok((file, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, fallocate, ftruncate, memfd_create};
+
+    #[test]
+    fn a_lane_without_all_its_memory_is_refused() {
+        const BYTES: u64 = 64 * 1024;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        for (given, good) in [(0, false), (BYTES - 4096, false), (BYTES, true)] {
+            let file = memfd_create("olivine", flags).unwrap();
+            ftruncate(&file, BYTES).unwrap();
+            if given > 0 {
+                let mode = rustix::fs::FallocateFlags::empty();
+                fallocate(&file, mode, 0, given).unwrap();
+            }
+            fcntl_add_seals(&file, lane_seals()).unwrap();
+            let checked = check(&file, LANE, lane_seals(), None, Path::new("/run/it"));
+            assert_eq!(checked.is_ok(), good, "{given} bytes: {checked:?}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::{
     status::Reject,
 };
 
-/// Bytes of extensions and trailers allowed in one body: more is an attack, not a message.
+/// Bytes of leading zeros, extensions and trailers allowed in one body: more is an attack, not a message.
 const EXTRA_MAX: u32 = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +84,12 @@ impl Decoder {
         let next = match (self.state, byte) {
             (State::SizeStart | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16).unwrap_or(0);
+                if self.left == 0 && digit == 0 {
+                    // Leading zeros would let a size line grow for ever; other digits end at an overflow.
+                    self.spend()?;
+                }
                 let left = self.left.checked_mul(16).ok_or(Reject::Chunk)?;
                 self.left = left + u64::from(digit);
-                // Leading zeros would let a size line grow for ever.
-                self.spend()?;
                 if have.saturating_add(self.left) > max {
                     return Err(Reject::BodyTooLong);
                 }
@@ -205,6 +207,19 @@ mod tests {
         let long = format!("5;{}\r\n", "x".repeat(20_000));
         assert_eq!(decode(long.as_bytes()), Err(Reject::Chunk));
         assert_eq!(decode("0".repeat(20_000).as_bytes()), Err(Reject::Chunk));
+    }
+
+    #[test]
+    fn a_body_may_come_in_any_number_of_small_chunks() {
+        let (mut wire, body) = (Vec::new(), [b'x'; 100].repeat(10_000));
+        body.chunks(100).for_each(|part| encode(&mut wire, part));
+        wire.extend_from_slice(LAST);
+        let (mut decoder, mut decoded) = (Decoder::new(), Vec::new());
+        assert_eq!(decoder.feed(&wire, &mut decoded, 1 << 20), Ok(wire.len()));
+        assert!(decoder.is_done() && decoded == body);
+        // Zeros are counted over the whole body.
+        let padded = format!("{}1\r\nx\r\n", "0".repeat(5_000)).repeat(4);
+        assert_eq!(decode(padded.as_bytes()), Err(Reject::Chunk));
     }
 
     proptest! {

@@ -129,15 +129,17 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
         .collect::<Outcome<_>>()?;
     let mut failures = 0;
     let mut removed = Vec::new();
+    // Whoever stops reading what was removed wants the rest removed all the same.
+    let mut printed = Ok(());
     for config in &configs {
         match admin::remove(config, args.force) {
             Ok(gone) => {
-                if !common.json {
-                    print(&format!(
+                if !common.json && printed.is_ok() {
+                    printed = print(&format!(
                         "removed {} ({})\n",
                         config.channel(),
                         text::bytes(gone.bytes)
-                    ))?;
+                    ));
                 }
                 removed.push(json!({ "name": config.channel(), "file_bytes": gone.bytes }));
             }
@@ -151,7 +153,7 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
         print_json(&json!({ "removed": removed, "failed_count": failures }))?;
     }
     if failures == 0 {
-        Ok(())
+        printed
     } else {
         Err(Failure::BadResult)
     }

@@ -74,7 +74,17 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         let ended = one.bridge.has_ended();
         let control = one.bridge.status();
         match one.bridge.stop(LINGER) {
-            Ok(delivered) => rows.push((one.pair, control, delivered || ended)),
+            Ok(delivered) => {
+                if control.abandoned > 0 {
+                    failed = true;
+                    complain(&format!(
+                        "{}: gave up {} of those it serves, with messages that they had not got",
+                        one.pair.source, control.abandoned
+                    ));
+                }
+                let done = delivered || ended;
+                rows.push((one.pair, control, done));
+            }
             Err(error) => {
                 failed = true;
                 complain(&format!("{:#}", anyhow::Error::new(error)));

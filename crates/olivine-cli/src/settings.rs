@@ -33,6 +33,11 @@ pub(crate) fn spins(config: &Config) -> bool {
     value(config, "wait").as_deref() == Some("spin")
 }
 
+/// Whether this subscriber keeps its place when it goes.
+pub(crate) fn is_durable(config: &Config) -> bool {
+    value(config, "name").is_some()
+}
+
 /// The channel's short URI, for notices.
 pub(crate) fn short(config: &Config) -> String {
     format!("{}://{}", config.scheme(), config.channel())
@@ -56,5 +61,7 @@ mod tests {
             (0, Duration::ZERO, false)
         );
         assert_eq!(short(&config), "shm://x");
+        assert!(!is_durable(&config));
+        assert!(is_durable(&Config::parse("shm://x?name=reader").unwrap()));
     }
 }

@@ -66,7 +66,9 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         overrun_bytes: 0,
         said_waiting: false,
         short_uri: settings::short(&config),
+        one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
+    // After a failure the position stays before a message that could not be written: dropping does not go past it.
     receiver.stream()?;
     let quiet = form != OutputForm::None && !reports && !common.json;
     receiver.finish(quiet)
@@ -115,6 +117,14 @@ impl Sink<'_> {
         }
     }
 
+    /// Takes a message and writes it out before anything else happens.
+    fn take_through(&mut self, message: &Message<'_>) {
+        self.take(message);
+        if self.failed.is_none() {
+            self.failed = self.out.flush().err();
+        }
+    }
+
     fn write_error(&mut self) -> Outcome {
         self.failed
             .take()
@@ -157,6 +167,8 @@ struct Receiver<'a> {
     overrun_bytes: u64,
     said_waiting: bool,
     short_uri: String,
+    /// Each message is written before the position goes past it, so that none is lost with us: at least once.
+    one_by_one: bool,
 }
 
 impl Receiver<'_> {
@@ -173,13 +185,27 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn poll(&mut self) -> Outcome<ControlFlow<()>> {
-        let limit = usize::try_from(self.left.min(self.batch)).unwrap_or(usize::MAX);
+    /// Takes what is there; returns how many messages that was.
+    #[inline]
+    fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
-        let mut polled = self.subscriber.poll(|message| sink.take(&message), limit);
+        if self.one_by_one {
+            // The position goes past a message with the next call, or with an orderly end.
+            let message = self.subscriber.try_receive()?;
+            return Ok(message.map_or(0, |message| {
+                sink.take_through(&message);
+                1
+            }));
+        }
+        let limit = usize::try_from(self.left.min(self.batch)).unwrap_or(usize::MAX);
+        self.subscriber.poll(|message| sink.take(&message), limit)
+    }
+
+    fn poll(&mut self) -> Outcome<ControlFlow<()>> {
+        let mut polled = self.look();
         let mut looks = self.bare_looks;
         while looks > 0 && matches!(polled, Ok(0)) {
-            polled = self.subscriber.poll(|message| sink.take(&message), limit);
+            polled = self.look();
             looks -= 1;
         }
         match polled {

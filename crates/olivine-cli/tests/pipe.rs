@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Place, awkward_text, json, said};
+use common::{Place, Running, awkward_text, json, said, until};
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 
 /// Subscribers first, a ring far smaller than the file, a publisher that exits as soon as it has written.
 #[test]
@@ -52,7 +52,7 @@ fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
     place.await_subscribers("raw", 3);
     let words = ["pub", "shm://raw", "--stdin", "raw", "--size", "1000"];
     let publisher = place.start_with(&words, bytes.clone());
-    common::until("back-pressure", || {
+    until("back-pressure", || {
         let info = place.look("raw");
         info.is_some_and(|info| {
             info.publishers
@@ -225,7 +225,7 @@ fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
         ],
         Vec::new(),
     );
-    common::until("a channel", || place.look("other").is_some());
+    until("a channel", || place.look("other").is_some());
     let publisher = place.start(&["pub", "shm://calm", "--json", "--size", "100"]);
     place.await_publishing("calm");
     idle.signal(Signal::TERM);
@@ -251,4 +251,78 @@ fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
         "{}",
         said(&output)
     );
+}
+
+/// Numbered lines, and what `olivine pub` needs to publish them.
+fn numbered(count: usize) -> Vec<u8> {
+    (0..count).fold(Vec::new(), |mut text, number| {
+        writeln!(text, "line {number}").expect("memory");
+        text
+    })
+}
+
+#[test]
+fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
+    const LINES: usize = 50_000;
+    let place = Place::new();
+    let text = numbered(LINES);
+    let path = place.path().join("lines.txt");
+    let subscribe = || {
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        let mut command =
+            place.olivine(&["sub", "shm://kept", "--name", "reader", "--out", "lines"]);
+        command.stdout(file).spawn().map(Running::new).unwrap()
+    };
+    let mut first = subscribe();
+    place.await_subscribers("kept", 1);
+    let publisher = place.start_with(&["pub", "shm://kept", "--stdin", "lines"], text.clone());
+    until("the first lines", || {
+        std::fs::metadata(&path).unwrap().len() > 0
+    });
+    first.signal(Signal::KILL);
+    first.wait();
+    let mut second = subscribe();
+    assert!(publisher.output().status.success());
+    assert!(second.wait().success());
+    let written = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = written.lines().collect();
+    // The one that was being written comes again.
+    lines.dedup();
+    let count = lines.len();
+    let whole = lines.join("\n") + "\n";
+    assert!(whole.as_bytes() == text, "{count} lines of {LINES}");
+}
+
+#[test]
+fn a_subscriber_with_a_name_does_not_go_past_what_it_could_not_write() {
+    let place = Place::new();
+    let words = ["sub", "shm://full", "--name", "reader", "--out", "lines"];
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let first = place
+        .olivine(&words)
+        .stdout(full)
+        .spawn()
+        .map(Running::new)
+        .unwrap();
+    place.await_subscribers("full", 1);
+    let text = numbered(1000);
+    let publisher = place.start_with(&["pub", "shm://full", "--stdin", "lines"], text.clone());
+    let refused = first.output();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    let output = place.run(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        output.stdout == text,
+        "{} bytes of {}",
+        output.stdout.len(),
+        text.len()
+    );
+    assert!(publisher.output().status.success());
 }

@@ -133,7 +133,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn new(child: Child) -> Self {
+    /// Takes over a tool that a test has started in its own way.
+    pub(crate) fn new(child: Child) -> Self {
         Self {
             child,
             stdout: None,

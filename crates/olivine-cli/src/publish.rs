@@ -9,7 +9,7 @@ use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{Config, NotSent, Publisher, admin};
+use olivine::{Config, NotSent, Publisher, Scheme, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::text;
@@ -67,10 +67,17 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         }
     }
     if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
-        log::info(&format!(
-            "nobody is subscribed to {uri} yet: up to {} of it stay for 'olivine sub {uri} --from oldest'",
-            text::bytes(sender.publisher.capacity()),
-        ));
+        log::info(&if config.scheme() == Scheme::Shm {
+            format!(
+                "nobody is subscribed to {uri} yet: up to {} of it stay for 'olivine sub {uri} --from oldest'",
+                text::bytes(sender.publisher.capacity()),
+            )
+        } else {
+            format!(
+                "nobody is subscribed to {}, and what was published goes with this program: start subscribers first, and wait for them with --subscribers 1",
+                sender.publisher.uri(),
+            )
+        });
     }
     let quiet = !generated && args.report.stats.is_empty() && !common.json;
     sender.finish(linger, quiet)

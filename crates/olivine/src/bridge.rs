@@ -213,7 +213,7 @@ pub(crate) fn ring_error(source: OpenError) -> LinkError {
 pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
-        Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config))),
+        Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config)?)),
         #[cfg(feature = "nats")]
         Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
         #[cfg(feature = "tcp")]

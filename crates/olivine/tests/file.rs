@@ -150,6 +150,8 @@ fn a_durable_subscriber_goes_on_where_it_was() {
         for n in expected.by_ref().take(250) {
             assert_eq!(subscriber.receive().unwrap().tag(), n);
         }
+        // Dropped, it would get the last one again.
+        subscriber.close();
     }
     let (rest, end) = replayed(&mut Subscriber::open(&uri(&path, &query)).unwrap());
     assert!(matches!(end, ReceiveError::Closed), "{end}");
@@ -311,6 +313,7 @@ fn one_of_several_channels_is_chosen_by_name() {
         for n in expected.by_ref().take(3) {
             assert_eq!(subscriber.receive().unwrap().tag(), n);
         }
+        subscriber.close();
     }
     let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
     assert!(replayed(&mut subscriber).0.into_iter().eq(expected));

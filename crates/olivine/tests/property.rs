@@ -247,8 +247,10 @@ impl World {
             Op::Join { by, from, durable } => self.join(*by, *from, *durable),
             Op::Leave { by } => {
                 let reader = &mut self.readers[*by];
-                if reader.handle.take().is_some() && !reader.durable {
-                    reader.counts = false;
+                if let Some(handle) = reader.handle.take() {
+                    // Dropped, a durable one would get its last message again.
+                    handle.close();
+                    reader.counts &= reader.durable;
                 }
             }
             Op::Open { by } => {

@@ -32,22 +32,31 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct JournalOutlet {
     config: Config,
+    recorder: Recorder,
 }
 
 impl JournalOutlet {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self {
+    /// Opens the journal that `config` names: before anybody takes a place in a ring for it, so that nothing holds
+    /// publishers back where there is nothing to record into.
+    ///
+    /// # Errors
+    ///
+    /// What [`Recorder::open`] says.
+    pub(crate) fn new(config: &Config) -> Result<Self, LinkError> {
+        let path = config.file().unwrap_or_else(|| Path::new(""));
+        Ok(Self {
+            recorder: Recorder::open(path, &Self::settings(config)).map_err(link_error)?,
             config: config.clone(),
-        }
+        })
     }
 
-    fn settings(&self) -> RecorderSettings {
-        let remote = &self.config.remote;
+    fn settings(config: &Config) -> RecorderSettings {
+        let remote = &config.remote;
         let mut settings = RecorderSettings::default()
             .sync(remote.sync.unwrap_or_default())
             .rotate(remote.rotate.unwrap_or_default())
             .compress(remote.compress.unwrap_or_default());
-        if let Some(bits) = self.config.mode {
+        if let Some(bits) = config.mode {
             settings = settings.mode(bits);
         }
         settings
@@ -76,9 +85,8 @@ impl Outlet for JournalOutlet {
         control: &Arc<Control>,
         until_end: bool,
     ) -> Result<(), LinkError> {
-        let path = self.config.file().unwrap_or_else(|| Path::new(""));
         let channel = self.channel(source.ring());
-        let recorder = Recorder::open(path, &self.settings()).map_err(link_error)?;
+        let Self { config, recorder } = *self;
         let recording = Recording {
             egress: source.take_first()?,
             syncer: Syncer::start(recorder.path()).map_err(link_error)?,
@@ -86,7 +94,7 @@ impl Outlet for JournalOutlet {
             recorder,
             channel,
             lanes: Vec::new(),
-            naps: match self.config.remote.sync {
+            naps: match config.remote.sync {
                 Some(SyncPolicy::Interval(every)) => every.min(NAP_MAX),
                 _ => NAP_MAX,
             },

@@ -100,7 +100,11 @@ fn load(tool: &Path, url: &str, seconds: u32) -> Result<Vec<(u64, f64)>> {
         .map(|row| {
             let depth = row["plan"]["depth"].as_u64().context("no depth")?;
             let cost = row["server_ns"]["median"].as_f64();
-            Ok((depth, cost.context("no CPU time of the server")?))
+            let rate = row["per_s"]["median"].as_f64().unwrap_or(0.0);
+            let cost = cost.with_context(|| {
+                format!("depth {depth}: no CPU time of the server at {rate} answers/s")
+            });
+            Ok((depth, cost?))
         })
         .collect()
 }

@@ -5,8 +5,9 @@ use crate::child;
 use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{again, browser, clients, death, fuzz, miri, sanitize, test};
+use crate::{again, browser, clients, death, fuzz, miri, pool, sanitize, test};
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const CHURN_LIMIT: Duration = Duration::from_secs(3600);
@@ -47,6 +48,9 @@ pub(crate) struct Plan {
     /// How often every built-in method is measured in a row.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     benches: u32,
+    /// Only these steps, by name; nothing is written down then.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
 }
 
 impl Plan {
@@ -64,6 +68,7 @@ impl Plan {
             soak,
             connections,
             benches,
+            only: _,
         } = self;
         let [fuzz, cut, sealed, soak] = [fuzz, cut, sealed, soak].map(Duration::as_secs);
         format!(
@@ -102,31 +107,40 @@ pub(crate) fn length(text: &str) -> Result<Duration> {
 /// A run under way.
 struct Progress<'a> {
     report: &'a mut Report,
+    /// Steps to run; all where empty.
+    only: &'a [String],
     said: Vec<String>,
     evidence: Evidence,
+    /// Where it was written down.
+    path: PathBuf,
     command: String,
     started: Instant,
 }
 
 impl Progress<'_> {
     /// Runs one step, whatever became of those before, and writes down what is known by then.
-    fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) -> Result<()> {
+    fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
+            return;
+        }
         let minutes = self.started.elapsed().as_secs() / 60;
         println!("\n#### {name}, {minutes} min after the start");
         body(self.report, &mut self.said);
-        self.write(&format!("so far, up to {name}")).map(|_| ())
+        // At the end this is a failure; until then there is more to find out.
+        if let Err(error) = self.write(&format!("so far, up to {name}")) {
+            println!("error: {error:#}");
+        }
     }
 
-    fn single(
-        &mut self,
-        name: &str,
-        body: impl FnOnce(&mut Vec<String>) -> Result<Step>,
-    ) -> Result<()> {
+    fn single(&mut self, name: &str, body: impl FnOnce(&mut Vec<String>) -> Result<Step>) {
         self.step(name, |report, said| report.run(name, || body(said)))
     }
 
-    fn write(&self, state: &str) -> Result<String> {
-        let path = self.evidence.write(&Run {
+    fn write(&mut self, state: &str) -> Result<()> {
+        if !self.only.is_empty() {
+            return Ok(());
+        }
+        self.path = self.evidence.write(&Run {
             name: "",
             state,
             command: &self.command,
@@ -134,7 +148,7 @@ impl Progress<'_> {
             said: &self.said,
             elapsed: self.started.elapsed(),
         })?;
-        Ok(path.display().to_string())
+        Ok(())
     }
 }
 
@@ -149,36 +163,44 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     };
     let mut progress = Progress {
         report,
+        only: &plan.only,
         said: Vec::new(),
         evidence,
+        path: PathBuf::new(),
         command,
         started: Instant::now(),
     };
-    let written = steps(&mut progress, plan, seed).and_then(|()| progress.write("whole"));
-    report.run("evidence", || Ok(Step::single("evidence", true, written?)));
+    steps(&mut progress, plan, seed);
+    let written = progress.write("whole");
+    if plan.only.is_empty() {
+        let path = progress.path.display().to_string();
+        report.run("evidence", || {
+            written.map(|()| Step::single("evidence", true, path))
+        });
+    }
 }
 
-fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) -> Result<()> {
-    progress.step("test", |report, said| test::test(report, true, said))?;
-    progress.single("miri", |_| miri::run(plan.seeds, None))?;
-    progress.single("step", death::every_step)?;
-    progress.single("crowd", death::crowd)?;
-    progress.step("sanitizers", |report, _| test::sanitizers(report, &[]))?;
-    progress.single("hostile", |said| sanitize::hostile(plan.writes, seed, said))?;
+fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
+    progress.step("test", |report, said| test::test(report, true, said));
+    progress.single("miri", |_| miri::run(plan.seeds, None));
+    progress.single("step", death::every_step);
+    progress.single("crowd", death::crowd);
+    progress.step("sanitizers", |report, _| test::sanitizers(report, &[]));
+    progress.single("hostile", |said| sanitize::hostile(plan.writes, seed, said));
     let targets = fuzz::Plan {
         only: None,
         length: plan.fuzz,
-        jobs: fuzz::any_jobs(),
+        jobs: pool::jobs(),
     };
-    progress.step("fuzz", |report, said| fuzz::run(report, &targets, said))?;
-    progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said))?;
-    progress.single("sealed", |said| death::sealed(plan.sealed, seed, said))?;
-    progress.single("death", |said| death::run(plan.kills, Some(seed), said))?;
-    progress.single("soak", |said| death::soak(plan.soak, Some(seed), said))?;
-    progress.single("again", |_| again::run(plan.benches))?;
-    progress.single("browser", |_| browser::run())?;
-    progress.single("clients", |_| clients::run(Missing::Install, true))?;
-    progress.single("churn", |_| churn(plan.connections))
+    progress.step("fuzz", |report, said| fuzz::run(report, &targets, said));
+    progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said));
+    progress.single("sealed", |said| death::sealed(plan.sealed, seed, said));
+    progress.single("death", |said| death::run(plan.kills, Some(seed), said));
+    progress.single("soak", |said| death::soak(plan.soak, Some(seed), said));
+    progress.single("again", |_| again::run(plan.benches));
+    progress.single("browser", |_| browser::run());
+    progress.single("clients", |_| clients::run(Missing::Install, true));
+    progress.single("churn", |_| churn(plan.connections));
 }
 
 /// Connections that come and go, so many that any leak shows.

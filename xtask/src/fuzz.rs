@@ -3,15 +3,13 @@
 use crate::cargo::{at_most, root, target};
 use crate::child::{self, Line};
 use crate::nightly::Nightly;
+use crate::pool;
 use crate::report::{Report, Step};
 use crate::tools::Tool;
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const CARGO_FUZZ: Tool = Tool {
@@ -51,11 +49,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) jobs: usize,
 }
 
-/// How many targets run at a time where nobody says: one for each processor.
-pub(crate) fn any_jobs() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Runs the targets of `plan`.
 pub(crate) fn run(report: &mut Report, plan: &Plan<'_>, said: &mut Vec<String>) {
     let chosen = match chosen(plan.only) {
@@ -87,32 +80,14 @@ pub(crate) fn run(report: &mut Report, plan: &Plan<'_>, said: &mut Vec<String>) 
             return report.add(Step::single("fuzz", false, format!("{folder}: {error:#}")));
         }
     }
-    let queue = Mutex::new(VecDeque::from(chosen));
-    // A lock of its own for each look: nobody holds it while a target runs.
-    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
+    let fuzz = |target: Target| (target.fuzz(plan.length), target);
     let (mut total, mut inputs) = (Duration::ZERO, 0);
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..plan.jobs.max(1))
-            .map(|_| {
-                scope.spawn(|| {
-                    let fuzz = |target: Target| (target.fuzz(plan.length), target);
-                    std::iter::from_fn(next).map(fuzz).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        for worker in workers {
-            let Ok(done) = worker.join() else {
-                report.add(Step::single("fuzz", false, "a thread of ours panicked"));
-                continue;
-            };
-            for (heard, target) in done {
-                let (step, line) = target.judge(heard, plan.length, &mut total);
-                inputs += step.passed;
-                report.add(step);
-                said.push(line);
-            }
-        }
-    });
+    for (heard, target) in pool::each(chosen, plan.jobs, fuzz) {
+        let (step, line) = target.judge(heard, plan.length, &mut total);
+        inputs += step.passed;
+        report.add(step);
+        said.push(line);
+    }
     said.push(format!(
         "fuzz, all targets: {:.0} s of CPU time, {inputs} inputs",
         total.as_secs_f64()

@@ -24,6 +24,7 @@ mod nats;
 mod nightly;
 mod packages;
 mod peers;
+mod pool;
 mod programs;
 mod readme;
 mod record;
@@ -119,7 +120,7 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
         /// How many run at a time.
-        #[arg(long, default_value_t = fuzz::any_jobs())]
+        #[arg(long, default_value_t = pool::jobs())]
         jobs: usize,
         /// Write the report to `docs/evidence` as well.
         #[arg(long)]

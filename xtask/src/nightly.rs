@@ -3,6 +3,7 @@
 use crate::cargo::{at_most, root};
 use crate::child;
 use anyhow::Result;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -52,10 +53,19 @@ impl Nightly {
 
     /// Its cargo, started in the repository.
     pub(crate) fn cargo(&self) -> Command {
+        self.program("cargo")
+    }
+
+    /// Its compiler, started in the repository.
+    pub(crate) fn rustc(&self) -> Command {
+        self.program("rustc")
+    }
+
+    fn program(&self, name: &str) -> Command {
         let mut command = Command::new("rustup");
         // The pinned toolchain of the repository must not win over the one asked for.
         command
-            .args(["run", &self.toolchain, "cargo"])
+            .args(["run", &self.toolchain, name])
             .current_dir(root())
             .env("CARGO_TERM_COLOR", "never")
             .env_remove("RUSTUP_TOOLCHAIN");
@@ -63,6 +73,15 @@ impl Nightly {
             command.env_remove(name);
         }
         command
+    }
+
+    /// Whether it comes with the sources of the standard library.
+    pub(crate) fn has_sources(&self) -> bool {
+        let found = child::output(self.rustc().args(["--print", "sysroot"]));
+        found.is_ok_and(|sysroot| {
+            let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library");
+            library.join("Cargo.lock").is_file()
+        })
     }
 
     fn runs(&self, probe: &[&str]) -> bool {

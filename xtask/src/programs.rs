@@ -2,13 +2,11 @@
 
 use crate::cargo::{TestOutput, at_most, cargo, without_ours};
 use crate::child::{self, Line};
+use crate::pool;
 use crate::report::Step;
 use anyhow::{Result, ensure};
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
@@ -123,34 +121,15 @@ pub(crate) fn build(mut command: Command, arguments: &[&str]) -> Result<Vec<Prog
 pub(crate) fn run_all(name: &str) -> Result<Step> {
     let mut programs = build(cargo(), &["--workspace"])?;
     programs.sort_by_key(Program::order);
-    let jobs = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = pool::jobs();
     println!("{} test programs, {jobs} at a time", programs.len());
-    let queue = Mutex::new(VecDeque::from(programs));
-    // The lock is held for this one look.
-    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
     let mut all = TestOutput::default();
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs)
-            .map(|_| {
-                scope.spawn(|| {
-                    let ran = std::iter::from_fn(next).map(|program| (program.run(), program.name));
-                    ran.collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        for worker in workers {
-            let Ok(ran) = worker.join() else {
-                all.failures.push("a thread of ours panicked".to_owned());
-                continue;
-            };
-            for (output, program) in ran {
-                match output {
-                    Ok(output) => all.append(output),
-                    Err(error) => all.failures.push(format!("{program}: {error:#}")),
-                }
-            }
+    for (ran, program) in pool::each(programs, jobs, |program| (program.run(), program.name)) {
+        match ran {
+            Ok(output) => all.append(output),
+            Err(error) => all.failures.push(format!("{program}: {error:#}")),
         }
-    });
+    }
     let mut documents = cargo();
     documents.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
     let outcome = child::stream(&mut documents, at_most(BUILD_LIMIT), |line| all.line(line))?;

@@ -18,60 +18,53 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Seconds and runs of each variant when only the way is tried.
 const SHORT: [&str; 4] = ["--seconds", "0.05", "--runs", "1"];
 
-/// What is recorded: the name of its file, and the words of `olivine bench` with the seconds of each variant.
-///
+/// What is recorded.
+struct Measurement {
+    /// Name of its file.
+    file: &'static str,
+    /// Seconds of each variant, over all runs.
+    seconds: &'static str,
+    /// Words of `olivine bench`.
+    words: &'static str,
+}
+
 /// Chosen so that all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
-const MEASUREMENTS: &[(&str, &[&str])] = &[
-    ("floor", &["floor", "--seconds", "5"]),
-    (
-        "pingpong",
-        &[
-            "pingpong",
-            "--method",
-            "all",
-            "--rivals",
-            "--size",
-            "32,1024",
-            "--seconds",
-            "1.5",
-        ],
-    ),
-    (
-        "throughput",
-        &[
-            "throughput",
-            "--method",
-            "all",
-            "--rivals",
-            "--size",
-            "32",
-            "--batch",
-            "1,16",
-            "--seconds",
-            "1",
-        ],
-    ),
-    (
-        "streaming",
-        &[
-            "throughput",
-            "--size",
-            "32,1024,8192",
-            "--batch",
-            "1,16",
-            "--seconds",
-            "2",
-        ],
-    ),
-    (
-        "latency",
-        &["latency", "--rate", "1K,10K,100K,1M", "--seconds", "5"],
-    ),
-    (
-        "fanout",
-        &["fanout", "--subscribers", "1,2,4", "--seconds", "2"],
-    ),
-    ("mesh", &["mesh", "--publishers", "6", "--seconds", "5"]),
+const MEASUREMENTS: [Measurement; 7] = [
+    Measurement {
+        file: "floor",
+        seconds: "5",
+        words: "floor",
+    },
+    Measurement {
+        file: "pingpong",
+        seconds: "1.5",
+        words: "pingpong --method all --rivals --size 32,1024",
+    },
+    Measurement {
+        file: "throughput",
+        seconds: "1",
+        words: "throughput --method all --rivals --size 32 --batch 1,16",
+    },
+    Measurement {
+        file: "streaming",
+        seconds: "2",
+        words: "throughput --size 32,1024,8192 --batch 1,16",
+    },
+    Measurement {
+        file: "latency",
+        seconds: "5",
+        words: "latency --rate 1K,10K,100K,1M",
+    },
+    Measurement {
+        file: "fanout",
+        seconds: "2",
+        words: "fanout --subscribers 1,2,4",
+    },
+    Measurement {
+        file: "mesh",
+        seconds: "5",
+        words: "mesh --publishers 6",
+    },
 ];
 
 /// Where the README's figures stand.
@@ -108,10 +101,8 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
         return;
     };
     if !scope.keep {
-        for (file, words) in MEASUREMENTS {
-            report.run(file, || {
-                measure(&olivine, &folder, file, words, scope.short)
-            });
+        for one in &MEASUREMENTS {
+            report.run(one.file, || measure(&olivine, &folder, one, scope.short));
         }
     }
     for file in ["report.html", HEADLINE] {
@@ -166,19 +157,25 @@ fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
 }
 
 /// One measurement. Rows without figures fail the command and are in its file all the same.
-fn measure(olivine: &Path, folder: &Path, file: &str, words: &[&str], short: bool) -> Result<Step> {
+fn measure(olivine: &Path, folder: &Path, one: &Measurement, short: bool) -> Result<Step> {
+    let file = one.file;
     let path = folder.join(format!("{file}.json"));
     let mut command = Command::new(olivine);
     // Relative paths, such as that of the rivals, begin at the root.
-    command.current_dir(root()).arg("bench").args(words);
+    command.current_dir(root()).arg("bench");
+    command.args(one.words.split(' '));
     if short {
         command.args(SHORT);
+    } else {
+        command.args(["--seconds", one.seconds]);
     }
     command.arg("--save").arg(&path);
     let outcome = child::stream(&mut command, at_most(LIMIT), |_| Line::Show)?;
     let path = root().join(path);
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = fs::read_to_string(&path).with_context(|| {
+        let (words, path) = (outcome.words(), path.display());
+        format!("olivine bench: {words}; cannot read {path}")
+    })?;
     let found: serde_json::Value = serde_json::from_str(&text)?;
     let rows = found["results"].as_array().map_or(&[][..], Vec::as_slice);
     let mut step = Step::new(file, "rows");
@@ -207,7 +204,7 @@ fn page(olivine: &Path, folder: &Path, file: &str) -> Result<Step> {
     let page = folder.join(file);
     let files = MEASUREMENTS
         .iter()
-        .map(|(file, _)| folder.join(format!("{file}.json")));
+        .map(|Measurement { file, .. }| folder.join(format!("{file}.json")));
     let mut command = Command::new(olivine);
     command
         .current_dir(root())

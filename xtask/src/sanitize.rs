@@ -1,51 +1,109 @@
 //! Tests under the sanitizers of the compiler.
 //!
-//! ThreadSanitizer is not among them: it does not know what a fence orders, and this code is ordered by fences.
+//! Each is shown first that it sees anything: a program with a planted fault must be found out.
 
 use crate::cargo::{TestOutput, at_most, target};
 use crate::child::{self, Line};
 use crate::nightly::Nightly;
 use crate::report::Step;
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(7200);
+const PLANTED_LIMIT: Duration = Duration::from_secs(120);
 
 /// A sanitizer, and what runs under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sanitizer {
     /// Accesses outside of what was reserved, or after it was given back: unit tests, channels, the property tests.
     Address,
+    /// Races between threads: unit tests with rings in heap memory, channels of one process, waiting, bridges and journals with
+    /// the threads they have. It takes a ring that is mapped twice for two, so it sees what lies on the heap, and the
+    /// ends of a ring where both have it at one address; it does not know what a fence orders, and nothing here needs that
+    /// it did. No report is suppressed.
+    Thread,
 }
 
 impl Sanitizer {
-    pub(crate) const ALL: [Self; 1] = [Self::Address];
+    pub(crate) const ALL: [Self; 2] = [Self::Address, Self::Thread];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Address => "address",
+            Self::Thread => "thread",
         }
     }
 
     /// Arguments of `cargo test`: what runs under it.
-    fn tests(self) -> &'static [&'static str] {
+    fn tests(self) -> Vec<&'static str> {
+        let programs: &[_] = match self {
+            Self::Address => &["channel", "property"],
+            Self::Thread => &["channel", "file", "property", "tcp", "waiting"],
+        };
+        let programs = programs.iter().flat_map(|program| ["--test", *program]);
+        ["--lib"].into_iter().chain(programs).collect()
+    }
+
+    /// A program with the fault that it is there for, and what it says of it.
+    fn planted(self) -> (&'static str, &'static str) {
         match self {
-            Self::Address => &["--lib", "--test", "channel", "--test", "property"],
+            Self::Address => (
+                "fn main() { let v = vec![1_u8; 8]; let at = v.as_ptr(); drop(v); \
+                 println!(\"{}\", unsafe { at.read_volatile() }); }",
+                "heap-use-after-free",
+            ),
+            Self::Thread => (
+                "static mut N: u64 = 0; fn add() { for _ in 0..100_000 { unsafe { N += 1 } } } \
+                 fn main() { let other = std::thread::spawn(add); add(); other.join().unwrap(); }",
+                "data race",
+            ),
         }
+    }
+
+    /// Whether it finds its planted fault.
+    fn sees(self, nightly: &Nightly) -> Result<bool> {
+        let folder = tempfile::tempdir().context("a folder for a program with a fault")?;
+        let (source, program) = (folder.path().join("planted.rs"), folder.path().join("it"));
+        let (text, said) = self.planted();
+        std::fs::write(&source, text)?;
+        let mut compile = nightly.rustc();
+        compile
+            .args(["--edition", "2021", "--target", HOST, "-o"])
+            .arg(&program)
+            .arg(format!("-Zsanitizer={}", self.name()))
+            // The standard library as it comes was built without.
+            .arg("-Cunsafe-allow-abi-mismatch=sanitizer")
+            .arg(&source);
+        let (outcome, text) = child::capture(&mut compile, PLANTED_LIMIT)?;
+        ensure!(
+            outcome.success(),
+            "the planted fault does not build:\n{text}"
+        );
+        let (outcome, text) = child::capture(&mut Command::new(&program), PLANTED_LIMIT)?;
+        Ok(!outcome.success() && text.contains(said))
     }
 
     /// `cargo test` of the core under it.
     fn command(self, nightly: &Nightly) -> Command {
         let mut command = nightly.cargo();
-        command.arg("test");
         command
-            .args(["--package", "olivine", "--target", HOST])
+            .args(["test", "--package", "olivine", "--target", HOST])
             .env("RUSTFLAGS", format!("-Zsanitizer={}", self.name()))
-            // No leaks: mappings and thread tables live as long as the program on purpose.
-            .env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
             .env("CARGO_TARGET_DIR", target().join(self.name()));
+        match self {
+            Self::Address => {
+                // No leaks: mappings and thread tables live as long as the program on purpose.
+                command.env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
+            }
+            Self::Thread => {
+                // What the standard library does to hand things from thread to thread has to be seen.
+                command
+                    .arg("-Zbuild-std")
+                    .env("TSAN_OPTIONS", "halt_on_error=1")
+            }
+        };
         command
     }
 
@@ -60,11 +118,19 @@ impl Sanitizer {
             Ok(nightly) => nightly,
             Err(missing) => return Ok(Step::skipped(&name, missing)),
         };
+        if self == Self::Thread && !nightly.has_sources() {
+            let missing =
+                "it needs the sources of the standard library: rustup component add rust-src";
+            return Ok(Step::skipped(&name, missing));
+        }
+        ensure!(self.sees(&nightly)?, "it does not see a planted fault");
         let mut command = self.command(&nightly);
         command.args(self.tests());
         let mut output = TestOutput::default();
         let outcome = child::stream(&mut command, at_most(LIMIT), |line| output.line(line))?;
-        Ok(output.step(&name, outcome.success(), &outcome.words()))
+        let mut step = output.step(&name, outcome.success(), &outcome.words());
+        step.note = format!("a planted fault was found; {}", step.note);
+        Ok(step)
     }
 }
 

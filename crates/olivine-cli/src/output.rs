@@ -92,16 +92,11 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
     table.set_header(headings);
     table.add_rows(rows);
     let last = headings.len().saturating_sub(1);
+    // Columns are two spaces apart, of which the line under the heads takes one. In pipes they begin at the edge, so that
+    // `column` and `awk` like them.
+    let gap = if terminal { 1 } else { 2 };
     for (index, column) in table.column_iter_mut().enumerate() {
-        // Plain columns are two spaces apart and begin at the edge, so that `column` and `awk` like them.
-        column.set_padding(if terminal || index == last {
-            (0, 0)
-        } else {
-            (0, 2)
-        });
-        if terminal && index != last {
-            column.set_padding((0, 2));
-        }
+        column.set_padding((0, if index == last { 0 } else { gap }));
         if right.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -158,5 +153,12 @@ mod tests {
             "{text}"
         );
         assert!(text.contains('─'));
+        // What is 80 wide in a pipe is not broken on a terminal.
+        let full = vec![vec!["x".repeat(40), "y".repeat(38)]];
+        for terminal in [false, true] {
+            let text = render(&["CHANNEL", "LAG"], &[], full.clone(), terminal);
+            let line = format!("{}  {}", "x".repeat(40), "y".repeat(38));
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
     }
 }

@@ -306,6 +306,10 @@ fn role() {
                 policy,
             );
         }
+        "without_files" => {
+            without_files(&path("OLIVINE_DEATH_ROOT"));
+            std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
+        }
         "cramped" => {
             full_disk(&path("OLIVINE_DEATH_ROOT"));
             std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
@@ -478,6 +482,47 @@ fn full_disk(root: &Path) {
         }
     }
     assert!(refusals > 0);
+    recorder.close().unwrap();
+    assert_eq!(replay_all(&path).messages, account.messages);
+}
+
+#[test]
+fn a_file_system_without_room_for_another_file_ends_no_recording() {
+    in_small_file_system(
+        "without_files",
+        "mount -o remount,nr_inodes=8 \"$OLIVINE_DEATH_ROOT\" || exit 77;",
+    );
+}
+
+fn without_files(root: &Path) {
+    let path = root.join("full.olv");
+    let mut account = Account::new(5);
+    let settings = fast()
+        .sync(SyncPolicy::Block)
+        .rotate(Rotation::by_size(8 << 10));
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let fillers: Vec<_> = (0..8)
+        .map(|n| root.join(format!("filler{n}")))
+        .take_while(|filler| std::fs::write(filler, "").is_ok())
+        .collect();
+    assert!(fillers.len() < 8, "the file system has room for more");
+    let full = loop {
+        if let Err(error) = account.append(&mut recorder, 5, 900) {
+            break error;
+        }
+        if let Err(error) = recorder.flush() {
+            break error;
+        }
+    };
+    assert!(matches!(full, JournalError::NoSpace { .. }), "{full}");
+    let again = recorder.flush().unwrap_err();
+    assert!(matches!(again, JournalError::NoSpace { .. }), "{again}");
+    assert_eq!(recorder.stats().files, 1);
+    for filler in fillers {
+        std::fs::remove_file(filler).unwrap();
+    }
+    recorder.flush().unwrap();
+    assert_eq!(recorder.stats().files, 2);
     recorder.close().unwrap();
     assert_eq!(replay_all(&path).messages, account.messages);
 }

@@ -17,18 +17,22 @@ const CONNECTIONS: &str = "64";
 /// Beyond the time of a run: starting, and what a busy machine takes.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// What one run of a generator came to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Figures {
-    /// Its CPU time for a request, in nanoseconds.
-    cost_ns: f64,
-    per_s: f64,
+/// CPU time of a generator for a request, in nanoseconds.
+type CostNs = f64;
+
+/// What each generator is asked for.
+struct Load<'a> {
+    url: &'a str,
+    depth: u32,
+    seconds: f64,
+    /// Of the server and of the generator.
+    cpus: (usize, usize),
 }
 
 /// A generator, and all its runs at each depth.
 struct Column {
     name: &'static str,
-    runs: Vec<Vec<Figures>>,
+    runs: Vec<Vec<CostNs>>,
 }
 
 /// Measures all in turns and returns the table.
@@ -40,15 +44,15 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
         .filter(|cpu| allowed.is_set(*cpu))
         .collect();
-    let [server_cpu, .., cpu] = cpus[..] else {
+    let [server_cpu, cpu, ..] = cpus[..] else {
         bail!(
             "a generator and a server need a CPU each: this process has {}",
             cpus.len()
         );
     };
-    let server_cpu = server_cpu.to_string();
+    let server_word = server_cpu.to_string();
     let hello = hello::build(true)?;
-    let arguments = ["--threads", "1", "--cpus", &server_cpu, "--wait", "block"];
+    let arguments = ["--threads", "1", "--cpus", &server_word, "--wait", "block"];
     let server = Server::start(&hello, &arguments, None)?;
     let url = format!("{}plaintext", server.url);
     let folder = tempfile::tempdir().context("a folder for wrk's script")?;
@@ -59,13 +63,19 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
     });
     for _ in 0..runs {
         for (place, depth) in DEPTHS.into_iter().enumerate() {
+            let load = Load {
+                url: &url,
+                depth,
+                seconds: each,
+                cpus: (server_cpu, cpu),
+            };
             for column in &mut columns {
-                let figures = if column.name == "wrk" {
-                    by_wrk(&wrk, folder.path(), &url, depth, each, cpu)?
+                let cost = if column.name == "wrk" {
+                    by_wrk(&wrk, folder.path(), &load)?
                 } else {
-                    by_olivine(tool, column.name, &url, depth, each)?
+                    by_olivine(tool, column.name, &load)?
                 };
-                column.runs[place].push(figures);
+                column.runs[place].push(cost);
             }
         }
     }
@@ -74,36 +84,33 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
 }
 
 /// One run of wrk with one thread on `cpu`. A shell tells its CPU time.
-fn by_wrk(
-    wrk: &Path,
-    folder: &Path,
-    url: &str,
-    depth: u32,
-    seconds: f64,
-    cpu: usize,
-) -> Result<Figures> {
+fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
     let script = folder.join("pipeline.lua");
     fs::write(
         &script,
         format!(
             "init = function(args)\n  local one = wrk.format(nil, nil)\n  \
-             batch = string.rep(one, {depth})\nend\nrequest = function() return batch end\n"
+             batch = string.rep(one, {})\nend\nrequest = function() return batch end\n",
+            load.depth
         ),
     )?;
-    let mut load = Command::new("sh");
-    load.args(["-c", "\"$@\"; times", "sh"])
+    let seconds = load.seconds.ceil();
+    let cpu = load.cpus.1;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "\"$@\"; times", "sh"])
         .arg(wrk)
         .args(["--threads", "1", "--connections", CONNECTIONS])
-        .args(["--duration", &format!("{:.0}s", seconds.ceil()), "--script"])
+        .args(["--duration", &format!("{seconds:.0}s"), "--script"])
         .arg(&script)
-        .arg(url);
-    let limit = at_most(Duration::from_secs_f64(seconds.ceil()) + SLACK);
+        .arg(load.url);
+    let limit = at_most(Duration::from_secs_f64(seconds) + SLACK);
     let pinned = std::thread::spawn(move || {
         let mut only = CpuSet::new();
         only.set(cpu);
         // The child has the mask of the thread that starts it.
         sched_setaffinity(None, &only)?;
-        child::capture(&mut load, limit)
+        child::capture(&mut command, limit)
     });
     let (outcome, said) = match pinned.join() {
         Ok(result) => result?,
@@ -115,13 +122,10 @@ fn by_wrk(
     read_wrk(&said).with_context(|| format!("wrk says something else: {said}"))
 }
 
-/// Requests, seconds and CPU time in what wrk and the shell say.
-fn read_wrk(said: &str) -> Option<Figures> {
+/// CPU time by requests, from what wrk and the shell say.
+fn read_wrk(said: &str) -> Option<CostNs> {
     let line = said.lines().find(|line| line.contains(" requests in "))?;
     let count: f64 = line.split_whitespace().next()?.parse().ok()?;
-    let rate = said
-        .lines()
-        .find_map(|line| line.strip_prefix("Requests/sec:"))?;
     // The shell's own time, then that of its children: user and system.
     let times = said.lines().rfind(|line| line.contains('m'))?;
     let seconds = |text: &str| {
@@ -129,34 +133,26 @@ fn read_wrk(said: &str) -> Option<Figures> {
         Some(minutes.parse::<f64>().ok()? * 60.0 + rest.parse::<f64>().ok()?)
     };
     let used: Option<Vec<f64>> = times.split_whitespace().map(seconds).collect();
-    Some(Figures {
-        cost_ns: used?.iter().sum::<f64>() * 1e9 / count,
-        per_s: rate.trim().parse().ok()?,
-    })
+    Some(used?.iter().sum::<f64>() * 1e9 / count)
 }
 
-fn by_olivine(
-    tool: &Path,
-    interface: &str,
-    url: &str,
-    depth: u32,
-    seconds: f64,
-) -> Result<Figures> {
+fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
     let words = [
         ("--generator", interface.to_owned()),
-        ("--depth", depth.to_string()),
+        ("--depth", load.depth.to_string()),
         ("--connections", CONNECTIONS.to_owned()),
-        ("--seconds", seconds.to_string()),
+        ("--seconds", load.seconds.to_string()),
         ("--runs", "1".to_owned()),
+        ("--cpus", format!("{},{}", load.cpus.0, load.cpus.1)),
     ];
     let words = words
         .iter()
         .flat_map(|(name, value)| [*name, value.as_str()]);
-    let rows = hello::load(tool, url, words)?;
-    let figure = |name: &str| rows.first()?[name]["median"].as_f64();
-    let found = figure("client_ns").zip(figure("per_s"));
-    let (cost_ns, per_s) = found.context("no figures")?;
-    Ok(Figures { cost_ns, per_s })
+    let rows = hello::load(tool, load.url, words)?;
+    let cost = rows
+        .first()
+        .and_then(|row| row["client_ns"]["median"].as_f64());
+    cost.context("no figures")
 }
 
 /// Medians with least and most, and what follows from them.
@@ -171,7 +167,7 @@ fn table(columns: &[Column]) -> String {
     for (place, depth) in DEPTHS.into_iter().enumerate() {
         let costs: Vec<[f64; 3]> = columns
             .iter()
-            .map(|column| spread(column.runs[place].iter().map(|run| run.cost_ns)))
+            .map(|column| spread(column.runs[place].iter().copied()))
             .collect();
         out.push_str(&format!("| {depth} |"));
         for [least, median, most] in &costs {
@@ -183,22 +179,23 @@ fn table(columns: &[Column]) -> String {
             .fold(f64::MAX, f64::min);
         out.push_str(&format!(" {:.1} |\n", costs[0][1] / ours));
     }
-    let most = |column: &Column| {
-        let rates = column.runs.iter().zip(DEPTHS).map(|(runs, depth)| {
-            let [_, median, _] = spread(runs.iter().map(|run| run.per_s));
+    let cheapest = |column: &Column| {
+        let costs = column.runs.iter().zip(DEPTHS).map(|(runs, depth)| {
+            let [_, median, _] = spread(runs.iter().copied());
             (median, depth)
         });
-        rates.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+        costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
     };
-    let (wrk, wrk_depth) = most(&columns[0]);
-    let ours = columns[1..].iter().map(most);
-    let (ours, depth) = ours.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let (wrk, wrk_depth) = cheapest(&columns[0]);
+    let ours = columns[1..].iter().map(cheapest);
+    let (ours, depth) = ours.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let drives = |cost_ns: f64| 1e3 / cost_ns;
     out.push_str(&format!(
-        "\nThe most that one CPU drove, the same server on the other: wrk {:.2} M requests/s (depth {wrk_depth}), \
-         ours {:.2} M (depth {depth}), {:.1} times as many.\n",
-        wrk / 1e6,
-        ours / 1e6,
-        ours / wrk
+        "\nBy that, one CPU drives up to {:.1} M requests/s with wrk (depth {wrk_depth}) and {:.1} M with ours (depth \
+         {depth}), {:.1} times as many.\n",
+        drives(wrk),
+        drives(ours),
+        wrk / ours
     ));
     out
 }
@@ -223,30 +220,29 @@ mod tests {
             Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency   675.84us  295.71us\n  \
             100000 requests in 1.00s, 12.30MB read\nRequests/sec:  99500.25\n\
             Transfer/sec:     12.30MB\n0m0.001s 0m0.002s\n0m0.250s 0m0.750s\n";
-        let expected = Figures {
-            cost_ns: 10_000.0,
-            per_s: 99_500.25,
-        };
-        assert_eq!(read_wrk(said), Some(expected));
+        assert_eq!(read_wrk(said), Some(10_000.0));
         assert_eq!(read_wrk("unable to connect"), None);
     }
 
     #[test]
     fn the_table_names_the_better_of_ours() {
-        let column = |name, cost_ns, per_s| Column {
+        let column = |name, cost_ns| Column {
             name,
-            runs: vec![vec![Figures { cost_ns, per_s }; 3]; DEPTHS.len()],
+            runs: vec![vec![cost_ns; 3]; DEPTHS.len()],
         };
         let text = table(&[
-            column("wrk", 900.0, 1e6),
-            column("epoll", 300.0, 2e6),
-            column("io-uring", 450.0, 4e6),
+            column("wrk", 900.0),
+            column("epoll", 300.0),
+            column("io-uring", 450.0),
         ]);
         assert!(
             text.contains("| 16 | 900 ns (900 to 900) | 300 ns"),
             "{text}"
         );
         assert!(text.contains(" 3.0 |"), "{text}");
-        assert!(text.contains("4.0 times as many"), "{text}");
+        assert!(
+            text.contains("1.1 M requests/s with wrk (depth 1) and 3.3 M"),
+            "{text}"
+        );
     }
 }

@@ -139,7 +139,7 @@ impl Param {
     pub(super) fn axis(self) -> (&'static str, fn(f64) -> String) {
         match self {
             Self::Size => ("message size", short_bytes),
-            Self::Batch => ("messages made visible at once", text::three_figures),
+            Self::Batch => ("messages made visible at once", whole),
             Self::Rate => ("messages a second, evenly paced", short_rate),
             Self::Ring => ("ring size", short_bytes),
             Self::Publishers => ("publishers", whole),

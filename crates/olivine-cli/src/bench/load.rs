@@ -326,6 +326,8 @@ fn own(
 fn name(kind: KindName, backend: BackendName) -> &'static str {
     match (kind, backend) {
         (KindName::Bare, _) => "bare loop",
+        (KindName::Unparsed, BackendName::Mio) => "olivine, unparsed",
+        (KindName::Unparsed, BackendName::IoUring) => "olivine io_uring, unparsed",
         (_, BackendName::Mio) => "olivine",
         (_, BackendName::IoUring) => "olivine io_uring",
     }

@@ -76,7 +76,7 @@ fn role() {
 fn round(number: u64, kills: u64, seed: u64) -> Tally {
     let mut tally = Tally::default();
     let mut stage = Stage::new("", kills, seed);
-    if number % SPINNING == SPINNING - 1 {
+    if number % SPINNING == SPINNING / 2 - 1 {
         stage.spin();
     }
     // Its place is held from the first message on, so that it misses none of any session.

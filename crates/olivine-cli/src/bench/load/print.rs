@@ -32,10 +32,15 @@ impl Sheet {
             }
             Form::Markdown => {
                 let heads: Vec<String> = heads.iter().map(|head| head.to_lowercase()).collect();
-                format!("{title}\n{}\n{legend}", markdown(&heads, cells))
+                format!("{}{}\n{legend}", caption(title), markdown(&heads, cells))
             }
         }
     }
+}
+
+/// What stands above a table, as one sentence of a document.
+fn caption(title: &str) -> String {
+    format!("{}:\n\n", title.trim().replace('\n', ", "))
 }
 
 /// A table for a document.
@@ -90,7 +95,7 @@ pub(super) fn http_document(rows: &[Row], left_out: &[LeftOut]) -> String {
             cells
         })
         .collect();
-    let mut out = title("HTTP/1.1, one page", rows) + "\n" + &markdown(&heads, &cells);
+    let mut out = caption(&title("HTTP/1.1, one page", rows)) + &markdown(&heads, &cells);
     let busy: Vec<String> = depths
         .iter()
         .filter_map(|depth| {
@@ -212,9 +217,9 @@ pub(super) fn conditions_document(file: &ResultFile) -> String {
     let cpus: Vec<String> = file.cpus.iter().map(u32::to_string).collect();
     let machine = &file.machine;
     let kind = if machine.virtual_machine {
-        "a virtual machine"
+        "A virtual machine"
     } else {
-        "a machine"
+        "A machine"
     };
     let quotable = if file.is_quotable() {
         ""
@@ -261,9 +266,16 @@ fn loop_of(plan: &Plan) -> String {
     format!("{connections} connection{plural}, {loop_kind}")
 }
 
+/// Median, least and most; what all three end with is said once.
 fn range(spread: &Spread, unit: impl Fn(f64) -> String) -> String {
-    let (least, most) = (unit(spread.min), unit(spread.max));
-    format!("{} ({least} to {most})", unit(spread.median))
+    let [median, least, most] = [spread.median, spread.min, spread.max].map(unit);
+    let parts = [&median, &least, &most].map(|text| text.split_once(' '));
+    match parts {
+        [Some((_, unit)), Some((least, a)), Some((most, b))] if a == unit && b == unit => {
+            format!("{median} ({least} to {most})")
+        }
+        _ => format!("{median} ({least} to {most})"),
+    }
 }
 
 fn figure<T>(value: Option<&T>, show: impl Fn(&T) -> String) -> String {

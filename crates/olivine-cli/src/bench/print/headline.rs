@@ -17,7 +17,7 @@ use olivine_bench::text;
 /// How built-in methods wait that have a line together instead of a row each, once they are far from the front.
 const BLOCKS: &str = "block";
 /// What no reader needs of a command: where it wrote its result.
-const SAVE: &str = " --save ";
+const SAVE: &str = "--save";
 
 /// Every result of `sources` that has rows, in their order.
 pub(in super::super) fn headline(sources: &[Source]) -> String {
@@ -46,8 +46,7 @@ processes in the same run. `*`: more processes than CPUs.\n";
 
 /// One file: its command and conditions, then its table.
 fn of_file(file: &ResultFile) -> String {
-    let command = &file.machine.command;
-    let command = command.split(SAVE).next().unwrap_or(command);
+    let command = without_files(&file.machine.command);
     let mut facts = vec![
         format!("{} runs", file.runs),
         format!("load {:.1} before the start", file.machine.load_average_1m),
@@ -65,12 +64,35 @@ fn of_file(file: &ResultFile) -> String {
         .results
         .windows(2)
         .any(|pair| pair[0].method != pair[1].method);
-    let table = match compared {
-        true if file.scenario == "throughput" => methods(file, by_rate, rate),
-        true => methods(file, rank, round_trip),
-        false => alone(file),
+    let table = match (file.scenario.as_str(), compared) {
+        ("throughput", true) => methods(file, by_rate, rate),
+        ("pingpong", true) => methods(file, rank, round_trip),
+        _ => alone(file),
     };
-    format!("`{command}` ({}):\n\n{table}", facts.join(", "))
+    let mut out = format!("`{command}` ({}):\n\n{table}", facts.join(", "));
+    let failed = file.failures().map(|(row, reason)| {
+        let size = text::bytes(row.parameters.size_bytes);
+        format!("{}, {size} ({reason})", row.method)
+    });
+    let failed: Vec<String> = failed.collect();
+    if !failed.is_empty() {
+        out.push_str(&format!("\nNo figure: {}.\n", failed.join("; ")));
+    }
+    out
+}
+
+/// A command without the files that it wrote.
+fn without_files(command: &str) -> String {
+    let mut kept = Vec::new();
+    let mut words = command.split(' ');
+    while let Some(word) = words.next() {
+        if word == SAVE {
+            words.next();
+        } else if !word.starts_with("--save=") {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
 }
 
 /// What the figures are of, in a line.
@@ -144,15 +166,13 @@ fn methods(
     if !reasons.is_empty() {
         out.push_str(&format!("\nOf those {}.\n", reasons.join("; of those ")));
     }
-    let failed: Vec<String> = file
-        .failures()
-        .map(|(row, reason)| {
-            let size = text::bytes(row.parameters.size_bytes);
-            format!("{}, {size} ({reason})", row.method)
-        })
-        .collect();
-    if !failed.is_empty() {
-        out.push_str(&format!("\nNo figure: {}.\n", failed.join("; ")));
+    let aside = first.aside.iter().map(|entry| {
+        let placement = entry.1.placement;
+        format!("{} {} (CPUs {placement})", name(entry), cell(entry.1))
+    });
+    let aside: Vec<String> = aside.collect();
+    if !aside.is_empty() {
+        out.push_str(&format!("\nElsewhere only: {}.\n", aside.join("; ")));
     }
     out
 }
@@ -235,8 +255,11 @@ fn figure(measured: &Measured) -> (String, String) {
     (shown.join(", "), ratio(measured.ratio_p50.as_ref()))
 }
 
-/// The median, with the least and the most of the runs.
+/// The median, with the least and the most of the runs where there are several.
 fn spread(spread: &Spread, unit: impl Fn(f64) -> String) -> String {
+    if spread.runs < 2 {
+        return unit(spread.median);
+    }
     let (min, max) = (unit(spread.min), unit(spread.max));
     // A unit that both have is said once.
     let least = match (min.split_once(' '), max.split_once(' ')) {
@@ -251,9 +274,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_is_quoted_without_its_files() {
+        let of = |words: &str| without_files(&format!("olivine bench {words}"));
+        assert_eq!(of("--save a.json"), "olivine bench");
+        assert_eq!(
+            of("floor --save a.json --save=b.md --runs 5"),
+            "olivine bench floor --runs 5"
+        );
+    }
+
+    #[test]
     fn a_spread_says_its_unit_once_where_both_ends_have_it() {
         let of = |values: &[f64]| spread(&Spread::of(values).unwrap(), text::rate);
         assert_eq!(of(&[250e6, 273e6, 281e6]), "273 M/s (250–281 M/s)");
+        assert_eq!(of(&[273e6]), "273 M/s");
         assert_eq!(of(&[9e5, 1e6, 2e6]), "1.00 M/s (900 K/s–2.00 M/s)");
     }
 }

@@ -320,6 +320,7 @@ impl Recording {
         if let Err(errno) = outcome {
             return Err(link_error(self.recorder.sync_failed(errno)));
         }
+        self.recorder.sync_done();
         if let Some(written) = self.syncing.take() {
             self.recorded(&written, control);
         }

@@ -2,6 +2,8 @@
 
 mod blocks;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use stats::RecorderStats;
 
@@ -79,6 +81,10 @@ pub struct Recorder {
     synced: Instant,
     /// Written since the last sync.
     dirty: bool,
+    /// Up to here the file is on the disk as far as this recorder knows: a failed sync takes the rest away.
+    durable: u64,
+    /// Up to where a sync that somebody else does for this recorder reaches. No file is ended meanwhile.
+    syncing: Option<u64>,
     /// A sync failed.
     unsynced: bool,
     page: ForkPage,
@@ -144,6 +150,9 @@ impl Recorder {
             synced: now,
             // Blocks of a recorder that was killed may not have reached the disk, and count as recorded with the next sync.
             dirty: !found.sealed && found.offset > TERM_BYTES,
+            // What an earlier recorder wrote is never taken away: it may have confirmed it.
+            durable: found.offset,
+            syncing: None,
             unsynced: false,
             page,
             recovered: found.recovered,
@@ -292,7 +301,7 @@ impl Recorder {
     /// # Errors
     ///
     /// [`JournalError`]. After `NoSpace` or `Io` while writing nothing is lost: call again. After a failed
-    /// sync every call answers `Unsynced`.
+    /// sync what was appended since the last one that succeeded is not recorded, and every call answers `Unsynced`.
     pub fn flush(&mut self) -> Result<(), JournalError> {
         self.usable()?;
         self.write_collected()?;
@@ -321,14 +330,29 @@ impl Recorder {
         let file = rustix::io::fcntl_dupfd_cloexec(self.descriptor()?, 0)
             .map_err(term::refused("force to the disk", &self.path))?;
         self.dirty = false;
-        self.stats.syncs += 1;
+        self.syncing = Some(self.offset);
         Ok(Some(file))
     }
 
-    /// The sync of a file that [`Recorder::write_for_sync`] gave has failed: nothing is recorded any more.
+    /// The sync of a file that [`Recorder::write_for_sync`] gave is done.
+    pub(super) fn sync_done(&mut self) {
+        self.durable = self.syncing.take().unwrap_or(self.durable);
+        self.stats.syncs += 1;
+    }
+
+    /// A sync has failed, here or of a file that [`Recorder::write_for_sync`] gave: nothing is recorded any more.
     pub(super) fn sync_failed(&mut self, errno: Errno) -> JournalError {
-        // The kernel may have dropped what it could not write: asking again would be answered with "fine".
+        // The kernel may have dropped what it could not write: asking again would be answered with "fine", and whoever
+        // takes the journal up would find the blocks in memory and believe them recorded. So they go; whoever sent them
+        // was not told that they are there, and sends them again. With another policy they were confirmed when they were
+        // written, and stay.
         self.unsynced = true;
+        self.syncing = None;
+        if self.settings.sync == SyncPolicy::Block
+            && let Ok(file) = self.descriptor()
+        {
+            let _ = rustix::fs::ftruncate(file, self.durable);
+        }
         term::refused("force to the disk", &self.path)(errno)
     }
 
@@ -400,6 +424,7 @@ impl Recorder {
             return Err(self.sync_failed(errno));
         }
         self.dirty = false;
+        self.durable = self.offset;
         self.stats.syncs += 1;
         Ok(())
     }

@@ -117,6 +117,10 @@ fn take_up(
     let Some(source) = Source::open(base, term)? else {
         return Err(JournalError::Missing { path });
     };
+    if settings.sync != SyncPolicy::Never {
+        // Whoever made the file may have died before its name was on the disk.
+        term::sync_folder(&path)?;
+    }
     let mut walk = Walk::new(source);
     let mut recovered = None;
     if !walk.jump_to_seal()? {

@@ -31,6 +31,19 @@ pub(super) fn refused<'a, E: Into<io::Error>>(
     }
 }
 
+/// As [`refused`], where a new file of a journal was being made: a full disk is no end then, as the journal is as it
+/// was and the file can be made later.
+fn not_made<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> JournalError + 'a {
+    move |errno| match errno {
+        Errno::NOSPC | Errno::DQUOT => JournalError::NoSpace {
+            path: path.to_owned(),
+            need_bytes: TERM_BYTES,
+            source: errno.into(),
+        },
+        errno => refused(action, path)(errno),
+    }
+}
+
 /// Path of file `term` of the journal at `base`: `ticks.olv`, `ticks.olv.000001`, …
 pub(super) fn path_of(base: &Path, term: u64) -> PathBuf {
     if term == 0 {
@@ -129,10 +142,10 @@ pub(super) fn create(
             ));
             let flags =
                 OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = rustix::fs::open(&name, flags, bits).map_err(refused("create", &path))?;
+            let file = rustix::fs::open(&name, flags, bits).map_err(not_made("create", &path))?;
             (file, Some(PathBuf::from(name)))
         }
-        Err(errno) => return Err(refused("create", &path)(errno)),
+        Err(errno) => return Err(not_made("create", &path)(errno)),
     };
     let linked = fill_and_link(file, temporary.as_deref(), &path, header, bits, sync);
     if let Some(temporary) = temporary {
@@ -164,15 +177,17 @@ fn fill_and_link(
     );
     write_at(file, &mut [io::IoSlice::new(header.as_bytes())], 0, path)?;
     if sync {
-        rustix::fs::fdatasync(file).map_err(refused("force to the disk", path))?;
+        rustix::fs::fdatasync(file).map_err(not_made("force to the disk", path))?;
     }
     match rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Ok(None),
-        Err(errno) => return Err(refused("create", path)(errno)),
+        Err(errno) => return Err(not_made("create", path)(errno)),
     }
-    if sync {
-        sync_folder(path)?;
+    if sync && let Err(error) = sync_folder(path) {
+        // Still locked, so nobody has taken it up; and the next try must not find it.
+        let _ = rustix::fs::unlink(path);
+        return Err(error);
     }
     Ok(Some(locks))
 }

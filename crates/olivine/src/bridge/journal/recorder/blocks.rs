@@ -83,11 +83,12 @@ impl Recorder {
     }
 
     fn must_rotate(&self, block_bytes: u64) -> bool {
-        let has_frames = !self.index.is_empty();
+        // A sync that fails must find the blocks it was for in the file that is open.
+        let can_end = !self.index.is_empty() && self.syncing.is_none();
         let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
         let full = |bytes| self.offset + block_bytes + room > bytes;
         let rotate = &self.settings.rotate;
-        has_frames
+        can_end
             && (rotate.bytes.is_some_and(full)
                 || rotate
                     .after
@@ -175,6 +176,7 @@ impl Recorder {
         self.path = path;
         self.term += 1;
         self.offset = TERM_BYTES;
+        self.durable = TERM_BYTES;
         self.described = 0;
         self.index = Index::default();
         self.sealed = false;

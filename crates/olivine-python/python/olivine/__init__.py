@@ -1,0 +1,66 @@
+"""Messages between programs: fast, nothing lost, survives any crash.
+
+A channel is named by a URI. A publisher sends, any number of subscribers receive:
+
+    import olivine
+
+    with olivine.Subscriber("shm://ticks", capacity="4MiB") as subscriber:
+        with olivine.Publisher("shm://ticks") as publisher:
+            publisher.publish(b"hello")
+        for message in subscriber:
+            print(bytes(message))
+
+Keywords are the keys of URIs, with the same units, ranges and defaults; `from_` stands for `from`. What `receive` and a
+handler of `poll` get is a view of the ring (`memoryview(message)`, `numpy.frombuffer(message)`), nothing copied; as long as
+it is looked at, the subscriber refuses to go on. Iterating, and `poll` without a handler, give copies.
+
+One thread uses a handle at a time. Waits let other threads run, and Ctrl-C ends them.
+"""
+
+from ._native import (
+    BackPressured,
+    Claim,
+    Closed,
+    Corrupt,
+    EndOfStream,
+    Error,
+    Evicted,
+    Forked,
+    InUse,
+    LinkFailed,
+    Message,
+    NotConnected,
+    NotSent,
+    OpenError,
+    Overrun,
+    Publisher,
+    ReceiveError,
+    Subscriber,
+    TooLong,
+    UriError,
+)
+from ._native import VERSION as __version__
+
+__all__ = [
+    "BackPressured",
+    "Claim",
+    "Closed",
+    "Corrupt",
+    "EndOfStream",
+    "Error",
+    "Evicted",
+    "Forked",
+    "InUse",
+    "LinkFailed",
+    "Message",
+    "NotConnected",
+    "NotSent",
+    "OpenError",
+    "Overrun",
+    "Publisher",
+    "ReceiveError",
+    "Subscriber",
+    "TooLong",
+    "UriError",
+    "__version__",
+]

@@ -1,0 +1,176 @@
+"""What the native part offers. Time-outs are seconds; None waits for as long as it takes. Lengths are bytes."""
+
+import os
+from collections.abc import AsyncIterator, Buffer, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Self, overload
+
+Setting = str | int | bool | os.PathLike[str] | None
+
+VERSION: str
+
+class Error(Exception):
+    """Whatever goes wrong in Olivine."""
+
+class UriError(Error): ...
+class OpenError(Error): ...
+class Closed(Error): ...
+class Forked(Error): ...
+class InUse(Error): ...
+class NotSent(Error): ...
+class BackPressured(NotSent): ...
+class NotConnected(NotSent): ...
+
+class TooLong(NotSent):
+    max: int
+
+class LinkFailed(NotSent): ...
+class ReceiveError(Error): ...
+class EndOfStream(ReceiveError): ...
+
+class Overrun(ReceiveError):
+    lost_bytes: int
+
+class Evicted(ReceiveError): ...
+class Corrupt(ReceiveError): ...
+
+class Publisher:
+    """Sends messages into a channel; each publisher has a lane of its own."""
+
+    def __init__(self, uri: str, **keys: Setting) -> None:
+        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then."""
+
+    def offer(self, message: Buffer, tag: int = 0) -> int | None:
+        """Sends a copy if there is room; where the publisher is then, or None. Never waits."""
+
+    def publish(self, message: Buffer, tag: int = 0, timeout: float | None = None) -> int:
+        """Sends a copy, waiting for room. Raises BackPressured or NotConnected when the time is over, TooLong."""
+
+    def publish_batch(self, messages: Iterable[Buffer], timeout: float | None = None) -> int:
+        """Sends copies in batches as large as there is room for; how many were sent when the time was over."""
+
+    def claim(self, length: int, tag: int = 0, timeout: float | None = None) -> Claim:
+        """Reserves a message, to be filled in place; this publisher sends nothing else meanwhile."""
+
+    def set_topic(self, topic: str) -> None: ...
+    def wait_for_subscribers(self, count: int, timeout: float | None = None) -> bool:
+        """Waits until so many reliable subscribers are attached; whether they are."""
+
+    def wait_drained(self, timeout: float | None = None) -> bool:
+        """Waits until every live reliable subscriber has read everything; whether they have."""
+
+    @property
+    def cursor(self) -> int: ...
+    @property
+    def message_max(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def subscribers(self) -> int: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def uri(self) -> str: ...
+    def stats(self) -> dict[str, int]: ...
+    def close(self) -> None:
+        """Ends the stream, after up to `linger`; raises BackPressured if some had not read everything by then."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class Claim:
+    """A reserved message. Leaving its block commits it, an exception aborts it."""
+
+    def commit(self, tag: int | None = None) -> int:
+        """Makes the message visible; where the publisher is then. BufferError while its bytes are looked at."""
+
+    def abort(self) -> None:
+        """Gives the message up. BufferError while its bytes are looked at."""
+
+    def __enter__(self) -> memoryview: ...
+    def __exit__(
+        self,
+        exception: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Message:
+    """A received message: bytes, by the buffer protocol, and what came with them."""
+
+    @property
+    def tag(self) -> int: ...
+    @property
+    def lane(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def alive(self) -> bool:
+        """Whether the bytes can still be looked at: always for copies, until the subscriber goes on for views."""
+
+    def release(self) -> None:
+        """Gives the message's room back now. BufferError while its bytes are looked at."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        exception: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Subscriber:
+    """Receives messages of a channel from all its publishers, in order for each publisher."""
+
+    def __init__(self, uri: str, **keys: Setting) -> None:
+        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then."""
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message, a view of the ring; None when the time is over. Raises EndOfStream."""
+
+    @overload
+    def poll(self, limit: int = 256) -> list[Message]:
+        """Copies of up to `limit` messages. Never waits. Raises EndOfStream."""
+
+    @overload
+    def poll(self, limit: int, handler: Callable[[Message], object]) -> int:
+        """Hands out up to `limit` messages, views of the ring; how many. A handler that raises gets the same again."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until a poll would find something; whether it would."""
+
+    def release(self) -> None:
+        """Gives the room of everything read back now."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def lost_bytes(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def uri(self) -> str: ...
+    def event_fd(self) -> int:
+        """Readable when there is something to poll; belongs to the subscriber."""
+
+    def fileno(self) -> int: ...
+    def close(self) -> None:
+        """Leaves the channel: now, or with the last view of the message received last."""
+
+    def unsubscribe(self) -> None:
+        """Leaves the channel and forgets a durable name."""
+
+    def __iter__(self) -> Iterator[Message]: ...
+    def __next__(self) -> Message: ...
+    def __aiter__(self) -> AsyncIterator[Message]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...

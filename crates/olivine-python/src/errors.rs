@@ -1,0 +1,164 @@
+//! The exceptions: families as those of the errors in Rust, and the everyday ones by name.
+
+use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::prelude::*;
+use std::error::Error as StdError;
+
+pyo3::create_exception!(
+    olivine,
+    Error,
+    PyException,
+    "Whatever goes wrong in Olivine."
+);
+pyo3::create_exception!(olivine, UriError, Error, "The URI or a setting is wrong.");
+pyo3::create_exception!(
+    olivine,
+    OpenError,
+    Error,
+    "The channel could not be opened; nothing was left behind."
+);
+pyo3::create_exception!(olivine, Closed, Error, "The handle is closed.");
+pyo3::create_exception!(
+    olivine,
+    Forked,
+    Error,
+    "The handle belongs to the parent process: open the channel again after fork."
+);
+pyo3::create_exception!(
+    olivine,
+    InUse,
+    Error,
+    "The handle is in use by another thread."
+);
+pyo3::create_exception!(olivine, NotSent, Error, "Nothing was sent.");
+pyo3::create_exception!(
+    olivine,
+    BackPressured,
+    NotSent,
+    "There was no room in time: a subscriber has not read far enough."
+);
+pyo3::create_exception!(
+    olivine,
+    NotConnected,
+    NotSent,
+    "The subscribers that 'subscribers=' asks for did not come in time."
+);
+pyo3::create_exception!(
+    olivine,
+    TooLong,
+    NotSent,
+    "The message does not fit the ring at all; `max` is how long it may be, in bytes."
+);
+pyo3::create_exception!(
+    olivine,
+    LinkFailed,
+    NotSent,
+    "The far side of a channel elsewhere cannot be reached any more."
+);
+pyo3::create_exception!(olivine, ReceiveError, Error, "Nothing was received.");
+pyo3::create_exception!(
+    olivine,
+    EndOfStream,
+    ReceiveError,
+    "Every publisher has closed and everything was read."
+);
+pyo3::create_exception!(
+    olivine,
+    Overrun,
+    ReceiveError,
+    "A delivery=latest subscriber was lapped; `lost_bytes` says by how much, and it goes on with the newest message."
+);
+pyo3::create_exception!(
+    olivine,
+    Evicted,
+    ReceiveError,
+    "A publisher evicted this subscriber, because it held it back for too long."
+);
+pyo3::create_exception!(
+    olivine,
+    Corrupt,
+    ReceiveError,
+    "A lane holds something that no publisher of this version writes."
+);
+
+/// An error with all its causes, each after a colon.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A URI or a setting was refused.
+pub(crate) fn of_uri(error: &olivine::UriError) -> PyErr {
+    UriError::new_err(error.to_string())
+}
+
+/// A channel could not be opened.
+pub(crate) fn of_open(error: &olivine::OpenError) -> PyErr {
+    match error {
+        olivine::OpenError::Uri(error) => of_uri(error),
+        error => OpenError::new_err(chain(error)),
+    }
+}
+
+/// A message was not sent.
+pub(crate) fn of_sent(py: Python<'_>, error: olivine::NotSent) -> PyErr {
+    let text = error.to_string();
+    match error {
+        olivine::NotSent::BackPressured => BackPressured::new_err(text),
+        olivine::NotSent::NotConnected => NotConnected::new_err(text),
+        olivine::NotSent::Closed => Closed::new_err(text),
+        olivine::NotSent::TooLong { max } => with(py, TooLong::new_err(text), "max", max as u64),
+        olivine::NotSent::Forked => Forked::new_err(text),
+        olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
+        _ => NotSent::new_err(text),
+    }
+}
+
+/// Nothing was received.
+pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyErr {
+    let text = chain(error);
+    match error {
+        olivine::ReceiveError::Closed => EndOfStream::new_err(text),
+        olivine::ReceiveError::Overrun { lost_bytes } => {
+            with(py, Overrun::new_err(text), "lost_bytes", *lost_bytes)
+        }
+        olivine::ReceiveError::Evicted => Evicted::new_err(text),
+        olivine::ReceiveError::Corrupt { .. } => Corrupt::new_err(text),
+        olivine::ReceiveError::Forked => Forked::new_err(text),
+        _ => ReceiveError::new_err(text),
+    }
+}
+
+/// An exception with a number.
+fn with(py: Python<'_>, error: PyErr, name: &str, number: u64) -> PyErr {
+    match error.value(py).setattr(name, number) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+/// The handle was closed here.
+pub(crate) fn closed(what: &str) -> PyErr {
+    Closed::new_err(format!("the {what} is closed: open another one"))
+}
+
+/// Another thread is in the middle of a call.
+pub(crate) fn in_use(what: &str) -> PyErr {
+    InUse::new_err(format!(
+        "the {what} is in use by another thread: give each thread one of its own"
+    ))
+}
+
+/// Bytes are still looked at whose life a call would end.
+pub(crate) fn viewed(what: &str, views: usize) -> PyErr {
+    PyBufferError::new_err(format!(
+        "{what} still has {views} view{} (memoryview, numpy array): release or delete {}, or copy the bytes",
+        if views == 1 { "" } else { "s" },
+        if views == 1 { "it" } else { "them" },
+    ))
+}

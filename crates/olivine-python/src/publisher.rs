@@ -1,0 +1,527 @@
+//! The sending end.
+
+use crate::errors::{closed, in_use, of_open, of_sent, of_uri, viewed};
+use crate::patience::{seconds, wait};
+use crate::settings::config;
+use crate::views::{Bytes, Place, Views, export};
+use core::ffi::c_int;
+use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMemoryView};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Sends messages into a channel.
+#[pyclass(frozen, weakref, module = "olivine")]
+pub(crate) struct Publisher {
+    state: Mutex<State>,
+}
+
+/// A publisher, and what it is in the middle of.
+enum State {
+    Open(Box<RustPublisher>),
+    Claimed {
+        claim: OwnedClaim,
+        serial: u64,
+        views: Views,
+    },
+    Closed,
+}
+
+impl State {
+    /// The publisher, for whatever an open claim forbids.
+    fn idle(&mut self) -> PyResult<&mut RustPublisher> {
+        match self {
+            Self::Open(publisher) => Ok(publisher),
+            Self::Claimed { .. } => Err(PyValueError::new_err(
+                "the publisher has an open claim: commit or abort it first",
+            )),
+            Self::Closed => Err(closed("publisher")),
+        }
+    }
+
+    /// The publisher, to look at.
+    fn look(&self) -> PyResult<&RustPublisher> {
+        match self {
+            Self::Open(publisher) => Ok(publisher),
+            Self::Claimed { claim, .. } => Ok(claim.publisher()),
+            Self::Closed => Err(closed("publisher")),
+        }
+    }
+
+    /// Takes the claim of this number out, if it is open; refuses while its bytes are looked at.
+    fn take_claim(&mut self, wanted: u64) -> PyResult<Option<OwnedClaim>> {
+        match self {
+            Self::Claimed { serial, views, .. } if *serial == wanted => {
+                if views.count() > 0 {
+                    return Err(viewed("the claim", views.count()));
+                }
+            }
+            _ => return Ok(None),
+        }
+        match std::mem::replace(self, Self::Closed) {
+            Self::Claimed { claim, .. } => Ok(Some(claim)),
+            other => {
+                *self = other;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The state, unless another thread is in the middle of a call.
+fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        // A panic was an exception already; the publisher is whole.
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(in_use("publisher")),
+    }
+}
+
+/// Waits for room, a slice of the time at a time.
+fn room(
+    py: Python<'_>,
+    publisher: &mut RustPublisher,
+    length: usize,
+    timeout: Option<Duration>,
+) -> PyResult<()> {
+    let mut last = NotSent::BackPressured;
+    let found = wait(py, timeout, |slice| {
+        match publisher.wait_for_room(length, Some(slice)) {
+            Err(error @ (NotSent::BackPressured | NotSent::NotConnected)) => {
+                last = error;
+                None
+            }
+            done => Some(done),
+        }
+    })?;
+    found
+        .unwrap_or(Err(last))
+        .map_err(|error| of_sent(py, error))
+}
+
+/// Sends within a time.
+fn send(
+    py: Python<'_>,
+    publisher: &mut RustPublisher,
+    tag: u32,
+    message: &Bytes,
+    timeout: Option<Duration>,
+) -> PyResult<u64> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        match publisher.offer_tagged(tag, message.get(py)) {
+            Ok(position) => return Ok(position.0),
+            Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                let left =
+                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                room(py, publisher, message.len(), left)?;
+            }
+            Err(error) => return Err(of_sent(py, error)),
+        }
+    }
+}
+
+#[pymethods]
+impl Publisher {
+    #[new]
+    #[pyo3(signature = (uri, **keys))]
+    fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let config = config(uri, keys)?;
+        let opened = py.detach(|| RustPublisher::open_with(&config));
+        let publisher = opened.map_err(|error| of_open(&error))?;
+        Ok(Self {
+            state: Mutex::new(State::Open(Box::new(publisher))),
+        })
+    }
+
+    #[pyo3(signature = (message, tag = 0))]
+    fn offer(&self, py: Python<'_>, message: &Bound<'_, PyAny>, tag: u32) -> PyResult<Option<u64>> {
+        let message = Bytes::of(message)?;
+        let mut state = lock(&self.state)?;
+        match state.idle()?.offer_tagged(tag, message.get(py)) {
+            Ok(position) => Ok(Some(position.0)),
+            Err(NotSent::BackPressured | NotSent::NotConnected) => Ok(None),
+            Err(error) => Err(of_sent(py, error)),
+        }
+    }
+
+    #[pyo3(signature = (message, tag = 0, timeout = None))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        tag: u32,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        let message = Bytes::of(message)?;
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&self.state)?;
+        send(py, state.idle()?, tag, &message, timeout)
+    }
+
+    #[pyo3(signature = (messages, timeout = None))]
+    fn publish_batch(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<usize> {
+        let timeout = seconds(timeout)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let parts = messages
+            .try_iter()?
+            .map(|message| Bytes::of(&message?))
+            .collect::<PyResult<Vec<_>>>()?;
+        let mut state = lock(&self.state)?;
+        let publisher = state.idle()?;
+        let mut published = 0;
+        while published < parts.len() {
+            let mut batch = publisher.batch();
+            let stopped = parts[published..]
+                .iter()
+                .try_for_each(|part| batch.push(part.get(py)));
+            published += batch.len();
+            batch.commit();
+            match stopped {
+                Ok(()) => break,
+                Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                    let left =
+                        deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                    if left.is_some_and(|left| left.is_zero()) {
+                        break;
+                    }
+                    match room(py, publisher, parts[published].len(), left) {
+                        Err(error)
+                            if error.is_instance_of::<crate::errors::BackPressured>(py)
+                                || error.is_instance_of::<crate::errors::NotConnected>(py) =>
+                        {
+                            break;
+                        }
+                        done => done?,
+                    }
+                }
+                Err(error) => return Err(of_sent(py, error)),
+            }
+        }
+        Ok(published)
+    }
+
+    #[pyo3(signature = (length, tag = 0, timeout = None))]
+    fn claim(
+        slf: &Bound<'_, Self>,
+        length: usize,
+        tag: u32,
+        timeout: Option<f64>,
+    ) -> PyResult<Claim> {
+        let py = slf.py();
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&slf.get().state)?;
+        room(py, state.idle()?, length, timeout)?;
+        let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
+            return Err(closed("publisher"));
+        };
+        match OwnedClaim::begin(publisher, length) {
+            Ok(mut claim) => {
+                let place = Place {
+                    data: claim.as_mut_ptr(),
+                    length: claim.len(),
+                    writable: true,
+                };
+                let views = Views::default();
+                // Relaxed: only to tell claims apart.
+                let serial = CLAIMS.fetch_add(1, Ordering::Relaxed);
+                *state = State::Claimed {
+                    claim,
+                    serial,
+                    views: views.clone(),
+                };
+                Ok(Claim {
+                    publisher: slf.clone().unbind(),
+                    serial,
+                    place,
+                    tag,
+                    views,
+                    shown: Mutex::new(None),
+                })
+            }
+            Err((publisher, error)) => {
+                *state = State::Open(publisher);
+                Err(of_sent(py, error))
+            }
+        }
+    }
+
+    fn set_topic(&self, topic: &str) -> PyResult<()> {
+        let mut state = lock(&self.state)?;
+        state
+            .idle()?
+            .set_topic(topic)
+            .map_err(|error| of_uri(&error))
+    }
+
+    #[pyo3(signature = (count, timeout = None))]
+    fn wait_for_subscribers(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
+        self.wait_until(py, timeout, |publisher, slice| {
+            publisher.wait_for_subscribers(count, Some(slice))
+        })
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn wait_drained(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.wait_until(py, timeout, |publisher, slice| {
+            publisher.wait_drained(Some(slice))
+        })
+    }
+
+    #[getter]
+    fn cursor(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.cursor().0)
+    }
+
+    #[getter]
+    fn message_max(&self) -> PyResult<usize> {
+        Ok(lock(&self.state)?.look()?.message_max())
+    }
+
+    #[getter]
+    fn capacity(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.capacity())
+    }
+
+    #[getter]
+    fn subscribers(&self) -> PyResult<usize> {
+        Ok(lock(&self.state)?.look()?.subscribers())
+    }
+
+    #[getter]
+    fn topic(&self) -> PyResult<Option<String>> {
+        Ok(lock(&self.state)?.look()?.topic().map(str::to_owned))
+    }
+
+    #[getter]
+    fn uri(&self) -> PyResult<String> {
+        Ok(lock(&self.state)?.look()?.uri())
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = lock(&self.state)?.look()?.stats();
+        let dict = PyDict::new(py);
+        dict.set_item("back_pressure_count", stats.back_pressure_count)?;
+        dict.set_item("back_pressure_ns", stats.back_pressure_ns)?;
+        dict.set_item("wakes", stats.wakes)?;
+        dict.set_item("evicted", stats.evicted)?;
+        dict.set_item("reclaimed", stats.reclaimed)?;
+        Ok(dict)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let publisher = {
+            let mut state = lock(&self.state)?;
+            if let State::Claimed { views, .. } = &*state
+                && views.count() > 0
+            {
+                return Err(viewed("the claim", views.count()));
+            }
+            match std::mem::replace(&mut *state, State::Closed) {
+                State::Open(publisher) => publisher,
+                State::Claimed { claim, .. } => claim.abort(),
+                State::Closed => return Ok(()),
+            }
+        };
+        // By a thread of its own, because it may linger: Ctrl-C leaves it to that.
+        let (done, answer) = sync_channel(1);
+        let closing = std::thread::Builder::new()
+            .name("olivine-close".into())
+            .spawn(move || done.send(publisher.close().map(|_| ())))
+            .map_err(|error| {
+                crate::errors::Error::new_err(format!("cannot start a thread to close by: {error}"))
+            })?;
+        let closed = wait(py, None, move |slice| match answer.recv_timeout(slice) {
+            Ok(closed) => Some(Some(closed)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(None),
+        })?;
+        // It has said its last word.
+        let _ = closing.join();
+        match closed.flatten() {
+            Some(closed) => closed.map_err(|error| of_sent(py, error)),
+            None => Err(crate::errors::Error::new_err(
+                "closing panicked: please report what it printed",
+            )),
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = lock(&self.state);
+        match state.as_ref().map(|state| state.look()) {
+            Ok(Ok(publisher)) => format!("<olivine.Publisher {}>", publisher.uri()),
+            Ok(Err(_)) => "<olivine.Publisher, closed>".to_owned(),
+            Err(_) => "<olivine.Publisher, in use>".to_owned(),
+        }
+    }
+}
+
+impl Publisher {
+    fn wait_until(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
+    ) -> PyResult<bool> {
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&self.state)?;
+        let publisher = state.idle()?;
+        let found = wait(py, timeout, |slice| match reached(publisher, slice) {
+            Ok(false) => None,
+            done => Some(done),
+        })?;
+        found
+            .unwrap_or(Ok(false))
+            .map_err(|error| of_sent(py, error))
+    }
+}
+
+/// Numbers the claims of the process.
+static CLAIMS: AtomicU64 = AtomicU64::new(0);
+
+/// A reserved message, to be filled in place.
+#[pyclass(frozen, weakref, module = "olivine")]
+pub(crate) struct Claim {
+    publisher: Py<Publisher>,
+    serial: u64,
+    place: Place,
+    tag: u32,
+    views: Views,
+    /// The view that `__enter__` gave.
+    shown: Mutex<Option<Py<PyMemoryView>>>,
+}
+
+impl Claim {
+    fn is_open(&self) -> PyResult<bool> {
+        let state = lock(&self.publisher.get().state)?;
+        Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
+    }
+
+    /// Lets go of the view that `__enter__` gave. Refused while others look at its bytes.
+    fn hide(&self, py: Python<'_>) -> PyResult<()> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out either way: the view holds us, and must not be held by us for ever.
+        if let Some(view) = shown.take() {
+            view.call_method0(py, "release")?;
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Claim {
+    #[pyo3(signature = (tag = None))]
+    fn commit(&self, py: Python<'_>, tag: Option<u32>) -> PyResult<u64> {
+        self.hide(py)?;
+        let mut state = lock(&self.publisher.get().state)?;
+        let Some(claim) = state.take_claim(self.serial)? else {
+            return Err(PyValueError::new_err(
+                "the claim was committed or aborted before: claim again",
+            ));
+        };
+        let (publisher, position) = claim.commit(tag.unwrap_or(self.tag));
+        *state = State::Open(publisher);
+        position
+            .map(|position| position.0)
+            .map_err(|error| of_sent(py, error))
+    }
+
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.hide(py)?;
+        let mut state = lock(&self.publisher.get().state)?;
+        if let Some(claim) = state.take_claim(self.serial)? {
+            *state = State::Open(claim.abort());
+        }
+        Ok(())
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let view = PyMemoryView::from(slf.as_any())?;
+        let mut shown = slf
+            .get()
+            .shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = Some(view.clone().unbind());
+        Ok(view)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !exception.is_none() {
+            // Where its bytes are still looked at it is given up later, with the last view: the exception matters more.
+            let _ = self.abort(py);
+        } else if self.is_open()? {
+            self.commit(py, None)?;
+        }
+        Ok(())
+    }
+
+    fn __len__(&self) -> usize {
+        self.place.length
+    }
+
+    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer protocol says.
+    unsafe fn __getbuffer__(
+        slf: &Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let claim = slf.get();
+        if !claim.is_open()? {
+            return Err(PyValueError::new_err("the claim was committed or aborted"));
+        }
+        // SAFETY: Python's own view; open claims are neither committed nor aborted while there are views.
+        unsafe { export(slf.as_any(), claim.place, &claim.views, view, flags) }
+    }
+
+    // SAFETY: as above.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.views.release();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<olivine.Claim of {} bytes>", self.place.length)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Nobody looks at it any more, or it would live. Where the publisher is in use it has no claim of ours.
+        if let Ok(mut state) = lock(&self.publisher.get().state)
+            && let Ok(Some(claim)) = state.take_claim(self.serial)
+        {
+            *state = State::Open(claim.abort());
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `Publisher(uri, **keys)`: the keywords are the keys of URIs.
+
+use crate::errors::of_uri;
+use olivine::Config;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyString};
+
+/// The settings that a URI and keywords give. A key may end in `_`, for `from_`; what is `None` is left out.
+pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Config> {
+    let mut pairs = Vec::new();
+    for (key, value) in keys.into_iter().flatten() {
+        if value.is_none() {
+            continue;
+        }
+        let key: String = key.extract()?;
+        let key = key.strip_suffix('_').unwrap_or(&key).to_owned();
+        let value = text(&key, &value)?;
+        pairs.push((key, value));
+    }
+    let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
+    Config::parse_with(uri, pairs).map_err(|error| of_uri(&error))
+}
+
+/// A value as a URI has it.
+fn text(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if value.is_instance_of::<PyString>() {
+        return value.extract();
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(if value.is_truthy()? { "yes" } else { "no" }.to_owned());
+    }
+    if value.is_instance_of::<PyInt>() {
+        // Permission bits are numbers in Python (0o660), and octal digits in a URI.
+        return match key {
+            "mode" => Ok(format!("{:04o}", value.extract::<u32>()?)),
+            _ => Ok(value.str()?.to_string()),
+        };
+    }
+    if value.hasattr("__fspath__")? {
+        return value.call_method0("__fspath__")?.extract();
+    }
+    Err(PyTypeError::new_err(format!(
+        "{key}={}: expected text as in a URI, a whole number, True or False, or a path",
+        value.repr()?
+    )))
+}

@@ -1,0 +1,535 @@
+//! The receiving end.
+
+use crate::errors::{closed, in_use, of_open, of_received, viewed};
+use crate::patience::{seconds, wait};
+use crate::settings::config;
+use crate::views::{Place, Views, export};
+use core::ffi::c_int;
+use olivine::{Message as RustMessage, Subscriber as RustSubscriber};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::os::fd::AsRawFd as _;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How many messages a poll takes where nobody says.
+const LIMIT_DEFAULT: usize = 256;
+
+/// Receives messages of a channel.
+#[pyclass(frozen, weakref, module = "olivine")]
+pub(crate) struct Subscriber {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` once closed.
+    subscriber: Option<RustSubscriber>,
+    /// Counts the messages handed out: a message of another number is gone.
+    serial: u64,
+    /// Views of the message handed out last.
+    views: Views,
+    /// It comes again: its handler raised.
+    again: Option<Found>,
+    /// Closed, but for the last message, whose bytes are still looked at.
+    closing: bool,
+}
+
+/// A message as it lies in the ring.
+#[derive(Clone, Debug)]
+struct Found {
+    place: Place,
+    tag: u32,
+    lane: usize,
+    position: u64,
+    topic: String,
+}
+
+impl Found {
+    fn of(message: &RustMessage<'_>) -> Self {
+        Self {
+            place: Place {
+                data: message.as_ptr().cast_mut(),
+                length: message.len(),
+                writable: false,
+            },
+            tag: message.tag(),
+            lane: message.lane(),
+            position: message.position().0,
+            topic: message.topic().to_owned(),
+        }
+    }
+}
+
+impl State {
+    /// The subscriber, to look at.
+    fn look(&self) -> PyResult<&RustSubscriber> {
+        let subscriber = self.subscriber.as_ref().filter(|_| !self.closing);
+        subscriber.ok_or_else(|| closed("subscriber"))
+    }
+
+    /// The subscriber, to go past the last message: refused while its bytes are looked at. That message is gone then.
+    fn go_on(&mut self) -> PyResult<&mut RustSubscriber> {
+        self.look()?;
+        if self.views.count() > 0 {
+            return Err(viewed("the message received last", self.views.count()));
+        }
+        self.serial += 1;
+        self.views = Views::default();
+        self.subscriber.as_mut().ok_or_else(|| closed("subscriber"))
+    }
+
+    /// The next message, if there is one; the one before is gone.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Found>> {
+        if let Some(again) = self.again.take() {
+            // It is still the last one.
+            self.look()?;
+            return Ok(Some(again));
+        }
+        let received = self.go_on()?.try_receive();
+        let received = received.map_err(|error| of_received(py, &error))?;
+        Ok(received.as_ref().map(Found::of))
+    }
+
+    /// The next message within a time.
+    fn next_within(
+        &mut self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Option<Found>> {
+        if let Some(found) = self.next(py)? {
+            return Ok(Some(found));
+        }
+        let subscriber = self.go_on()?;
+        let ready = wait(py, timeout, |slice| match subscriber.wait(slice) {
+            Ok(false) => None,
+            done => Some(done),
+        })?;
+        match ready {
+            None => Ok(None),
+            Some(Err(error)) => Err(of_received(py, &error)),
+            // A new lane, or a message of a topic that is not asked for, is something to poll and no message.
+            Some(Ok(_)) => self.next(py),
+        }
+    }
+
+    /// Leaves the channel, or will with the last view of the last message.
+    fn close(&mut self) -> Option<RustSubscriber> {
+        self.closing = true;
+        self.again = None;
+        if self.views.count() > 0 {
+            return None;
+        }
+        self.subscriber.take()
+    }
+}
+
+/// The state, unless another thread is in the middle of a call.
+fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        // A panic was an exception already; the subscriber is whole.
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(in_use("subscriber")),
+    }
+}
+
+#[pymethods]
+impl Subscriber {
+    #[new]
+    #[pyo3(signature = (uri, **keys))]
+    fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let config = config(uri, keys)?;
+        let opened = py.detach(|| RustSubscriber::open_with(&config));
+        let subscriber = opened.map_err(|error| of_open(&error))?;
+        Ok(Self {
+            state: Mutex::new(State {
+                subscriber: Some(subscriber),
+                serial: 0,
+                views: Views::default(),
+                again: None,
+                closing: false,
+            }),
+        })
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn receive(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Option<Message>> {
+        let py = slf.py();
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&slf.get().state)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if let Some(found) = state.next_within(py, left)? {
+                return Ok(Some(Message::view(slf, &state, found)));
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    #[pyo3(signature = (limit = LIMIT_DEFAULT, handler = None))]
+    fn poll<'py>(
+        slf: &Bound<'py, Self>,
+        limit: usize,
+        handler: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let Some(handler) = handler else {
+            return Self::copies(slf, limit)?.into_pyobject(py);
+        };
+        let mut count = 0_usize;
+        while count < limit {
+            let message = {
+                let mut state = lock(&slf.get().state)?;
+                let Some(found) = ended_later(state.next(py), count, py)? else {
+                    break;
+                };
+                Message::view(slf, &state, found).into_pyobject(py)?
+            };
+            if let Err(raised) = handler.call1((&message,)) {
+                // It comes again, unless the handler went on by itself.
+                let mut state = lock(&slf.get().state)?;
+                let message = message.get();
+                if state.serial == message.serial && !state.closing {
+                    state.again = message.found();
+                }
+                return Err(raised);
+            }
+            count += 1;
+        }
+        Ok(count.into_pyobject(py)?.into_any())
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&self.state)?;
+        if state.again.is_some() {
+            return Ok(true);
+        }
+        let subscriber = state.go_on()?;
+        let ready = wait(py, timeout, |slice| match subscriber.wait(slice) {
+            Ok(false) => None,
+            done => Some(done),
+        })?;
+        ready
+            .unwrap_or(Ok(false))
+            .map_err(|error| of_received(py, &error))
+    }
+
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = lock(&self.state)?;
+        state.again = None;
+        let subscriber = state.go_on()?;
+        // Goes past what was handed out, and hands out nothing.
+        subscriber
+            .poll(|_| (), 0)
+            .map_err(|error| of_received(py, &error))?;
+        subscriber.release();
+        Ok(())
+    }
+
+    #[getter]
+    fn position(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.position().0)
+    }
+
+    #[getter]
+    fn lag(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.lag())
+    }
+
+    #[getter]
+    fn lost_bytes(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.lost_bytes())
+    }
+
+    #[getter]
+    fn capacity(&self) -> PyResult<u64> {
+        Ok(lock(&self.state)?.look()?.capacity())
+    }
+
+    #[getter]
+    fn uri(&self) -> PyResult<String> {
+        Ok(lock(&self.state)?.look()?.uri())
+    }
+
+    fn event_fd(&self) -> PyResult<i32> {
+        let mut state = lock(&self.state)?;
+        state.look()?;
+        let subscriber = state
+            .subscriber
+            .as_mut()
+            .ok_or_else(|| closed("subscriber"))?;
+        let descriptor = subscriber.event_fd();
+        let descriptor = descriptor.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        Ok(descriptor.as_raw_fd())
+    }
+
+    fn fileno(&self) -> PyResult<i32> {
+        self.event_fd()
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let subscriber = lock(&self.state)?.close();
+        py.detach(|| drop(subscriber));
+        Ok(())
+    }
+
+    fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
+        let subscriber = {
+            let mut state = lock(&self.state)?;
+            if state.views.count() > 0 {
+                return Err(viewed("the message received last", state.views.count()));
+            }
+            state.close()
+        };
+        if let Some(subscriber) = subscriber {
+            py.detach(|| subscriber.unsubscribe());
+        }
+        Ok(())
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
+        let py = slf.py();
+        loop {
+            let mut state = lock(&slf.get().state)?;
+            return match state.next_within(py, None) {
+                Ok(Some(found)) => Ok(Some(Message::copy(slf, &state, &found))),
+                Ok(None) => continue,
+                Err(error) if error.is_instance_of::<crate::errors::EndOfStream>(py) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let messages = slf.py().import("olivine._aio")?.getattr("Messages")?;
+        messages.call1((slf,))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = lock(&self.state);
+        match state.as_ref().map(|state| state.look()) {
+            Ok(Ok(subscriber)) => format!("<olivine.Subscriber {}>", subscriber.uri()),
+            Ok(Err(_)) => "<olivine.Subscriber, closed>".to_owned(),
+            Err(_) => "<olivine.Subscriber, in use>".to_owned(),
+        }
+    }
+}
+
+impl Subscriber {
+    /// Copies of up to `limit` messages.
+    fn copies(slf: &Bound<'_, Self>, limit: usize) -> PyResult<Vec<Message>> {
+        let py = slf.py();
+        let mut state = lock(&slf.get().state)?;
+        let mut copies = Vec::new();
+        while copies.len() < limit {
+            let Some(found) = ended_later(state.next(py), copies.len(), py)? else {
+                break;
+            };
+            copies.push(Message::copy(slf, &state, &found));
+        }
+        Ok(copies)
+    }
+}
+
+/// What was received before the end of the stream, or before anything else that can be told once more, is told first.
+fn ended_later(
+    found: PyResult<Option<Found>>,
+    count: usize,
+    py: Python<'_>,
+) -> PyResult<Option<Found>> {
+    match found {
+        Err(error) if count > 0 && error.is_instance_of::<crate::errors::EndOfStream>(py) => {
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+/// A received message: a view of the ring, or a copy.
+#[pyclass(frozen, weakref, module = "olivine")]
+pub(crate) struct Message {
+    subscriber: Py<Subscriber>,
+    serial: u64,
+    found: Found,
+    views: Views,
+    /// The bytes of a copy.
+    copy: Option<Py<PyBytes>>,
+}
+
+impl Message {
+    fn view(subscriber: &Bound<'_, Subscriber>, state: &State, found: Found) -> Self {
+        Self {
+            subscriber: subscriber.clone().unbind(),
+            serial: state.serial,
+            found,
+            views: state.views.clone(),
+            copy: None,
+        }
+    }
+
+    fn copy(subscriber: &Bound<'_, Subscriber>, state: &State, found: &Found) -> Self {
+        let py = subscriber.py();
+        // SAFETY: the message received last, which lives until the subscriber goes on; its state is locked.
+        let bytes = unsafe { core::slice::from_raw_parts(found.place.data, found.place.length) };
+        let mut copy = Self::view(subscriber, state, found.clone());
+        copy.copy = Some(PyBytes::new(py, bytes).unbind());
+        copy.views = Views::default();
+        copy
+    }
+
+    /// What it was made of, if it is a view.
+    fn found(&self) -> Option<Found> {
+        self.copy.is_none().then(|| self.found.clone())
+    }
+}
+
+#[pymethods]
+impl Message {
+    #[getter]
+    fn tag(&self) -> u32 {
+        self.found.tag
+    }
+
+    #[getter]
+    fn lane(&self) -> usize {
+        self.found.lane
+    }
+
+    #[getter]
+    fn position(&self) -> u64 {
+        self.found.position
+    }
+
+    #[getter]
+    fn topic(&self) -> &str {
+        &self.found.topic
+    }
+
+    /// Whether the bytes can still be looked at.
+    #[getter]
+    fn alive(&self) -> PyResult<bool> {
+        if self.copy.is_some() {
+            return Ok(true);
+        }
+        let state = lock(&self.subscriber.get().state)?;
+        Ok(state.serial == self.serial && state.subscriber.is_some())
+    }
+
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        if self.copy.is_none() && self.alive()? {
+            self.subscriber.get().release(py)?;
+        }
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        match self.release(py) {
+            // Where its bytes are still looked at it goes later: the exception matters more.
+            Err(_) if !exception.is_none() => Ok(()),
+            released => released,
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.found.place.length
+    }
+
+    fn __bytes__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = slf.py();
+        let message = slf.get();
+        if let Some(copy) = &message.copy {
+            return Ok(copy.bind(py).clone());
+        }
+        if !message.alive()? {
+            return Err(gone());
+        }
+        let place = message.found.place;
+        // SAFETY: alive, and the interpreter is held, so that nobody goes on meanwhile.
+        let bytes = unsafe { core::slice::from_raw_parts(place.data, place.length) };
+        Ok(PyBytes::new(py, bytes))
+    }
+
+    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer protocol says.
+    unsafe fn __getbuffer__(
+        slf: &Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let message = slf.get();
+        let mut place = message.found.place;
+        if let Some(copy) = &message.copy {
+            // `bytes` stay where they are.
+            place.data = copy.bind(slf.py()).as_bytes().as_ptr().cast_mut();
+        } else if !message.alive()? {
+            return Err(gone());
+        }
+        // SAFETY: Python's own view; a copy lives with the message, and a subscriber does not go on while there are views.
+        unsafe { export(slf.as_any(), place, &message.views, view, flags) }
+    }
+
+    // SAFETY: as above.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.views.release();
+        if self.copy.is_some() || self.views.count() > 0 {
+            return;
+        }
+        // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would be refused.
+        if let Ok(mut state) = lock(&self.subscriber.get().state)
+            && state.closing
+            && state.serial == self.serial
+        {
+            drop(state.close());
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let Found {
+            place,
+            tag,
+            lane,
+            position,
+            topic,
+        } = &self.found;
+        format!(
+            "<olivine.Message of {} bytes, tag {tag}, lane {lane}, position {position}, topic {topic:?}>",
+            place.length
+        )
+    }
+}
+
+/// The message was given back.
+fn gone() -> PyErr {
+    PyValueError::new_err(
+        "the message is gone: its subscriber went on; copy it by bytes(message) before, or poll or iterate, which copy",
+    )
+}

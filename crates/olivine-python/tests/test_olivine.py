@@ -1,0 +1,564 @@
+"""What the package promises. Run by tests/python.rs, which puts the package on the path."""
+
+import array
+import asyncio
+import ast
+import gc
+import inspect
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import weakref
+
+import olivine
+from olivine import Publisher, Subscriber
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+# Longer than anything here takes on a busy machine; only a hang reaches it.
+WATCHDOG = 120
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self.folder = tempfile.mkdtemp(prefix="olivine-python-", dir=memory)
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def pair(self, **keys):
+        keys.setdefault("capacity", "4KiB")
+        subscriber = Subscriber("shm://pair", dir=self.folder, **keys)
+        publisher = Publisher("shm://pair", dir=self.folder)
+        self.addCleanup(publisher.close)
+        self.addCleanup(subscriber.close)
+        return publisher, subscriber
+
+
+class Sending(Case):
+    def test_what_is_sent_arrives_with_what_goes_with_it(self):
+        publisher, subscriber = self.pair()
+        self.assertEqual(publisher.publish(b"one", tag=7), publisher.cursor)
+        self.assertEqual(publisher.offer(bytearray(b"two"), 8), publisher.cursor)
+        publisher.publish(memoryview(b"-three-")[1:-1])
+        publisher.publish(array.array("H", [1, 2]))
+        message = subscriber.receive()
+        self.assertEqual((bytes(message), message.tag, message.lane, message.position), (b"one", 7, 0, 0))
+        self.assertEqual((message.topic, len(message)), ("", 3))
+        self.assertGreater(subscriber.lag, 0)
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"two", b"three", b"\x01\x00\x02\x00"])
+        self.assertEqual((subscriber.lag, subscriber.lost_bytes), (0, 0))
+        self.assertEqual(subscriber.position, publisher.cursor)
+        self.assertEqual(subscriber.poll(), [])
+        self.assertEqual(publisher.subscribers, 1)
+        self.assertEqual(publisher.stats()["evicted"], 0)
+
+    def test_no_room_is_none_or_an_exception(self):
+        publisher, subscriber = self.pair()
+        large = bytes(publisher.message_max)
+        while publisher.offer(large) is not None:
+            pass
+        with self.assertRaises(olivine.BackPressured):
+            publisher.publish(large, timeout=0.001)
+        with self.assertRaises(olivine.BackPressured):
+            publisher.claim(len(large), timeout=0)
+        self.assertEqual(publisher.publish_batch([large, large], timeout=0), 0)
+        with self.assertRaises(olivine.TooLong) as raised:
+            publisher.publish(large + b"x")
+        self.assertEqual(raised.exception.max, len(large))
+        self.assertGreater(publisher.stats()["back_pressure_count"], 0)
+        self.assertFalse(publisher.wait_drained(timeout=0.001))
+        self.assertFalse(publisher.wait_for_subscribers(2, timeout=0.001))
+        count = len(subscriber.poll())
+        self.assertGreater(count, 0)
+        subscriber.release()
+        self.assertTrue(publisher.wait_drained(timeout=WATCHDOG))
+
+    def test_batches_are_sent_whole_however_long(self):
+        publisher, subscriber = self.pair()
+        messages = [b"%d" % n for n in range(1000)]
+        thread = threading.Thread(target=lambda: self.assertEqual(publisher.publish_batch(messages), 1000))
+        thread.start()
+        got = [bytes(subscriber.receive(WATCHDOG)) for _ in messages]
+        thread.join()
+        self.assertEqual(got, messages)
+
+    def test_topics(self):
+        publisher = Publisher("inproc://topics", topic="a.b")
+        subscriber = Subscriber("inproc://topics?topic=a.*", from_="oldest")
+        self.addCleanup(publisher.close)
+        publisher.publish(b"1")
+        publisher.set_topic("b")
+        publisher.publish(b"2")
+        publisher.set_topic("a.c")
+        publisher.publish(b"3")
+        self.assertEqual([(m.topic, bytes(m)) for m in subscriber.poll()], [("a.b", b"1"), ("a.c", b"3")])
+        self.assertEqual(publisher.topic, "a.c")
+        with self.assertRaises(olivine.UriError):
+            publisher.set_topic("a..b")
+
+
+class Claims(Case):
+    def test_leaving_the_block_commits(self):
+        publisher, subscriber = self.pair()
+        with publisher.claim(4, tag=9) as view:
+            self.assertFalse(view.readonly)
+            view[:] = b"four"
+            with self.assertRaisesRegex(ValueError, "open claim"):
+                publisher.offer(b"meanwhile")
+            self.assertEqual(subscriber.poll(), [])
+        message = subscriber.receive()
+        self.assertEqual((bytes(message), message.tag), (b"four", 9))
+        with self.assertRaises(ValueError):
+            view[0] = 0
+
+    def test_an_exception_aborts(self):
+        publisher, subscriber = self.pair()
+        with self.assertRaises(ZeroDivisionError):
+            with publisher.claim(4) as view:
+                view[:] = b"evil"
+                1 / 0
+        publisher.publish(b"good")
+        self.assertEqual(bytes(subscriber.receive()), b"good")
+
+    def test_a_forgotten_claim_is_given_up(self):
+        publisher, subscriber = self.pair()
+        claim = publisher.claim(4)
+        self.assertEqual(len(claim), 4)
+        del claim
+        claim = publisher.claim(4)
+        claim.abort()
+        claim.abort()
+        with self.assertRaisesRegex(ValueError, "before"):
+            claim.commit()
+        with self.assertRaises(ValueError):
+            memoryview(claim)
+        publisher.publish(b"next")
+        self.assertEqual(bytes(subscriber.receive()), b"next")
+
+    def test_an_old_claim_does_not_commit_a_newer_one(self):
+        publisher, subscriber = self.pair()
+        old = publisher.claim(3)
+        old.commit()
+        new = publisher.claim(3)
+        with self.assertRaises(ValueError):
+            old.commit()
+        memoryview(new)[:] = b"new"
+        new.commit()
+        self.assertEqual([bytes(m) for m in subscriber.poll()][1:], [b"new"])
+
+    def test_a_view_that_outlives_its_block_keeps_the_claim(self):
+        publisher, subscriber = self.pair()
+        with self.assertRaises(BufferError):
+            with publisher.claim(4) as view:
+                outside = view[1:]
+        # It still writes into the claim, and into nothing else: nobody else gets those bytes.
+        outside[:] = b"our"
+        with self.assertRaisesRegex(ValueError, "open claim"):
+            publisher.offer(b"x")
+        with self.assertRaises(BufferError):
+            publisher.close()
+        del outside, view
+        gc.collect()
+        publisher.publish(b"free")
+        self.assertEqual(bytes(subscriber.receive()), b"free")
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_numpy_fills_in_place(self):
+        publisher, subscriber = self.pair()
+        with publisher.claim(32) as view:
+            numbers = numpy.frombuffer(view, dtype="<f8")
+            numbers[:] = [1, 2, 3, 4]
+            del numbers
+        self.assertEqual(memoryview(subscriber.receive()).cast("d").tolist(), [1, 2, 3, 4])
+
+
+class Views(Case):
+    def test_a_message_is_read_only_and_in_place(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"in place")
+        message = subscriber.receive()
+        view = memoryview(message)
+        self.assertTrue(view.readonly and view.contiguous)
+        self.assertEqual((view.tobytes(), view.format, view.nbytes), (b"in place", "B", 8))
+        with self.assertRaises(TypeError):
+            view[0] = 0
+
+    def test_nothing_goes_on_under_a_view(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"first")
+        publisher.publish(b"second")
+        message = subscriber.receive()
+        view = memoryview(message)
+        for going_on in [
+            subscriber.receive,
+            subscriber.poll,
+            lambda: subscriber.poll(1, print),
+            subscriber.wait,
+            subscriber.release,
+            subscriber.unsubscribe,
+            message.release,
+            lambda: next(subscriber),
+        ]:
+            with self.assertRaisesRegex(BufferError, "1 view "):
+                going_on()
+        second = memoryview(message)[1:]
+        with self.assertRaisesRegex(BufferError, "2 views"):
+            subscriber.receive()
+        # Back-pressure instead of bytes that change: the publisher cannot come round to it.
+        while publisher.offer(bytes(500)) is not None:
+            pass
+        self.assertEqual(bytes(view), b"first")
+        view.release()
+        del second
+        self.assertEqual(bytes(subscriber.receive()), b"second")
+        self.assertFalse(message.alive)
+        with self.assertRaisesRegex(ValueError, "gone"):
+            memoryview(message)
+        with self.assertRaisesRegex(ValueError, "gone"):
+            bytes(message)
+
+    def test_a_message_in_a_block_gives_its_room_back(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"first")
+        with subscriber.receive() as message:
+            self.assertEqual(bytes(message), b"first")
+            self.assertTrue(message.alive)
+        self.assertFalse(message.alive)
+        self.assertTrue(publisher.wait_drained(timeout=WATCHDOG))
+
+    def test_a_view_outlives_names_of_everything_else(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"kept")
+        view = memoryview(subscriber.receive())
+        self.doCleanups()
+        watched = weakref.ref(subscriber)
+        publisher.close()
+        del publisher, subscriber
+        gc.collect()
+        self.assertEqual(bytes(view), b"kept")
+        self.assertIsNotNone(watched())
+        del view
+        gc.collect()
+        self.assertIsNone(watched())
+
+    def test_closing_waits_for_the_last_view(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"kept")
+        with subscriber:
+            view = memoryview(subscriber.receive())
+        with self.assertRaises(olivine.Closed):
+            subscriber.receive()
+        self.assertEqual(bytes(view), b"kept")
+        self.assertEqual(publisher.subscribers, 1)
+        del view
+        self.assertEqual(publisher.subscribers, 0)
+
+    def test_copies_live_as_long_as_they_like(self):
+        publisher, subscriber = self.pair()
+        for n in range(3):
+            publisher.publish(b"%d" % n, tag=n)
+        copies = subscriber.poll(2) + [next(subscriber)]
+        views = [memoryview(copy) for copy in copies]
+        self.assertEqual(subscriber.poll(), [])
+        subscriber.close()
+        del copies
+        self.assertEqual([view.tobytes() for view in views], [b"0", b"1", b"2"])
+
+    def test_a_handler_that_raises_gets_the_message_again(self):
+        publisher, subscriber = self.pair()
+        for n in range(4):
+            publisher.publish(b"%d" % n)
+        seen = []
+
+        def picky(message):
+            if bytes(message) == b"2" and len(seen) == 2:
+                seen.append(None)
+                raise LookupError("picky")
+            seen.append(bytes(message))
+
+        with self.assertRaisesRegex(LookupError, "picky"):
+            subscriber.poll(10, picky)
+        self.assertTrue(subscriber.wait(0))
+        self.assertEqual(bytes(subscriber.receive()), b"2")
+        self.assertEqual(subscriber.poll(10, picky), 1)
+        self.assertEqual(seen, [b"0", b"1", None, b"3"])
+
+    def test_a_view_kept_by_a_handler_stops_the_poll(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"a")
+        publisher.publish(b"b")
+        kept = []
+        with self.assertRaises(BufferError):
+            subscriber.poll(10, lambda message: kept.append(memoryview(message)))
+        self.assertEqual(bytes(kept.pop()), b"a")
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"b"])
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_numpy_reads_in_place_and_holds_the_message(self):
+        publisher, subscriber = self.pair()
+        kind = numpy.dtype([("bid", "<i8"), ("ask", "<i8")])
+        quotes = numpy.array([(1, 2), (3, 4)], dtype=kind)
+        publisher.publish(quotes)
+        publisher.publish(b"next")
+        seen = numpy.frombuffer(subscriber.receive(), dtype=kind)
+        self.assertEqual(seen["ask"].tolist(), [2, 4])
+        self.assertFalse(seen.flags.writeable or seen.flags.owndata)
+        with self.assertRaises(BufferError):
+            subscriber.receive()
+        self.assertEqual(seen["bid"].tolist(), [1, 3])
+        del seen
+        self.assertEqual(bytes(subscriber.receive()), b"next")
+
+
+class Ending(Case):
+    def test_iterating_ends_with_the_stream(self):
+        publisher, subscriber = self.pair()
+        count = 5000
+
+        def publish():
+            with publisher:
+                for n in range(count):
+                    publisher.publish(n.to_bytes(4, "little"), tag=n)
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        got = [(int.from_bytes(message, "little"), message.tag) for message in subscriber]
+        thread.join()
+        self.assertEqual(got, [(n, n) for n in range(count)])
+        with self.assertRaises(olivine.EndOfStream):
+            subscriber.receive()
+        with self.assertRaises(olivine.EndOfStream):
+            # The end is looked for now and then, not at each look.
+            while subscriber.poll() == []:
+                pass
+
+    def test_closed_handles_say_so(self):
+        publisher, subscriber = self.pair()
+        publisher.close()
+        publisher.close()
+        subscriber.close()
+        subscriber.close()
+        for call in [
+            lambda: publisher.publish(b"x"),
+            lambda: publisher.cursor,
+            lambda: publisher.claim(1),
+            lambda: subscriber.receive(0),
+            lambda: subscriber.lag,
+            subscriber.event_fd,
+        ]:
+            with self.assertRaises(olivine.Closed):
+                call()
+        self.assertIn("closed", repr(publisher) + repr(subscriber))
+
+    def test_lingering_tells_who_did_not_read(self):
+        subscriber = Subscriber("inproc://lingering")
+        publisher = Publisher("inproc://lingering", linger="1ms")
+        publisher.publish(b"unread")
+        with self.assertRaises(olivine.BackPressured):
+            publisher.close()
+        self.assertEqual([bytes(m) for m in subscriber], [b"unread"])
+
+    def test_a_killed_publisher_leaves_whole_messages(self):
+        _, subscriber = self.pair(publishers_max=2)
+        script = (
+            "import sys, olivine\n"
+            "publisher = olivine.Publisher('shm://pair', dir=sys.argv[1])\n"
+            "n = 0\n"
+            "while True:\n"
+            "    with publisher.claim(8) as view:\n"
+            "        view[:] = n.to_bytes(8, 'little')\n"
+            "    n += 1\n"
+        )
+        for _ in range(3):
+            child = subprocess.Popen([sys.executable, "-c", script, self.folder])
+            for n in range(2000):
+                self.assertEqual(int.from_bytes(subscriber.receive(WATCHDOG), "little"), n)
+            child.kill()
+            child.wait()
+            for n, message in enumerate(subscriber.poll(10**6), 2000):
+                self.assertEqual(int.from_bytes(message, "little"), n)
+
+
+class Refusing(Case):
+    def test_what_is_wrong_is_named(self):
+        for keys, text in [
+            ({"capacity": 1000}, "capacity=1000 is not usable"),
+            ({"capacity": True}, "capacity=yes"),
+            ({"colour": "red"}, "unknown key 'colour'"),
+            ({"wait": "nap"}, "wait=nap is not usable: one of spin"),
+            ({"mode": 0o777}, "mode=0777"),
+            ({"name": "a&wait=spin"}, "name=a&wait=spin"),
+        ]:
+            with self.assertRaisesRegex(olivine.UriError, text):
+                Subscriber("shm://x", **keys)
+        for uri, text in [
+            ("x", "no channel URI"),
+            ("smh://x", "unknown scheme 'smh'"),
+            ("shm://a/b", "channel name 'a/b'"),
+            ("shm://x?wait=park", "'wait' is given twice"),
+        ]:
+            with self.assertRaisesRegex(olivine.UriError, text):
+                Publisher(uri, wait="spin")
+        with self.assertRaises(olivine.OpenError):
+            Publisher("shm://x", dir="/proc/nowhere")
+        with self.assertRaises(TypeError):
+            Publisher("shm://x", linger=1.5)
+        publisher, subscriber = self.pair(mode=0o600)
+        self.assertIn("capacity=4KiB", subscriber.uri)
+        with self.assertRaises(TypeError):
+            publisher.publish("text")
+        with self.assertRaises(TypeError):
+            publisher.publish(None)
+        with self.assertRaises(BufferError):
+            publisher.publish(memoryview(b"abcd")[::2])
+        with self.assertRaises(OverflowError):
+            publisher.publish(b"x", tag=-1)
+        with self.assertRaisesRegex(ValueError, "timeout is not a number"):
+            subscriber.receive(float("nan"))
+        self.assertIsNone(subscriber.receive(-1))
+        self.assertIsNone(subscriber.receive(0.001))
+        self.assertFalse(subscriber.wait(0))
+
+    def test_families(self):
+        for narrow, wide in [
+            (olivine.UriError, olivine.Error),
+            (olivine.BackPressured, olivine.NotSent),
+            (olivine.EndOfStream, olivine.ReceiveError),
+            (olivine.ReceiveError, olivine.Error),
+        ]:
+            self.assertTrue(issubclass(narrow, wide))
+
+    def test_a_forked_child_is_refused_and_harms_nobody(self):
+        publisher, subscriber = self.pair()
+        claim = publisher.claim(4)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            try:
+                claim.commit()
+            except olivine.Forked:
+                refused += 1
+            for call in [lambda: publisher.publish(b"child"), subscriber.receive, publisher.close]:
+                try:
+                    call()
+                except olivine.Forked:
+                    refused += 1
+            os._exit(refused)
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 4)
+        memoryview(claim)[:] = b"four"
+        claim.commit()
+        self.assertEqual(bytes(subscriber.receive()), b"four")
+
+
+class Waiting(Case):
+    def test_another_thread_runs_and_is_refused_the_handle_meanwhile(self):
+        publisher, subscriber = self.pair()
+        got = []
+        thread = threading.Thread(target=lambda: got.append(bytes(subscriber.receive(WATCHDOG))))
+        thread.start()
+        # It waits without the interpreter, or this loop would never see it in use.
+        while True:
+            try:
+                subscriber.lag
+            except olivine.InUse:
+                break
+        publisher.publish(b"woken")
+        thread.join()
+        self.assertEqual(got, [b"woken"])
+
+    def test_ctrl_c_ends_every_wait(self):
+        publisher, subscriber = self.pair()
+        full = Publisher("inproc://full", capacity="4KiB")
+        unread = Subscriber("inproc://full")
+        while full.offer(bytes(500)) is not None:
+            pass
+        lingering = Publisher("inproc://full", linger="1h")
+        lingering.publish(b"unread")
+        for wait in [
+            subscriber.receive,
+            subscriber.wait,
+            lambda: next(subscriber),
+            lambda: full.publish(bytes(500)),
+            lambda: full.claim(500),
+            lambda: full.publish_batch([bytes(500)]),
+            full.wait_drained,
+            lambda: publisher.wait_for_subscribers(9),
+            lingering.close,
+        ]:
+            main = threading.main_thread().ident
+            timer = threading.Timer(0.01, signal.pthread_kill, [main, signal.SIGINT])
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                wait()
+            timer.join()
+        publisher.publish(b"still")
+        self.assertEqual(bytes(subscriber.receive()), b"still")
+        self.assertGreater(len(unread.poll()), 0)
+
+    def test_a_loop_waits_for_the_descriptor(self):
+        publisher, subscriber = self.pair()
+        other = Subscriber("shm://pair", dir=self.folder)
+        self.addCleanup(other.close)
+        self.assertEqual(subscriber.fileno(), subscriber.event_fd())
+        count = 2000
+
+        async def publish():
+            for n in range(count):
+                while publisher.offer(b"%d" % n) is None:
+                    await asyncio.sleep(0)
+                if n % 100 == 0:
+                    await asyncio.sleep(0)
+            publisher.close()
+
+        async def read(subscriber):
+            return [int(bytes(message)) async for message in subscriber]
+
+        async def run():
+            return await asyncio.wait_for(asyncio.gather(read(subscriber), read(other), publish()), WATCHDOG)
+
+        first, second, _ = asyncio.run(run())
+        self.assertEqual((first, second), (list(range(count)), list(range(count))))
+
+    def test_a_cancelled_loop_can_go_on(self):
+        publisher, subscriber = self.pair()
+
+        async def run():
+            messages = aiter(subscriber)
+            with self.assertRaises(TimeoutError):
+                await asyncio.wait_for(anext(messages), 0.01)
+            publisher.publish(b"later")
+            return await asyncio.wait_for(anext(messages), WATCHDOG)
+
+        self.assertEqual(bytes(asyncio.run(run())), b"later")
+
+
+class Stubs(unittest.TestCase):
+    def test_the_stubs_say_what_is_there(self):
+        with open(os.environ["OLIVINE_STUBS"], encoding="utf-8") as file:
+            stubs = ast.parse(file.read())
+        seen = 0
+        for node in stubs.body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            real = getattr(olivine, node.name)
+            said = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
+            there = {name for name, _ in inspect.getmembers(real) if not name.startswith("_")}
+            if issubclass(real, Exception):
+                there = set()
+            self.assertEqual({name for name in said if not name.startswith("_")}, there, node.name)
+            seen += 1
+        self.assertGreaterEqual(seen, 20)
+        self.assertEqual(set(olivine.__all__) - {"__version__"}, {n.name for n in stubs.body if isinstance(n, ast.ClassDef)})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,70 @@
+//! A disk that refuses.
+
+use super::*;
+
+/// A frame of 16 bytes whose payload says `number`.
+fn frame(number: u8) -> [u8; 16] {
+    let mut frame = [number; 16];
+    frame[..8].copy_from_slice(&[13, 0, 0, 0, 0, 0, 0, 0]);
+    frame[13..].fill(0);
+    frame
+}
+
+fn open(path: &Path) -> (Recorder, LaneId) {
+    let settings = RecorderSettings::default().sync(SyncPolicy::Block);
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+    (recorder, lane)
+}
+
+/// Whoever takes the journal up must not find in memory what the disk has not got, and call it recorded.
+#[test]
+fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("refused.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 0, 1, &frame(1)).unwrap();
+    recorder.flush().unwrap();
+    recorder.append(lane, 16, 2, &frame(2)).unwrap();
+    assert!(recorder.write_for_sync().unwrap().is_some());
+    // Goes into a block behind those that are being synced.
+    recorder.append(lane, 32, 3, &frame(3)).unwrap();
+    let error = recorder.sync_failed(Errno::IO);
+    assert!(matches!(error, JournalError::Io { .. }), "{error}");
+    let again = recorder.flush();
+    assert!(matches!(again, Err(JournalError::Unsynced { .. })));
+    drop(recorder);
+
+    let (mut recorder, lane) = open(&path);
+    assert_eq!(recorder.end(lane), 16, "only the first was confirmed");
+    recorder.append(lane, 16, 4, &frame(2)).unwrap();
+    assert!(recorder.write_for_sync().unwrap().is_some());
+    recorder.sync_done();
+    assert_eq!(recorder.stats().repeated_bytes, 0);
+    // Confirmed now: the next failure leaves it.
+    recorder.append(lane, 32, 5, &frame(3)).unwrap();
+    recorder.write_collected().unwrap();
+    recorder.sync_failed(Errno::IO);
+    drop(recorder);
+    assert_eq!(open(&path).0.end(lane), 32);
+}
+
+/// While somebody else syncs a file it is not ended, so that a failure finds its blocks there.
+#[test]
+fn a_file_is_not_ended_while_it_is_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rotated.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.settings.rotate.bytes = Some(1);
+    let add = |recorder: &mut Recorder, number: u64| {
+        recorder.append(lane, number * 16, 1, &frame(7)).unwrap();
+        recorder.write_for_sync().unwrap()
+    };
+    assert!(add(&mut recorder, 0).is_some());
+    recorder.append(lane, 16, 1, &frame(7)).unwrap();
+    recorder.write_collected().unwrap();
+    assert_eq!(recorder.stats().files, 1);
+    recorder.sync_done();
+    assert!(add(&mut recorder, 2).is_some());
+    assert_eq!(recorder.stats().files, 2);
+}

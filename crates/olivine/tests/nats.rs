@@ -243,6 +243,7 @@ fn a_durable_subscriber_goes_on_where_it_was() {
         for number in first..round * 100 + 50 {
             assert_eq!(next_number(&mut subscriber), number);
         }
+        subscriber.close();
     }
 }
 
@@ -284,7 +285,7 @@ fn messages_that_the_stream_removed_are_missed_aloud() {
     let mut subscriber = joined(&uri);
     publisher.publish(b"read").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"read");
-    drop(subscriber);
+    subscriber.close();
     let acknowledged = publisher.link_status().unwrap().acknowledged_bytes;
     publisher.publish(b"lost").unwrap();
     until("it is stored", || {

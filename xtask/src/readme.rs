@@ -162,6 +162,7 @@ fn check(words: &[String], tool: &mut Tool) -> Option<Result<()>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["cargo", "xtask", ..] => Some(check_xtask(&words[1..])),
+        ["cargo", "run", rest @ ..] if rest.contains(&"--example") => Some(check_example(rest)),
         ["cargo", "run", rest @ ..] => {
             let arguments = rest.iter().position(|word| *word == "--");
             Some(tool.accepts(arguments.map_or(&[][..], |at| &rest[at + 1..])))
@@ -179,6 +180,20 @@ fn check(words: &[String], tool: &mut Tool) -> Option<Result<()>> {
         }
         _ => None,
     }
+}
+
+/// An example is found only in the package that is named: the root's is the tool.
+fn check_example(words: &[&str]) -> Result<()> {
+    let after = |flag| {
+        let at = words.iter().position(|word| *word == flag);
+        at.and_then(|at| words.get(at + 1))
+    };
+    let (Some(package), Some(example)) = (after("-p"), after("--example")) else {
+        bail!("`cargo run --example` needs `-p PACKAGE` and a name");
+    };
+    let path = root().join(format!("crates/{package}/examples/{example}.rs"));
+    anyhow::ensure!(path.exists(), "there is no {}", path.display());
+    Ok(())
 }
 
 fn check_xtask(words: &[&str]) -> Result<()> {
@@ -327,6 +342,15 @@ fn extern_argument(debug: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_example_is_looked_for_in_its_package() {
+        assert!(
+            check_example(&["-p", "olivine", "--example", "anywhere", "--", "shm://x"]).is_ok()
+        );
+        assert!(check_example(&["--example", "anywhere"]).is_err());
+        assert!(check_example(&["-p", "olivine", "--example", "nowhere"]).is_err());
+    }
 
     fn tool() -> Tool {
         let mut help = HashMap::new();

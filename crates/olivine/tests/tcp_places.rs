@@ -65,6 +65,8 @@ fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
     let connects = uri(port, "role=connect");
     let mut publisher = Publisher::open(&from).unwrap();
     let mut expected = 0;
+    // There before the first message, which it would miss.
+    let mut sending = Some(bridge(&from, &connects));
     // Not awaited: where messages are missing, it waits for room for ever.
     std::thread::spawn(move || {
         for number in 0..ROUNDS * EACH {
@@ -72,7 +74,6 @@ fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
         }
         publisher.close().unwrap();
     });
-    let mut sending = Some(bridge(&from, &connects));
     while expected < ROUNDS * EACH {
         assert_eq!(next(&mut subscriber), expected);
         expected += 1;

@@ -25,7 +25,7 @@ use super::{Session, Setup, Watch};
 use crate::error::{BenchError, Result, chain};
 use crate::payload;
 use crate::peer::{Patience, Peer};
-use crate::result::{Collector, Load, Parameters, Row, Slice};
+use crate::result::{Collector, Load, Parameters, Row};
 use crate::rival::Program;
 use olivine::Subscriber;
 use olivine::clock::TickClock;
@@ -290,19 +290,7 @@ fn one_turn(
         let mut turn = Turn { peer, clock, setup };
         (contender.play)(&mut turn)
     })?;
-    session.progress.p50_ns = slice.value.p50_ns(&clock);
-    session.progress.messages_per_s = slice.value.messages_per_s();
-    collector.add(
-        contender.parameters.size_bytes,
-        &Slice {
-            run,
-            placement: slice.placement,
-            floor: &slice.floor,
-            at_s: slice.at_s,
-            kernel: slice.kernel,
-            figures: slice.value.figures(),
-        },
-    );
+    session.keep(collector, contender.parameters.size_bytes, run, &slice);
     Ok(())
 }
 

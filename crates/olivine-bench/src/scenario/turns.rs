@@ -177,6 +177,31 @@ pub(super) fn measure<S: Subject>(
     Ok(rows)
 }
 
+impl Session<'_> {
+    /// Collects what a slice of messages of `size_bytes` took, and shows its middle to whoever watches.
+    pub(super) fn keep(
+        &mut self,
+        collector: &mut Collector,
+        size_bytes: u64,
+        run: u32,
+        slice: &super::Slice<Taken>,
+    ) {
+        collector.add(
+            size_bytes,
+            &Slice {
+                run,
+                placement: slice.placement,
+                floor: &slice.floor,
+                at_s: slice.at_s,
+                kernel: slice.kernel,
+                figures: slice.value.figures(),
+            },
+        );
+        self.progress.p50_ns = slice.value.p50_ns(&self.clock);
+        self.progress.messages_per_s = slice.value.messages_per_s();
+    }
+}
+
 /// One run of one variant; breaks when the person wants to stop.
 fn one_run<S: Subject>(
     session: &mut Session<'_>,
@@ -191,19 +216,12 @@ fn one_run<S: Subject>(
     let mut subject = S::open(session, variant)?;
     for _ in 0..slices {
         let slice = session.slice(|peer| subject.slice(peer, &ticks))?;
-        turn.collector.add(
+        session.keep(
+            &mut turn.collector,
             variant.parameters.size_bytes,
-            &Slice {
-                run,
-                placement: slice.placement,
-                floor: &slice.floor,
-                at_s: slice.at_s,
-                kernel: slice.kernel,
-                figures: slice.value.figures(),
-            },
+            run,
+            &slice,
         );
-        session.progress.p50_ns = slice.value.p50_ns(&session.clock);
-        session.progress.messages_per_s = slice.value.messages_per_s();
         if let Taken::Rate { pairs, .. } = slice.value {
             for pair in pairs {
                 let rates = turn.pairs.entry((pair.publisher, pair.subscriber));

@@ -36,7 +36,8 @@ Examples:
   olivine bench pingpong                      measure this machine
 
 A URI is shm://NAME?key=value&...; 'olivine pub --help' lists the keys.
-Exit codes: 0 done, 1 failed, 2 wrong use.";
+Exit codes: 0 done, 1 failed, 2 wrong use; 130 Ctrl-C (143 SIGTERM) before what
+was asked for was complete. Another Ctrl-C a second later ends it at once.";
 
 /// Messages between programs through shared memory: fast, nothing lost
 #[derive(Debug, Parser)]

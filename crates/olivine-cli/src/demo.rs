@@ -108,7 +108,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
         print(&report.text())?
     }
     if report.ok {
-        Ok(())
+        stop.cut_short()
     } else {
         Err(Failure::BadResult)
     }

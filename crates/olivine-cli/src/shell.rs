@@ -1,19 +1,29 @@
 //! `olivine completions` and `olivine man`: made from the one definition of the command line.
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{Cli, Common, CompletionsArgs, ManArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 use clap::CommandFactory;
 
 /// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+pub(crate) fn completions(args: &CompletionsArgs, common: Common) -> Outcome {
+    refuse_json(common, "a script for a shell")?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "olivine", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
+fn refuse_json(common: Common, what: &str) -> Outcome {
+    if common.json {
+        let line = format!("{what} has no form in JSON: leave --json out");
+        return Err(Failure::usage(line));
+    }
+    Ok(())
+}
+
 /// Prints a man page.
-pub(crate) fn man(args: &ManArgs) -> Outcome {
+pub(crate) fn man(args: &ManArgs, common: Common) -> Outcome {
+    refuse_json(common, "a page for man")?;
     let mut command = Cli::command();
     command.build();
     let mut name = "olivine".to_owned();

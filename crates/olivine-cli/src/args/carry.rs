@@ -16,7 +16,7 @@ Examples:
                                       source = \"shm://ticks\"
                                       destination = \"tcp://0.0.0.0:9000/ticks\"
 
-One side is shm://. Killed and started again, it goes on where it was: nothing
+At least one side is shm://. Killed and started again, it goes on where it was: nothing
 is lost or repeated. Ends when every publisher has closed, without --keep.")]
 pub(crate) struct BridgeArgs {
     /// Where messages come from, such as shm://ticks

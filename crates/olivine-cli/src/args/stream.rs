@@ -76,8 +76,8 @@ pub(crate) struct SubArgs {
     /// Stop after this time
     #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
-    /// What to write to standard output [default: lines; none with --verify
-    /// or --stats]
+    /// What to write to standard output; json is an object a line
+    /// [default: lines, json with --json; none with --verify or --stats]
     #[arg(long, short, value_name = "FORM")]
     pub(crate) out: Option<OutputForm>,
     /// Check every byte and number of generated messages; exit 1 if any is
@@ -139,9 +139,19 @@ pub(crate) enum OutputForm {
     Lines,
     // Lines with the topic and a tab before the message
     Topics,
+    // A JSON object a line: event, lane, tag, topic, and text, or base64 of what is no UTF-8
+    Json,
     Frames,
     Raw,
     None,
+}
+
+impl OutputForm {
+    /// The word for it on the command line.
+    pub(crate) fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// A number of messages: 1 or more, with K, M or G for thousands.

@@ -61,7 +61,9 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
                 Chosen::new(&first_file, Some(first.clone()), &first),
                 Chosen::new(&second_file, Some(second.clone()), &second),
             );
-            tell(&first, &second, true, common)
+            let told = tell(&first, &second, true, common);
+            bench.stop.cut_short()?;
+            told
         }
         _ => Err(Failure::usage(
             "cannot compare a result file with a method: give two files, or two methods of 'olivine bench list'",

@@ -85,6 +85,10 @@ impl Bench {
         if let Some(bar) = bar {
             bar.clear();
         }
+        if result.is_err() {
+            // What is missing is missing for that reason.
+            self.stop.cut_short()?;
+        }
         Ok(result?)
     }
 
@@ -119,7 +123,7 @@ impl Bench {
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);
         }
-        Ok(())
+        self.stop.cut_short()
     }
 
     /// What was found, with what it was found on.

@@ -99,7 +99,10 @@ mod tests {
     #[test]
     fn one_is_no_plural() {
         assert_eq!(plural(1, "run"), "1 run");
-        assert_eq!((plural(0, "run"), plural(1200, "run")), ("0 runs".into(), "1,200 runs".into()));
+        assert_eq!(
+            (plural(0, "run"), plural(1200, "run")),
+            ("0 runs".into(), "1,200 runs".into())
+        );
     }
 
     #[test]

@@ -167,7 +167,10 @@ fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
     let mut forgotten = Vec::new();
     for config in configs {
         let info = admin::inspect(config)?;
-        let found = info.subscribers.iter().find(|one| one.name.as_deref() == Some(name));
+        let found = info
+            .subscribers
+            .iter()
+            .find(|one| one.name.as_deref() == Some(name));
         let uri = crate::settings::short(config);
         let Some(found) = found else {
             return Err(Failure::failed(format!(
@@ -179,9 +182,12 @@ fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
         let lag_bytes = found.lag_bytes;
         if !common.json {
             let lag = text::bytes(lag_bytes);
-            print(&format!("forgot '{name}' of {uri}, which was {lag} behind\n"))?;
+            print(&format!(
+                "forgot '{name}' of {uri}, which was {lag} behind\n"
+            ))?;
         }
-        forgotten.push(json!({ "channel": config.channel(), "name": name, "lag_bytes": lag_bytes }));
+        forgotten
+            .push(json!({ "channel": config.channel(), "name": name, "lag_bytes": lag_bytes }));
     }
     if common.json {
         return print_json(&json!({ "forgotten": forgotten }));

@@ -79,7 +79,9 @@ pub(crate) fn note(status: &LinkStatus) -> Option<String> {
     let tries = status.stage == LinkStage::Waiting && status.address.is_empty();
     match status.note.as_str() {
         "" => None,
-        note if tries && status.failures > 0 => Some(format!("{note}; trying again until it answers")),
+        note if tries && status.failures > 0 => {
+            Some(format!("{note}; trying again until it answers"))
+        }
         note => Some(note.to_owned()),
     }
 }
@@ -91,7 +93,9 @@ pub(crate) fn publisher(config: &Config) -> Option<What> {
     }
     let heard = admin::inspect(config).is_ok_and(|info| {
         let publishers = info.publishers.iter();
-        publishers.into_iter().any(|one| one.state == LaneState::Open)
+        publishers
+            .into_iter()
+            .any(|one| one.state == LaneState::Open)
     });
     (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
 }
@@ -119,7 +123,9 @@ fn held_by(slowest: &SubscriberInfo, config: &Config) -> What {
             "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: start it again, or forget it and what it has not read with 'olivine rm {uri} --name {name}{dir}'"
         ),
         (name, _) => {
-            let name = name.as_ref().map_or_else(String::new, |name| format!(" '{name}',"));
+            let name = name
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" '{name}',"));
             let pid = slowest.pid;
             format!(
                 "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it reads slowly or not at all; 'kill {pid}' ends it, --slow evict:TIME on a new channel does without it"

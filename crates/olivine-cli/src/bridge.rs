@@ -1,8 +1,8 @@
 //! `olivine bridge`: carries messages between channels, one process for one pair or for a file of them.
 
-use crate::awaited::{self, Awaited};
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
+use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain};
 use crate::log;
 use crate::output::{print, print_json, table};

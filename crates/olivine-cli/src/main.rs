@@ -117,7 +117,9 @@ fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
             command = inner.clone();
         }
     }
-    let names = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let names = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set());
     let names: Vec<&str> = names.map(clap::Command::get_name).collect();
     let meant = SYNONYMS.into_iter().find(|(word, meant)| {
         *word == unknown && (meant.starts_with('-') || names.contains(meant))
@@ -155,8 +157,16 @@ mod tests {
             one_line(text),
             "unexpected argument '--speed' found; tip: a similar argument exists: '--spin'; see --help"
         );
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter();
-        assert_eq!(commands(words("olivine send x"), "send"), "did you mean 'pub'?");
+        let words = |line: &str| {
+            line.split(' ')
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .into_iter()
+        };
+        assert_eq!(
+            commands(words("olivine send x"), "send"),
+            "did you mean 'pub'?"
+        );
         assert!(commands(words("olivine foo"), "foo").starts_with("there are pub, sub, ls"));
         let inner = commands(words("olivine bench list2"), "list2");
         assert!(inner.starts_with("there are floor, pingpong"), "{inner}");

@@ -3,8 +3,8 @@
 mod generate;
 mod input;
 
-use crate::awaited::{self, Awaited};
 use crate::args::{Common, InputForm, PubArgs, values::Rate};
+use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
@@ -370,7 +370,9 @@ impl Sender {
 fn close(publisher: Publisher, config: &Config, delivered: bool) -> Outcome<Option<String>> {
     if delivered || !settings::is_elsewhere(config) {
         if !delivered {
-            log::warn("some subscribers have not read everything yet; it stays in the ring for them");
+            log::warn(
+                "some subscribers have not read everything yet; it stays in the ring for them",
+            );
         }
         publisher.close()?;
         return Ok(None);

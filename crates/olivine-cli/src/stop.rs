@@ -73,7 +73,7 @@ impl Stop {
         let asked = Arc::clone(&self.asked);
         std::thread::spawn(move || {
             let mut byte = [0; 64];
-            while matches!(std::io::stdin().lock().read(&mut byte), Ok(1..)) {}
+            while matches!(io::stdin().lock().read(&mut byte), Ok(1..)) {}
             // Relaxed: the flag carries nothing but itself.
             asked.store(true, Ordering::Relaxed);
         });

@@ -1,7 +1,7 @@
 //! `olivine sub`: what is published, to standard output, checked or measured.
 
-use crate::awaited::Awaited;
 use crate::args::{Common, OutputForm, Stat, SubArgs};
+use crate::awaited::Awaited;
 use crate::failure::{Failure, Outcome};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};

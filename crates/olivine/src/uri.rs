@@ -94,7 +94,9 @@ pub enum UriError {
         path: String,
     },
     /// The key is not one of ours.
-    #[error("unknown key '{key}' in the URI: {hint}the documentation of Config and 'olivine pub --help' list the keys")]
+    #[error(
+        "unknown key '{key}' in the URI: {hint}the documentation of Config and 'olivine pub --help' list the keys"
+    )]
     UnknownKey {
         /// The key given.
         key: String,

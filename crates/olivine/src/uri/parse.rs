@@ -254,7 +254,8 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         _ => {
             return Err(UriError::UnknownKey {
                 key: key.escape_default().to_string(),
-                hint: nearest(key).map_or_else(String::new, |meant| format!("did you mean '{meant}'? ")),
+                hint: nearest(key)
+                    .map_or_else(String::new, |meant| format!("did you mean '{meant}'? ")),
                 known: KEYS.join(", "),
             });
         }
@@ -293,7 +294,9 @@ fn edits(from: &str, to: &str) -> usize {
         let mut left = taken + 1;
         let mut next = vec![left];
         for (above, theirs) in row.iter().skip(1).zip(to.bytes()) {
-            left = (corner + usize::from(ours != theirs)).min(left + 1).min(above + 1);
+            left = (corner + usize::from(ours != theirs))
+                .min(left + 1)
+                .min(above + 1);
             corner = *above;
             next.push(left);
         }

@@ -185,7 +185,8 @@ impl Report {
             return String::new();
         }
         format!(
-            "This machine is busy: for {} % of the paced time one of the two was ready\n             and had no CPU. Its latencies mean nothing; try again when it is quiet.\n",
+            "This machine is busy: for {} % of the paced time one of the two was ready\n\
+             and had no CPU. Its latencies mean nothing; try again when it is quiet.\n",
             text::three_figures(share * 100.0),
         )
     }

@@ -200,6 +200,7 @@ mod tests {
     fn written(tag: u32, payload: &[u8]) -> Written<'_> {
         let topic = "a.b";
         Written {
+            lane: 0,
             tag,
             topic,
             payload,

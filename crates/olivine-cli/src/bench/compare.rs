@@ -109,7 +109,11 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
         };
         let mut situation = situation(ours, named);
         if named && varies(&first.rows) {
-            situation.push_str(&format!(", {}", ours.parameters.settings));
+            let settings = match ours.parameters.settings.as_str() {
+                "" => "default settings",
+                settings => settings,
+            };
+            situation.push_str(&format!(", {settings}"));
         }
         match Comparison::of(ours, theirs, interleaved) {
             Ok(comparison) => found.push(Found {

@@ -66,6 +66,7 @@ impl Awaited {
         }
     }
 
+    /// Says it, unless the newest line was about the same.
     fn say(&mut self, what: What) {
         if self.said.as_ref() != Some(&what.about) {
             log::info(&what.line);
@@ -92,10 +93,8 @@ pub(crate) fn publisher(config: &Config) -> Option<What> {
         return None;
     }
     let heard = admin::inspect(config).is_ok_and(|info| {
-        let publishers = info.publishers.iter();
-        publishers
-            .into_iter()
-            .any(|one| one.state == LaneState::Open)
+        let mut publishers = info.publishers.iter();
+        publishers.any(|one| one.state == LaneState::Open)
     });
     (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
 }

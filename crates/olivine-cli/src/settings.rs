@@ -52,11 +52,15 @@ pub(crate) fn is_pinned(config: &Config) -> bool {
     value(config, "cpu").is_some()
 }
 
-/// How long closing waits for a far side that is away: the library's own measure.
+/// How long closing waits for a far side that is away, by the library's own measure. A disk that is full is waited for
+/// without end.
 pub(crate) fn patience(config: &Config) -> Duration {
-    value(config, "expire")
-        .and_then(|text| values::duration(&text).ok())
-        .unwrap_or(PATIENCE_DEFAULT)
+    match config.scheme() {
+        Scheme::Tcp | Scheme::Nats => value(config, "expire")
+            .and_then(|text| values::duration(&text).ok())
+            .unwrap_or(PATIENCE_DEFAULT),
+        _ => Duration::MAX,
+    }
 }
 
 /// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it has not delivered.
@@ -84,6 +88,10 @@ mod tests {
         assert_eq!(short(&config), "shm://x");
         let far = Config::parse("tcp://host:9000/x?token=abc").unwrap();
         assert_eq!(short(&far), "tcp://host:9000/x");
+        assert_eq!(patience(&far), PATIENCE_DEFAULT);
+        let far = Config::parse("tcp://host:9000/x?name=a&expire=2s").unwrap();
+        assert_eq!(patience(&far), Duration::from_secs(2));
+        assert_eq!(patience(&config), Duration::MAX);
         assert!(!is_durable(&config));
         assert!(is_durable(&Config::parse("shm://x?name=reader").unwrap()));
     }

@@ -92,12 +92,9 @@ impl Stop {
     ///
     /// [`Failure::Interrupted`] if a signal asked to stop.
     pub(crate) fn cut_short(&self) -> Outcome {
-        let came = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        match REQUESTS
-            .into_iter()
-            .zip(&self.signalled)
-            .find(|(_, flag)| came(flag))
-        {
+        let mut requests = REQUESTS.into_iter().zip(&self.signalled);
+        // Relaxed: the flag carries nothing but itself.
+        match requests.find(|(_, came)| came.load(Ordering::Relaxed)) {
             Some((signal, _)) => Err(Failure::Interrupted { signal }),
             None => Ok(()),
         }

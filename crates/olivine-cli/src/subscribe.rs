@@ -108,7 +108,10 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
     }
     let (opened, newcomer) = mpsc::channel();
     let asked = config.clone();
-    std::thread::spawn(move || opened.send(Subscriber::open_with(&asked)));
+    std::thread::spawn(move || {
+        // Who does not wait any more does not want it either.
+        let _ = opened.send(Subscriber::open_with(&asked));
+    });
     let mut awaited = Awaited::default();
     loop {
         match newcomer.recv_timeout(LOOK) {

@@ -83,16 +83,14 @@ impl Bench {
         self
     }
 
-    /// Whether the time is over, and every variant had its first turn.
+    /// Whether the time is over, every variant had its first turn, and there is more to do.
     fn is_over(&self, progress: &scenario::Progress) -> bool {
+        let is_late = self
+            .budget
+            .is_some_and(|budget| self.started.elapsed() >= budget);
         let had_turns = progress.done * u64::from(self.setup.runs) >= progress.total;
-        let over = had_turns
-            && self
-                .budget
-                .is_some_and(|budget| self.started.elapsed() >= budget);
-        if over {
-            self.is_used_up.set(true);
-        }
+        let over = is_late && had_turns && progress.done < progress.total;
+        self.is_used_up.set(self.is_used_up.get() || over);
         over
     }
 

@@ -171,11 +171,23 @@ fn what_is_wrong_is_refused_in_words() {
 }
 
 #[test]
+fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
+    let place = Place::new();
+    if let Some(program) = place.compile("cc", "c11", "durable.c", Link::Static) {
+        let words = [&*place.uri(""), &*place.uri("&name=archive")];
+        assert_eq!(Running::launch(&program, &words).finish(), "kept");
+    }
+}
+
+#[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = Place::new();
     for (compiler, standard) in [("c++", "c++17"), ("c++", "c++20"), ("clang++", "c++17")] {
         if let Some(program) = place.compile(compiler, standard, "layer.cpp", Link::Shared) {
-            assert_eq!(Running::launch(&program, &[]).finish(), "layered");
+            assert_eq!(
+                Running::launch(&program, &[&place.uri("")]).finish(),
+                "layered"
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(120);
 const PYTHON_LIMIT: Duration = Duration::from_secs(120);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`.
+/// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`, `lib/cmake`.
 pub(crate) fn install(prefix: &Path) -> Result<Step> {
     let mut output = TestOutput::default();
     let mut command = cargo();
@@ -36,9 +36,9 @@ pub(crate) fn install(prefix: &Path) -> Result<Step> {
 }
 
 /// Puts the library of a build in place; how many files that are.
-fn place(built: &Path, prefix: &Path) -> Result<usize> {
+pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
     let source = root().join("crates/olivine-capi");
-    for folder in ["include", "lib/pkgconfig"] {
+    for folder in ["include", "lib/pkgconfig", "lib/cmake/olivine"] {
         let folder = prefix.join(folder);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
@@ -71,11 +71,28 @@ fn place(built: &Path, prefix: &Path) -> Result<usize> {
         }
         std::os::unix::fs::symlink(&shared, &link)?;
     }
-    let description = fs::read_to_string(source.join("olivine.pc.in"))?
-        .replace("@prefix@", &prefix.display().to_string())
-        .replace("@version@", VERSION);
-    fs::write(lib.join("pkgconfig/olivine.pc"), description)?;
-    Ok(files.len() + links.len() + 1)
+    // What it is found by.
+    let descriptions = [
+        ("olivine.pc.in", "pkgconfig/olivine.pc"),
+        (
+            "cmake/olivine-config.cmake.in",
+            "cmake/olivine/olivine-config.cmake",
+        ),
+        (
+            "cmake/olivine-config-version.cmake.in",
+            "cmake/olivine/olivine-config-version.cmake",
+        ),
+    ];
+    for (from, to) in descriptions {
+        let from = source.join(from);
+        let text = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
+        let description = text
+            .replace("@prefix@", &prefix.display().to_string())
+            .replace("@version@", VERSION)
+            .replace("@minor@", minor);
+        fs::write(lib.join(to), description).with_context(|| to.to_owned())?;
+    }
+    Ok(files.len() + links.len() + descriptions.len())
 }
 
 /// The interpreter that the package's tests run by: one with numpy, where it can be had.

@@ -16,6 +16,7 @@ mod deep;
 mod deny;
 mod evidence;
 mod examples;
+mod found;
 mod fresh;
 mod fuzz;
 mod hello;
@@ -173,7 +174,8 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
-    /// The library for C and C++, built and installed below a folder: headers, libraries, `olivine.pc`.
+    /// The library for C and C++, built and installed below a folder: headers, libraries, and what
+    /// `pkg-config` and CMake find them by.
     Capi {
         /// The folder, such as `/usr/local`; made where it is not there.
         #[arg(long, value_name = "DIR")]
@@ -251,7 +253,10 @@ fn main() -> ExitCode {
             runs,
             write,
         } => peers::run(&mut report, seconds, runs, write),
-        Task::Capi { prefix } => report.run("capi", || bindings::install(&prefix)),
+        Task::Capi { prefix } => {
+            report.run("capi", || bindings::install(&prefix));
+            report.run("cmake", || found::by_cmake(&prefix, Missing::LeaveOut));
+        }
         Task::Deny => report.run("deny", deny::run),
         Task::Fresh => fresh::run(&mut report),
         Task::Rivals => rivals::run(&mut report),

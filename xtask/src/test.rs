@@ -7,7 +7,8 @@ use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::Sanitizer;
 use crate::{
-    bindings, clients, death, deny, examples, fuzz, model, nats, programs, readme, spin, tidy,
+    bindings, clients, death, deny, examples, found, fuzz, model, nats, programs, readme, spin,
+    tidy,
 };
 use anyhow::Result;
 use std::thread;
@@ -95,6 +96,7 @@ fn ordinary(report: &mut Report, said: &mut Vec<String>) {
     report.run("points", || death::points(MORE_FEATURES, said));
     report.run("examples", examples::run);
     report.run("clients", || clients::run(Missing::LeaveOut, false));
+    report.run("cmake", found::built);
     report.run("readme", readme::run);
 }
 

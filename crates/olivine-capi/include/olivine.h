@@ -545,12 +545,22 @@ olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber
                                            int *descriptor);
 
 // Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
-// (`name=`) keeps its place.
+// (`name=`) keeps its place, behind the message received last: closing says that it was dealt with, as the next call that
+// receives, polls, waits or releases does. A message that a handler stopped at was not, and comes again.
 //
 // # Safety
 //
 // `subscriber` is open, and neither it nor a message of it is used any more.
 olivine_status olivine_subscriber_close(struct olivine_subscriber *subscriber);
+
+// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message received last: it was not
+// dealt with, and comes again, first, to the next subscriber of that name. For leaving because of an error; a process
+// that dies leaves like this by itself.
+//
+// # Safety
+//
+// As for `olivine_subscriber_close`.
+olivine_status olivine_subscriber_drop(struct olivine_subscriber *subscriber);
 
 // As `olivine_subscriber_close`, and forgets a durable name: nobody waits for it any more.
 //

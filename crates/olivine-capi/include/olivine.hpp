@@ -4,7 +4,7 @@
 // and how long a view lives. A failure is an exception of the family its status is of; what is an everyday outcome is
 // a value: no room is an empty optional, and so is a time-out.
 //
-// Handles are move-only and close themselves. One thread uses a handle at a time.
+// Handles are move-only and leave the channel when they are destroyed: a publisher closes, a subscriber drops. One thread uses a handle at a time.
 
 #ifndef OLIVINE_HPP
 #define OLIVINE_HPP
@@ -172,37 +172,36 @@ inline std::vector<olivine_setting> rows(Settings settings) {
     return rows;
 }
 
-// A handle that is closed once.
-template <class Raw> class Handle {
+// A handle that is given back once: by `Destroy` where nobody says otherwise.
+template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
   public:
-    using Close = olivine_status (*)(Raw *);
-
-    Handle(Raw *raw, Close close) noexcept : raw_(raw), close_(close) {}
-    Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)), close_(other.close_) {}
+    explicit Handle(Raw *raw) noexcept : raw_(raw) {}
+    Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
     Handle &operator=(Handle &&other) noexcept {
         if (this != &other) {
-            shut(close_);
+            give_back(Destroy);
             raw_ = std::exchange(other.raw_, nullptr);
-            close_ = other.close_;
         }
         return *this;
     }
     Handle(const Handle &) = delete;
     Handle &operator=(const Handle &) = delete;
-    ~Handle() { shut(close_); }
+    ~Handle() { give_back(Destroy); }
 
-    // NULL once closed or moved from: the calls then say so by a status.
+    // NULL once given back or moved from: the calls then say so by a status.
     Raw *get() const noexcept { return raw_; }
-    // Closes by `close`; closed twice is closed.
-    olivine_status shut(Close close) noexcept {
+    // Gives it back by `way`; twice is once.
+    olivine_status give_back(olivine_status (*way)(Raw *)) noexcept {
         Raw *raw = std::exchange(raw_, nullptr);
-        return raw == nullptr ? OLIVINE_STATUS_OK : close(raw);
+        return raw == nullptr ? OLIVINE_STATUS_OK : way(raw);
     }
 
   private:
     Raw *raw_;
-    Close close_;
 };
+
+using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close>;
+using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
 
 } // namespace detail
 
@@ -332,14 +331,14 @@ class Publisher {
 
     // Ends the stream; throws where some had not read everything when `linger` was over. Destroying does the same and
     // tells nobody.
-    void close() { check(handle_.shut(olivine_publisher_close)); }
+    void close() { check(handle_.give_back(olivine_publisher_close)); }
 
   private:
-    static detail::Handle<olivine_publisher> open(const std::string &uri, Settings settings) {
+    static detail::PublisherHandle open(const std::string &uri, Settings settings) {
         const auto rows = detail::rows(settings);
         olivine_publisher *publisher = nullptr;
         check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), &publisher));
-        return {publisher, olivine_publisher_close};
+        return detail::PublisherHandle(publisher);
     }
     // Whether it was sent; throws where the answer is more than having to wait.
     static bool everyday(olivine_status status) {
@@ -357,7 +356,7 @@ class Publisher {
         return true;
     }
 
-    detail::Handle<olivine_publisher> handle_;
+    detail::PublisherHandle handle_;
 };
 
 // Receives messages of a channel from all its publishers, in order for each publisher. Iterating waits for each message
@@ -440,10 +439,13 @@ class Subscriber {
         return descriptor;
     }
 
-    // Leaves the channel, as destroying does. A durable subscriber keeps its place.
-    void close() { check(handle_.shut(olivine_subscriber_close)); }
+    // Leaves the channel. A durable subscriber keeps its place, behind the message received last.
+    void close() { check(handle_.give_back(olivine_subscriber_close)); }
+    // Leaves the channel, as destroying does. A durable subscriber keeps its place before the message received last,
+    // which comes again: a program that ends in good order closes.
+    void drop() { check(handle_.give_back(olivine_subscriber_drop)); }
     // Leaves the channel and forgets a durable name.
-    void unsubscribe() { check(handle_.shut(olivine_subscriber_unsubscribe)); }
+    void unsubscribe() { check(handle_.give_back(olivine_subscriber_unsubscribe)); }
 
     // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives until the next step.
     class Iterator {
@@ -489,14 +491,14 @@ class Subscriber {
     Iterator end() noexcept { return {}; }
 
   private:
-    static detail::Handle<olivine_subscriber> open(const std::string &uri, Settings settings) {
+    static detail::SubscriberHandle open(const std::string &uri, Settings settings) {
         const auto rows = detail::rows(settings);
         olivine_subscriber *subscriber = nullptr;
         check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), &subscriber));
-        return {subscriber, olivine_subscriber_close};
+        return detail::SubscriberHandle(subscriber);
     }
 
-    detail::Handle<olivine_subscriber> handle_;
+    detail::SubscriberHandle handle_;
 };
 
 } // namespace olivine

@@ -321,7 +321,8 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
 }
 
 /// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
-/// (`name=`) keeps its place.
+/// (`name=`) keeps its place, behind the message received last: closing says that it was dealt with, as the next call that
+/// receives, polls, waits or releases does. A message that a handler stopped at was not, and comes again.
 ///
 /// # Safety
 ///
@@ -331,6 +332,22 @@ pub unsafe extern "C" fn olivine_subscriber_close(subscriber: *mut Subscriber) -
     guard(|| {
         // SAFETY: the contract is the same.
         unsafe { take(subscriber) }?.close();
+        Ok(())
+    })
+}
+
+/// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message received last: it was not
+/// dealt with, and comes again, first, to the next subscriber of that name. For leaving because of an error; a process
+/// that dies leaves like this by itself.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_drop(subscriber: *mut Subscriber) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        drop(unsafe { take(subscriber) }?);
         Ok(())
     })
 }

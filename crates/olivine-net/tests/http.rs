@@ -488,6 +488,10 @@ fn limits_out_of_range_are_refused_by_name() {
             "body_timeout",
             Limits::default().body_timeout(100_000 * second),
         ),
+        (
+            "idle_timeout",
+            Limits::default().idle_timeout(Duration::from_micros(999)),
+        ),
     ] {
         assert!(start(limits).contains(setting), "{setting}");
     }

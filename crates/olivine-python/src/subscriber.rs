@@ -32,8 +32,26 @@ struct State {
     views: Views,
     /// It comes again: its handler raised.
     again: Option<Found>,
-    /// Closed, but for the last message, whose bytes are still looked at.
-    closing: bool,
+    /// It has ended, but for the last message, whose bytes are still looked at.
+    ending: Option<Ending>,
+}
+
+/// What becomes of the message received last, for a durable subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It was dealt with.
+    Close,
+    /// It comes again to the next subscriber of that name.
+    Drop,
+}
+
+impl Ending {
+    fn end(self, subscriber: RustSubscriber) {
+        match self {
+            Self::Close => subscriber.close(),
+            Self::Drop => drop(subscriber),
+        }
+    }
 }
 
 /// A message as it lies in the ring.
@@ -65,7 +83,7 @@ impl Found {
 impl State {
     /// The subscriber, to look at.
     fn look(&self) -> PyResult<&RustSubscriber> {
-        let subscriber = self.subscriber.as_ref().filter(|_| !self.closing);
+        let subscriber = self.subscriber.as_ref().filter(|_| self.ending.is_none());
         subscriber.ok_or_else(|| closed("subscriber"))
     }
 
@@ -114,14 +132,16 @@ impl State {
         }
     }
 
-    /// Leaves the channel, or will with the last view of the last message.
-    fn close(&mut self) -> Option<RustSubscriber> {
-        self.closing = true;
-        self.again = None;
+    /// Leaves the channel, or will with the last view of the last message. What is said first holds.
+    fn end(&mut self, ending: Ending) -> Option<(Ending, RustSubscriber)> {
+        // What a handler raised at was not dealt with, whoever closes.
+        let refused = self.again.take().is_some();
+        let ending = if refused { Ending::Drop } else { ending };
+        let ending = *self.ending.get_or_insert(ending);
         if self.views.count() > 0 {
             return None;
         }
-        self.subscriber.take()
+        Some((ending, self.subscriber.take()?))
     }
 }
 
@@ -149,7 +169,7 @@ impl Subscriber {
                 serial: 0,
                 views: Views::default(),
                 again: None,
-                closing: false,
+                ending: None,
             }),
         })
     }
@@ -194,7 +214,7 @@ impl Subscriber {
                 // It comes again, unless the handler went on by itself.
                 let mut state = lock(&slf.get().state)?;
                 let message = message.get();
-                if state.serial == message.serial && !state.closing {
+                if state.serial == message.serial && state.ending.is_none() {
                     state.again = message.found();
                 }
                 return Err(raised);
@@ -275,11 +295,11 @@ impl Subscriber {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let subscriber = lock(&self.state)?.close();
-        if let Some(subscriber) = subscriber {
-            py.detach(|| subscriber.close());
-        }
-        Ok(())
+        self.end(py, Ending::Close)
+    }
+
+    fn drop(&self, py: Python<'_>) -> PyResult<()> {
+        self.end(py, Ending::Drop)
     }
 
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
@@ -288,9 +308,9 @@ impl Subscriber {
             if state.views.count() > 0 {
                 return Err(viewed("the message received last", state.views.count()));
             }
-            state.close()
+            state.end(Ending::Close)
         };
-        if let Some(subscriber) = subscriber {
+        if let Some((_, subscriber)) = subscriber {
             py.detach(|| subscriber.unsubscribe());
         }
         Ok(())
@@ -322,9 +342,15 @@ impl Subscriber {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let failed = !exception.is_none();
+        self.end(py, if failed { Ending::Drop } else { Ending::Close })
     }
 
     fn __repr__(&self) -> String {
@@ -338,6 +364,14 @@ impl Subscriber {
 }
 
 impl Subscriber {
+    fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
+        let ended = lock(&self.state)?.end(ending);
+        if let Some((ending, subscriber)) = ended {
+            py.detach(|| ending.end(subscriber));
+        }
+        Ok(())
+    }
+
     /// Copies of up to `limit` messages.
     fn copies(slf: &Bound<'_, Self>, limit: usize) -> PyResult<Vec<Message>> {
         let py = slf.py();
@@ -455,11 +489,11 @@ impl Message {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.release(py) {
-            // Where its bytes are still looked at it goes later: the exception matters more.
-            Err(_) if !exception.is_none() => Ok(()),
-            released => released,
+        if exception.is_none() {
+            return self.release(py);
         }
+        // Nobody says that it was dealt with: the subscriber's next call does, and its end by the exception does not.
+        Ok(())
     }
 
     fn __len__(&self) -> usize {
@@ -507,10 +541,11 @@ impl Message {
         }
         // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would be refused.
         if let Ok(mut state) = lock(&self.subscriber.get().state)
-            && state.closing
             && state.serial == self.serial
+            && let Some(ending) = state.ending
+            && let Some((ending, subscriber)) = state.end(ending)
         {
-            drop(state.close());
+            ending.end(subscriber);
         }
     }
 

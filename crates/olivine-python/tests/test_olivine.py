@@ -387,6 +387,105 @@ class Ending(Case):
                 self.assertEqual(int.from_bytes(message, "little"), n)
 
 
+class Durable(Case):
+    """Whose name comes again after whatever ended it: `with` closes, an exception in its block drops."""
+
+    def setUp(self):
+        super().setUp()
+        self.publisher, self.subscriber = self.pair(name="archive")
+        for n in range(5):
+            self.publisher.publish(b"%d" % n)
+
+    def again(self):
+        self.subscriber = Subscriber("shm://pair", dir=self.folder, name="archive")
+        self.addCleanup(self.subscriber.close)
+        return self.subscriber
+
+    def first(self):
+        return bytes(self.again().receive(0))
+
+    def failing(self, work):
+        with self.assertRaisesRegex(LookupError, "in the middle"):
+            with self.subscriber:
+                work()
+                raise LookupError("in the middle")
+        with self.assertRaises(olivine.Closed):
+            self.subscriber.lag
+
+    def test_an_exception_in_the_block_gives_the_message_again(self):
+        self.failing(self.subscriber.receive)
+        self.assertEqual(self.first(), b"0")
+        self.failing(lambda: None)
+        self.again()
+        self.failing(lambda: next(self.subscriber))
+        self.assertEqual(self.first(), b"0")
+        self.subscriber.close()
+        self.assertEqual(self.first(), b"1")
+
+    def test_a_block_that_ends_well_goes_past_it(self):
+        with self.subscriber as subscriber:
+            subscriber.receive()
+        self.assertEqual(self.first(), b"1")
+
+    def test_dropping_and_forgetting_give_it_again(self):
+        self.subscriber.receive()
+        self.subscriber.drop()
+        self.subscriber.drop()
+        self.assertEqual(self.first(), b"0")
+        self.subscriber.drop()
+        forgotten = Subscriber("shm://pair", dir=self.folder, name="archive")
+        forgotten.receive()
+        del forgotten
+        gc.collect()
+        self.assertEqual(self.first(), b"0")
+
+    def test_a_message_whose_block_fails_is_not_gone_past(self):
+        def work():
+            with self.subscriber.receive() as message:
+                self.assertEqual(bytes(message), b"0")
+                raise LookupError("in the middle")
+
+        self.failing(work)
+        with self.again() as subscriber:
+            # Whoever catches it goes on with the next: nobody meets a bad message for ever.
+            with self.assertRaises(LookupError):
+                with subscriber.receive() as message:
+                    self.assertEqual(bytes(message), b"0")
+                    raise LookupError
+            self.assertTrue(message.alive)
+            self.assertEqual(bytes(subscriber.receive()), b"1")
+        self.assertEqual(self.first(), b"2")
+
+    def test_closing_does_not_go_past_what_a_handler_raised_at(self):
+        with self.assertRaises(ZeroDivisionError):
+            self.subscriber.poll(10, lambda message: 1 / 0)
+        self.subscriber.close()
+        self.assertEqual(self.first(), b"0")
+
+    def test_the_last_view_ends_it_as_was_said(self):
+        views = []
+        self.failing(lambda: views.append(memoryview(self.subscriber.receive())))
+        views.clear()
+        gc.collect()
+        self.again()
+        with self.subscriber as subscriber:
+            view = memoryview(subscriber.receive())
+        self.assertEqual(bytes(view), b"0")
+        del view
+        self.assertEqual(self.first(), b"1")
+
+    def test_a_loop_goes_past_one_message_at_a_time(self):
+        async def fail():
+            with self.subscriber:
+                async for message in self.subscriber:
+                    if bytes(message) == b"1":
+                        raise LookupError("in the middle")
+
+        with self.assertRaises(LookupError):
+            asyncio.run(asyncio.wait_for(fail(), WATCHDOG))
+        self.assertEqual(self.first(), b"1")
+
+
 class Refusing(Case):
     def test_what_is_wrong_is_named(self):
         for keys, text in [

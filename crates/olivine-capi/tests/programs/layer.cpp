@@ -1,4 +1,5 @@
-// The C++ layer, within one process: values, exceptions, moves, handlers that throw, iteration.
+// The C++ layer, within one process: values, exceptions, moves, handlers that throw, iteration, and how handles end.
+// Argument: a channel that is not there yet.
 
 #include "olivine.hpp"
 
@@ -126,10 +127,46 @@ static void stream() {
     WANT(throws<olivine::EndOfStream>(OLIVINE_STATUS_END_OF_STREAM, [&] { subscriber.receive(); }));
 }
 
-int main() {
+// The next message of a durable name; what becomes of it is for `use` to say.
+template <class Use> static char next_of(const char *uri, Use &&use) {
+    olivine::Subscriber subscriber(uri, {{"name", "archive"}});
+    const auto message = subscriber.receive(std::chrono::seconds(0));
+    WANT(message && message->size() == 1);
+    const char first = message->text()[0];
+    use(subscriber);
+    return first;
+}
+
+// Destroying is what drop is elsewhere: the message that was being worked on comes again.
+static void durable(const char *uri) {
+    using olivine::Subscriber;
+    Subscriber(uri, {{"name", "archive"}}).close();
+    olivine::Publisher publisher(uri);
+    for (const char *text : {"0", "1", "2", "3", "4"}) {
+        publisher.publish(text);
+    }
+    bool unwound = false;
+    try {
+        next_of(uri, [](Subscriber &) { throw std::length_error("in the middle"); });
+    } catch (const std::length_error &) {
+        unwound = true;
+    }
+    WANT(unwound);
+    WANT(next_of(uri, [](Subscriber &) {}) == '0');
+    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.drop(); }) == '0');
+    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.close(); }) == '0');
+    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.release(); }) == '1');
+    // Given to another handle: what that held comes again as well.
+    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber = Subscriber("inproc://other"); }) == '2');
+    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.unsubscribe(); }) == '2');
+}
+
+int main(int count, char **words) {
+    WANT(count == 2);
     refusals();
     values();
     stream();
+    durable(words[1]);
     std::puts("layered");
     return 0;
 }

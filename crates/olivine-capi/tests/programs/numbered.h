@@ -1,4 +1,5 @@
-// Numbered messages: eight bytes of number, then as many bytes more as the number's last two digits say.
+// Numbered messages: eight bytes of number, then as many bytes more as the number's last two digits say, and some of them
+// are large.
 
 #include "olivine.h"
 
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LENGTH_MAX 108
+#define LARGE_BYTES 3000
+#define LENGTH_MAX (8 + 99 + LARGE_BYTES)
 
 // Ends the program with a line that says where and why.
 #define WANT(condition)                                                                                    \
@@ -20,16 +22,19 @@
 
 #define WANT_OK(call) WANT((call) == OLIVINE_STATUS_OK)
 
-static inline size_t length_of(uint64_t number) { return 8 + number % 100; }
+static inline size_t length_of(uint64_t number) { return 8 + number % 100 + (number % 250 == 249 ? LARGE_BYTES : 0); }
 
 static inline void fill(uint8_t *to, uint64_t number) {
     memcpy(to, &number, 8);
     memset(to + 8, (int)(number & 0xff), length_of(number) - 8);
 }
 
-static inline int is_numbered(const olivine_message *message, uint64_t number) {
+static inline int holds(const void *data, size_t length, uint32_t tag, uint64_t number) {
     uint8_t wanted[LENGTH_MAX];
     fill(wanted, number);
-    return message->length == length_of(number) && memcmp(message->data, wanted, message->length) == 0 &&
-           message->tag == (uint32_t)number;
+    return length == length_of(number) && memcmp(data, wanted, length) == 0 && tag == (uint32_t)number;
+}
+
+static inline int is_numbered(const olivine_message *message, uint64_t number) {
+    return holds(message->data, message->length, message->tag, number);
 }

@@ -14,6 +14,7 @@ pub struct Limits {
     pub(crate) body_bytes_max: u64,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -25,6 +26,7 @@ impl Default for Limits {
             body_bytes_max: 1024 * 1024,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -69,6 +71,16 @@ impl Limits {
         self
     }
 
+    /// Time between requests, from the end of an answer to the first byte of the next head, 1 ms to 24 h; the
+    /// connection is closed in good order then. Default 60 s.
+    ///
+    /// An answer that is owed, streamed, or not yet taken by the peer is no idle time: event streams live as long as
+    /// they like. [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
     /// Checks every limit. Starting a server does this first.
     ///
     /// # Errors
@@ -91,13 +103,14 @@ impl Limits {
             }
         }
         let millisecond = Duration::from_millis(1);
-        if self.header_timeout < millisecond || self.header_timeout.as_secs() > 3600 {
-            let time = Some(self.header_timeout);
-            return Err(ConfigError::duration("header_timeout", time, "1 ms to 1 h"));
-        }
-        if self.body_timeout < millisecond || self.body_timeout.as_secs() > 86_400 {
-            let time = Some(self.body_timeout);
-            return Err(ConfigError::duration("body_timeout", time, "1 ms to 24 h"));
+        for (setting, timeout, hours, range) in [
+            ("header_timeout", self.header_timeout, 1, "1 ms to 1 h"),
+            ("body_timeout", self.body_timeout, 24, "1 ms to 24 h"),
+            ("idle_timeout", self.idle_timeout, 24, "1 ms to 24 h"),
+        ] {
+            if timeout < millisecond || timeout.as_secs() > hours * 3600 {
+                return Err(ConfigError::duration(setting, Some(timeout), range));
+            }
         }
         Ok(())
     }

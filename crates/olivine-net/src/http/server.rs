@@ -56,7 +56,7 @@ pub(crate) struct Link {
     pub(crate) serial: u32,
     /// The peer has ended its direction.
     pub(crate) ended: bool,
-    /// A time-out for the request under way is set.
+    /// A time-out for the request under way is set; else one for the time between requests may be.
     armed: bool,
     /// Bytes of the unfinished head that were read without reaching its end.
     scanned: usize,
@@ -78,6 +78,11 @@ impl Link {
             head: Vec::new(),
             body: Vec::new(),
         }
+    }
+
+    /// Whether a request may come and none has begun to, after there was one before.
+    fn is_idle(&self) -> bool {
+        self.stage == Stage::Head && !self.armed
     }
 }
 
@@ -143,6 +148,7 @@ impl<S: Service> Server<S> {
             links,
             date,
             scratch,
+            limits,
             ..
         } = self;
         (
@@ -152,6 +158,7 @@ impl<S: Service> Server<S> {
                 links,
                 date,
                 scratch,
+                idle_timeout: limits.idle_timeout,
             },
         )
     }
@@ -420,6 +427,10 @@ impl<S: Service> Handler for Server<S> {
                 Step::Wait => break,
             }
         }
+        // Once for each batch of requests. Nothing takes it back: what begins sets another, or is no idle time.
+        if at == data.len() && self.links.get(id).is_some_and(Link::is_idle) {
+            shard.set_deadline(id, Some(self.limits.idle_timeout));
+        }
         at
     }
 
@@ -467,6 +478,15 @@ impl<S: Service> Handler for Server<S> {
 
     fn on_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         match self.links.get(id) {
+            Some(link) if link.is_idle() => {
+                let left = shard.quiet_left(id, self.limits.idle_timeout);
+                if left.is_zero() {
+                    shard.close_idle(id);
+                } else {
+                    // The last answer was on its way until lately; how long that may take is the engine's to say.
+                    shard.set_deadline(id, Some(left));
+                }
+            }
             // A peer that never said anything is owed no answer.
             Some(link) if link.stage == Stage::Head && link.scanned == 0 => shard.expire(id),
             Some(link) if matches!(link.stage, Stage::Head | Stage::Body) => {

@@ -1,5 +1,7 @@
 //! What an HTTP application supplies, and what it answers through.
 
+use std::time::Duration;
+
 use crate::{error::NotSent, handler::ConnectionId, shard::Shard, slots::Slots};
 
 use super::{
@@ -211,6 +213,7 @@ pub struct Http<'a, M> {
     pub(crate) links: &'a mut Slots<Link>,
     pub(crate) date: &'a mut Date,
     pub(crate) scratch: &'a mut Vec<u8>,
+    pub(crate) idle_timeout: Duration,
 }
 
 impl<M> std::fmt::Debug for Http<'_, M> {
@@ -367,6 +370,9 @@ impl<M> Http<'_, M> {
         if link.ended {
             self.shard.close(id);
         } else {
+            if stage == Stage::Head {
+                self.shard.set_deadline(id, Some(self.idle_timeout));
+            }
             self.shard.resume(id);
         }
     }

@@ -64,8 +64,7 @@ impl<H: Handler> Runner<H> {
             && connection.queued() == 0
             && passed(connection.activity, config.idle_timeout)
         {
-            counters.timed_out.add(1);
-            self.shard.close_for(id, CloseReason::IdleTimeout);
+            self.shard.close_idle(id);
         }
         let connection = &self.shard.connections[slot as usize];
         if connection.generation == generation && connection.timer.is_none() {

@@ -175,6 +175,23 @@ impl<M> Shard<M> {
         }
     }
 
+    /// What is left of `timeout` since the last byte in either direction; all of it while something is queued.
+    pub(crate) fn quiet_left(&self, id: ConnectionId, timeout: Duration) -> Duration {
+        match self.find(id) {
+            Some(connection) if connection.queued() == 0 => {
+                let quiet = self.tick.saturating_sub(connection.activity);
+                timeout.saturating_sub(Duration::from_millis(quiet))
+            }
+            _ => timeout,
+        }
+    }
+
+    /// Closes, in good order, a connection on which nothing went on for too long.
+    pub(crate) fn close_idle(&mut self, id: ConnectionId) {
+        self.count_up().timed_out.add(1);
+        self.close_for(id, CloseReason::IdleTimeout);
+    }
+
     /// Sees to it that the wheel looks at this connection no later than its next time-out.
     pub(crate) fn arm(&mut self, slot: Slot) {
         let config = &self.common.config;

@@ -1,12 +1,11 @@
 """`async for message in subscriber`: the loop waits for the subscriber's descriptor."""
 
 import asyncio
-from collections import deque
 
 from ._native import EndOfStream
 
-# Messages taken at a time; small, so that other tasks get their turn.
-TAKEN_MAX = 64
+# Messages handed out between turns of other tasks.
+TURN_MAX = 64
 
 
 class Messages:
@@ -14,25 +13,29 @@ class Messages:
 
     def __init__(self, subscriber):
         self._subscriber = subscriber
-        self._taken = deque()
+        self._left = TURN_MAX
 
     def __aiter__(self):
         return self
 
     async def __anext__(self):
-        while not self._taken:
+        while True:
+            if self._left == 0:
+                # Also where messages never cease.
+                self._left = TURN_MAX
+                await asyncio.sleep(0)
             try:
+                # One: a durable subscriber gets again what it fails at, and with more it would have gone past them.
                 # Finding nothing arms the descriptor.
                 descriptor = self._subscriber.event_fd()
-                self._taken.extend(self._subscriber.poll(TAKEN_MAX))
+                taken = self._subscriber.poll(1)
             except EndOfStream:
                 raise StopAsyncIteration from None
-            if self._taken:
-                # Somebody else's turn, also where messages never cease.
-                await asyncio.sleep(0)
-            else:
-                await _readable(descriptor)
-        return self._taken.popleft()
+            if taken:
+                self._left -= 1
+                return taken[0]
+            self._left = TURN_MAX
+            await _readable(descriptor)
 
 
 async def _readable(descriptor):

@@ -113,7 +113,10 @@ class Message:
         """Whether the bytes can still be looked at: always for copies, until the subscriber goes on for views."""
 
     def release(self) -> None:
-        """Gives the message's room back now. BufferError while its bytes are looked at."""
+        """Goes past the message and gives its room back now. BufferError while its bytes are looked at.
+
+        Leaving the message's `with` block does it too, unless an exception does: then the subscriber's next call goes past.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -127,7 +130,12 @@ class Message:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Subscriber:
-    """Receives messages of a channel from all its publishers, in order for each publisher."""
+    """Receives messages of a channel from all its publishers, in order for each publisher.
+
+    A durable one (`name=`) goes past a message with the next call after the one that handed it out, or with `close`:
+    what it was working on when it was dropped, died, or left its `with` block by an exception comes again, first, to the
+    next subscriber of that name.
+    """
 
     def __init__(self, uri: str, **keys: Setting) -> None:
         """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then."""
@@ -137,7 +145,11 @@ class Subscriber:
 
     @overload
     def poll(self, limit: int = 256) -> list[Message]:
-        """Copies of up to `limit` messages. Never waits. Raises EndOfStream."""
+        """Copies of up to `limit` messages. Never waits. Raises EndOfStream.
+
+        A durable subscriber goes past all of them but the last: where each has to be dealt with, receive, iterate or give
+        a handler.
+        """
 
     @overload
     def poll(self, limit: int, handler: Callable[[Message], object]) -> int:
@@ -164,7 +176,16 @@ class Subscriber:
 
     def fileno(self) -> int: ...
     def close(self) -> None:
-        """Leaves the channel: now, or with the last view of the message received last."""
+        """Leaves the channel: now, or with the last view of the message received last.
+
+        A durable subscriber keeps its place, behind that message.
+        """
+
+    def drop(self) -> None:
+        """As `close`, but a durable subscriber keeps its place before the message received last, which comes again.
+
+        So ends one that is forgotten, or whose `with` block an exception leaves.
+        """
 
     def unsubscribe(self) -> None:
         """Leaves the channel and forgets a durable name."""
@@ -173,4 +194,10 @@ class Subscriber:
     def __next__(self) -> Message: ...
     def __aiter__(self) -> AsyncIterator[Message]: ...
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self,
+        exception: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes; drops where there is an exception."""

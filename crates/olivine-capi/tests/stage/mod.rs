@@ -1,0 +1,163 @@
+//! What tests with programs of other languages need: a folder, compilers, children with a watchdog, numbered messages.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine; only a hang reaches it.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
+
+const STRICT: [&str; 5] = ["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+/// What the static library needs besides.
+const NATIVE: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
+
+pub(crate) fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Where this build's libraries are: beside this test program.
+pub(crate) fn libraries() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().to_owned()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    Shared,
+    Static,
+}
+
+/// A folder for programs and channels, removed at the end of the test.
+pub(crate) struct Place(pub(crate) tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() {
+            memory.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let named = tempfile::Builder::new()
+            .prefix("olivine-capi-")
+            .tempdir_in(parent);
+        Self(named.unwrap())
+    }
+
+    /// A channel of this test.
+    pub(crate) fn uri(&self, query: &str) -> String {
+        format!("shm://capi?dir={}{query}", self.0.path().display())
+    }
+
+    /// Compiles a program of `tests/programs`. `None` where there is no such compiler, which is said in a line.
+    pub(crate) fn compile(
+        &self,
+        compiler: &str,
+        standard: &str,
+        name: &str,
+        link: Link,
+    ) -> Option<PathBuf> {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            // Past the capture of output: `cargo xtask test` counts the line.
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: no {compiler}, so {name} was not compiled by it"
+            );
+            return None;
+        }
+        let program = self.0.path().join(format!("{name}-{compiler}"));
+        let mut command = Command::new(compiler);
+        command.args(STRICT).arg(format!("-std={standard}"));
+        command.arg("-I").arg(source("include"));
+        command
+            .arg(source("tests/programs").join(name))
+            .arg("-o")
+            .arg(&program);
+        if link == Link::Shared {
+            // By its path and not by its name: a static one lies beside it.
+            command.arg(libraries().join("libolivine_capi.so"));
+            command.arg("-Wl,--disable-new-dtags");
+            command.arg(format!("-Wl,-rpath,{}", self.0.path().display()));
+            let soname = self.0.path().join("libolivine.so.0.1");
+            if !soname.exists() {
+                std::os::unix::fs::symlink(libraries().join("libolivine_capi.so"), soname).unwrap();
+            }
+        } else {
+            command
+                .arg(libraries().join("libolivine_capi.a"))
+                .args(NATIVE);
+        }
+        let output = command.arg("-pthread").output().unwrap();
+        assert!(
+            output.status.success(),
+            "{command:?}:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Some(program)
+    }
+}
+
+/// A program that runs, killed at the end of the test if need be.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts a program and waits until it says that it is open.
+    pub(crate) fn start(program: &Path, words: &[&str]) -> Self {
+        let mut running = Self::launch(program, words);
+        let mut line = String::new();
+        running.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "open\n", "{}", program.display());
+        running
+    }
+
+    pub(crate) fn launch(program: &Path, words: &[&str]) -> Self {
+        let mut child = Command::new(program)
+            .args(words)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// What it says until it ends, with success.
+    pub(crate) fn finish(mut self) -> String {
+        let watchdog = Instant::now() + WATCHDOG;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < watchdog, "the program hangs");
+            std::thread::yield_now();
+        };
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(status.success(), "{status}: {text}");
+        text.trim().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fine where it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The message `number` as the programs in C make it.
+pub(crate) fn numbered(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    let large = if number % 250 == 249 { 3000 } else { 0 };
+    bytes.resize(
+        8 + usize::try_from(number % 100).unwrap() + large,
+        number.to_le_bytes()[0],
+    );
+    bytes
+}

@@ -1,0 +1,184 @@
+//! How long HTTP connections may be idle: between requests, and at no other time.
+
+mod support;
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::mpsc,
+    time::Duration,
+};
+
+use olivine_net::{
+    Backend, Engine,
+    http::{self, Http, Limits, Request, Responder, Server, Service, StreamId},
+};
+use support::{backends, client, config, exchange, next, read_to_end, wait_until};
+
+const IDLE: Duration = Duration::from_millis(60);
+/// More than the kernel's buffers of a connection hold.
+const LARGE_BYTES: usize = 16 << 20;
+
+/// What a test tells the application.
+enum Order {
+    Write(StreamId),
+    Finish(StreamId),
+    Respond(StreamId),
+}
+
+struct App(mpsc::Sender<StreamId>);
+
+impl Service for App {
+    type Message = Order;
+
+    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Order>) {
+        let stream = match request.path() {
+            "/stream" => responder.stream(200, &[]).unwrap(),
+            "/later" => responder.later(),
+            "/large" => return responder.send(200, &[], &vec![b'l'; LARGE_BYTES]).unwrap(),
+            _ => return responder.send(200, &[], request.body()).unwrap(),
+        };
+        self.0.send(stream).unwrap();
+    }
+
+    fn on_message(&mut self, http: &mut Http<'_, Order>, order: Order) {
+        match order {
+            Order::Write(stream) => http.write(stream, b"piece").unwrap(),
+            Order::Finish(stream) => http.finish(stream),
+            Order::Respond(stream) => http.respond(stream, 200, &[], b"late").unwrap(),
+        }
+    }
+}
+
+/// A server, and what its application says.
+struct Stage {
+    engine: Engine<Server<App>>,
+    streams: mpsc::Receiver<StreamId>,
+    address: SocketAddr,
+}
+
+impl Stage {
+    fn new(backend: Backend) -> Self {
+        let (told, streams) = mpsc::channel();
+        let app = move |_| App(told.clone());
+        let limits = Limits::default().idle_timeout(IDLE);
+        let engine = http::serve(config(backend), limits, app).unwrap();
+        let address = engine.local_address().unwrap();
+        Self {
+            engine,
+            streams,
+            address,
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        assert!(self.engine.post(0, order).is_ok());
+    }
+
+    fn timed_out(&self) -> u64 {
+        self.engine.counters()[0].timed_out
+    }
+
+    /// Lets twice the idle time-out pass: another connection's, one after the other.
+    fn outlast(&self) {
+        for _ in 0..2 {
+            let before = self.timed_out();
+            let mut other = self.ask("/");
+            assert!(answer(&mut other, 0).is_empty());
+            assert!(read_to_end(&mut other).is_empty(), "more than an answer");
+            wait_until("the idle one is counted", || self.timed_out() == before + 1);
+        }
+    }
+
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut peer = client(self.address);
+        peer.write_all(&request(path, "")).unwrap();
+        peer
+    }
+}
+
+fn request(path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").into()
+}
+
+/// Reads a head, and a body of so many bytes.
+fn answer(peer: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(exchange(peer, b"", 1));
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    exchange(peer, b"", length)
+}
+
+/// An answer that ends where the connection is: its peer sees a clean end, and nothing more.
+#[test]
+fn a_connection_between_requests_is_closed_after_its_time() {
+    for backend in backends() {
+        let stage = Stage::new(backend);
+        stage.outlast();
+        // After a body that came in two pieces, and after answers that were put off or streamed.
+        let mut peer = client(stage.address);
+        let (head, body) = (request("/", "body"), b"body");
+        peer.write_all(&head[..head.len() - 2]).unwrap();
+        stage.outlast();
+        peer.write_all(&head[head.len() - 2..]).unwrap();
+        assert_eq!(answer(&mut peer, 4), body);
+        assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
+        let mut peer = stage.ask("/later");
+        stage.tell(Order::Respond(next(&stage.streams)));
+        assert_eq!(answer(&mut peer, 4), b"late");
+        assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
+        let mut peer = stage.ask("/stream");
+        stage.tell(Order::Finish(next(&stage.streams)));
+        assert_eq!(answer(&mut peer, 5), b"0\r\n\r\n");
+        assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
+        let counters = &stage.engine.counters()[0];
+        assert_eq!(counters.timed_out, counters.accepted, "{backend:?}");
+    }
+}
+
+#[test]
+fn an_answer_under_way_is_not_idle() {
+    for backend in backends() {
+        let stage = Stage::new(backend);
+        // The next request waits behind it, and is served.
+        let mut streaming = stage.ask("/stream");
+        streaming.write_all(&request("/", "next")).unwrap();
+        let stream = next(&stage.streams);
+        let mut put_off = stage.ask("/later");
+        let later = next(&stage.streams);
+        stage.outlast();
+        stage.tell(Order::Write(stream));
+        assert_eq!(answer(&mut streaming, 10), b"5\r\npiece\r\n");
+        stage.outlast();
+        stage.tell(Order::Finish(stream));
+        stage.tell(Order::Respond(later));
+        assert_eq!(exchange(&mut streaming, b"", 5), b"0\r\n\r\n");
+        assert_eq!(answer(&mut streaming, 4), b"next", "{backend:?}");
+        assert_eq!(answer(&mut put_off, 4), b"late", "{backend:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_still_reads_its_answer_is_not_idle() {
+    for backend in backends() {
+        let stage = Stage::new(backend);
+        let mut slow = stage.ask("/large");
+        let mut first = [0];
+        slow.read_exact(&mut first).unwrap();
+        stage.outlast();
+        // It is read once there is room for its answer.
+        slow.write_all(&request("/", "next")).unwrap();
+        assert_eq!(first, *b"H");
+        let mut head = first.to_vec();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(exchange(&mut slow, b"", 1));
+        }
+        let body = exchange(&mut slow, b"", LARGE_BYTES);
+        assert!(body.iter().all(|byte| *byte == b'l'), "{backend:?}");
+        assert_eq!(answer(&mut slow, 4), b"next", "{backend:?}");
+        assert!(read_to_end(&mut slow).is_empty(), "{backend:?}");
+    }
+}

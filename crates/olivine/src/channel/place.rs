@@ -266,17 +266,17 @@ fn check_lane(
     let cursor = words
         .word(lane::CURSOR)
         .load(crate::sync::Ordering::Acquire);
-    if cursor < geometry.origin
-        || cursor > geometry.origin.saturating_add(u64::MAX / 4)
-        || !cursor.is_multiple_of(geometry.align)
-    {
-        return damaged("its cursor is impossible");
-    }
-    if limit < geometry.origin + geometry.capacity
-        || limit > geometry.origin.saturating_add(u64::MAX / 4)
-        || !limit.is_multiple_of(geometry.align)
-    {
-        return damaged("its limit is impossible");
+    let Geometry { origin, align, .. } = *geometry;
+    let max = origin.saturating_add(u64::MAX / 4);
+    for (name, value, min) in [
+        ("cursor", cursor, origin),
+        ("limit", limit, origin + geometry.capacity),
+    ] {
+        if !(min..=max).contains(&value) || !value.is_multiple_of(align) {
+            return damaged(&format!(
+                "its {name} is {value}, which must be a multiple of {align} from {min} to {max}"
+            ));
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Looking for messages: lane after lane, in place or copied out and checked.
 
 use super::subscriber::Subscriber;
-use crate::error::ReceiveError;
+use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame};
 use crate::uri::topic;
@@ -348,7 +348,9 @@ fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
     ReceiveError::Corrupt {
         lane,
         position: frame.position,
-        found: frame.length as u64,
+        damage: Damage::Topic {
+            bytes: frame.length as u64,
+        },
     }
 }
 

@@ -144,6 +144,31 @@ fn impossible_headers_are_refused_by_name() {
 }
 
 #[test]
+fn the_place_of_a_damaged_frame_is_that_of_its_header() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    let ends: Vec<u64> = (0..4)
+        .map(|n| {
+            assert!(send(&mut producer, n, &[7; 24]));
+            producer.position()
+        })
+        .collect();
+    channel.ring.header(ends[2]).store(7, Ordering::Release);
+    let place = format!("lane 0 is corrupt at position {}", ends[2]);
+    let refused = |error: crate::error::ReceiveError| {
+        let error = error.to_string();
+        assert!(error.contains(&place), "{error}");
+        assert!(error.contains("7 bytes"), "{error}");
+    };
+    // A bridge looks for the end of what fits its window.
+    refused(consumer.boundary(0, ends[3], ends[3]).unwrap_err());
+    let mut seen = 0;
+    refused(consumer.walk(9, |_, _| seen += 1).unwrap_err());
+    assert_eq!((seen, consumer.position()), (3, ends[2]));
+}
+
+#[test]
 fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
     for origin in [0, (1 << 32) - 4096] {
         let channel = channel(8, origin);

@@ -178,7 +178,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(always)]
     fn carried(&self, lane: usize, frame: &Frame) -> &[u8] {
         if self.checked {
-            &self.copy
+            self.copy.bytes()
         } else {
             self.lanes[lane].view(frame)
         }

@@ -10,6 +10,7 @@ use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::message::{Message, OwnedMessage, Position};
+use crate::region::Copied;
 use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
@@ -65,7 +66,7 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) filter: Option<Box<Filter>>,
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
-    pub(super) copy: Vec<u8>,
+    pub(super) copy: Copied,
     /// Looks in a row that found nothing.
     pub(super) dry: u32,
     /// Looks of any kind.
@@ -208,7 +209,7 @@ impl<T: ?Sized> Subscriber<T> {
             checked,
             filter: filter.map(Box::new),
             payload: 0,
-            copy: Vec::new(),
+            copy: Copied::default(),
             dry: 0,
             looks: 0,
             core,

@@ -12,7 +12,7 @@
 
 use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
 use crate::error::{Damage, ReceiveError};
-use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
+use crate::region::{Copied, HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 
 /// A run of this many messages without an empty tail may be a stream: the cursor tells.
@@ -568,7 +568,7 @@ impl Consumer {
     /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
     pub(crate) fn next_checked(
         &mut self,
-        into: &mut Vec<u8>,
+        into: &mut Copied,
     ) -> Result<Option<Frame>, ReceiveError> {
         let found = self.next();
         if let Ok(Some(frame)) = &found {

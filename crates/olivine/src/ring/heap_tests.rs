@@ -4,6 +4,7 @@ use super::consume::{Consumer, committed_up_to};
 use super::heap::{channel, send};
 use super::layout::lane;
 use super::publish::Producer;
+use crate::region::Copied;
 use crate::sync::Ordering;
 
 /// The message numbered `n`: every length up to 99 bytes, filled with its number.
@@ -140,6 +141,23 @@ fn impossible_headers_are_refused_by_name() {
             error.contains("lane 0 is corrupt at position 0"),
             "{wrong}: {error}"
         );
+    }
+}
+
+/// Typed values are read from it in place. An allocator that aligns no more than it must is Miri's.
+#[test]
+fn a_copy_starts_on_a_word_boundary_as_the_message_does() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    for n in 0..50 {
+        assert!(send(&mut producer, n, &message(n)));
+        let mut copied = Copied::default();
+        let found = consumer.next_checked(&mut copied).unwrap().unwrap();
+        assert_eq!(copied.bytes(), message(n));
+        assert!(copied.bytes().as_ptr().cast::<u64>().is_aligned(), "{n}");
+        consumer.advance(&found);
+        consumer.release();
     }
 }
 

@@ -144,7 +144,7 @@ fn impossible_headers_are_refused_by_name() {
     }
 }
 
-/// Typed values are read from it in place. An allocator that aligns no more than it must is Miri's.
+/// Typed values are read from it in place.
 #[test]
 fn a_copy_starts_on_a_word_boundary_as_the_message_does() {
     let channel = channel(8, 0);

@@ -11,7 +11,6 @@ use crate::region::{HEADER_BYTES, Words};
 use crate::ring::consume::Consumer;
 use crate::ring::layout::{Geometry, control, frame_bytes, frame_tag, lane, lane_entry};
 use crate::sync::Ordering;
-use crate::uri::HugePages;
 use crate::wait::Sleeper;
 
 /// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
@@ -83,8 +82,7 @@ fn kept_lanes<'a>(
         if present.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mapped = place.open_lane(geometry, index, false, HugePages::No);
-        let (words, _) = mapped.ok().flatten()?;
+        let words = place.look_at_lane(geometry, index).ok().flatten()?;
         Some((index, Brought::of(&words)?))
     })
 }

@@ -88,7 +88,7 @@ impl Bridge {
                 })
             }
             (false, true) => {
-                let inlet = inlet(&named(source, &name))?;
+                let mut inlet = inlet(&named(source, &name))?;
                 let mut ring = destination.clone();
                 inlet.shape(&mut ring)?;
                 let to = Destination::new(&ring, any_type());

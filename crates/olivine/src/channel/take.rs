@@ -70,11 +70,11 @@ pub(super) fn take_lane(
             bump(&words, lane::TAKEOVERS, 1);
         }
         let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
-        // Release: open from here on; two steps for each publisher keep the numbers apart.
+        // Release: open from here on; two steps for each publisher keep the numbers apart, whatever stood there.
         producer
             .lane()
             .word(lane::STATE)
-            .store((before / 2 + 1) * 2 + 1, Ordering::Release);
+            .store((before | 1).wrapping_add(2), Ordering::Release);
         control
             .word(entry + lane_entry::PRESENT)
             .store(1, Ordering::Release);

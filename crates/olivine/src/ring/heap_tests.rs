@@ -2,7 +2,7 @@
 
 use super::consume::{Consumer, committed_up_to};
 use super::heap::{channel, send};
-use super::layout::lane;
+use super::layout::{header_word, lane};
 use super::publish::Producer;
 use crate::region::Copied;
 use crate::sync::Ordering;
@@ -215,6 +215,27 @@ fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
 }
 
 /// What is given up may leave anything where the next message of the old length would end.
+/// Without the bound this walks 2^48 frames.
+#[test]
+fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
+    let channel = channel(8, 0);
+    let cursor = (1 << 60) + 8;
+    channel
+        .lane
+        .word(lane::CURSOR)
+        .store(cursor, Ordering::Relaxed);
+    // One frame as long as the ring: it leads from each lap to the next.
+    channel
+        .ring
+        .header(0)
+        .store(header_word(0, 4096 - 8), Ordering::Relaxed);
+    let mut producer = channel.producer();
+    for n in 0..100 {
+        assert!(send(&mut producer, n, &message(n)), "message {n}");
+    }
+    assert!(producer.position() > cursor);
+}
+
 #[test]
 fn what_was_given_up_never_shows() {
     let channel = channel(8, 0);

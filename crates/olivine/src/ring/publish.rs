@@ -103,6 +103,9 @@ impl Producer {
         }
         points::pass("takeover.begun");
         producer.recover();
+        // No publisher is ever past its limit; in a damaged lane, frames would be walked from there to the position,
+        // lap after lap. A ring behind the position is the furthest that there can be any.
+        producer.published_limit = producer.published_limit.max(producer.position);
         producer
     }
 

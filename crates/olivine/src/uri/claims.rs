@@ -18,9 +18,12 @@ pub fn check_uri(data: &[u8]) {
             let written = config.uri();
             let again = Config::parse(&written)
                 .unwrap_or_else(|error| panic!("{written:?} of {text:?}: {error}"));
-            // A secret is not written out.
+            // Secrets are not written out.
             let mut shown = config.clone();
-            shown.remote.token = again.remote.token.clone();
+            let (nats, read) = (&mut shown.remote.nats, &again.remote.nats);
+            nats.password.clone_from(&read.password);
+            nats.nkey.clone_from(&read.nkey);
+            shown.remote.token.clone_from(&again.remote.token);
             assert_eq!(again, shown, "{written:?} of {text:?}");
             assert_eq!(again.uri(), written);
             let channel = config.channel();

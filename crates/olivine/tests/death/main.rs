@@ -402,10 +402,7 @@ fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
 fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
     let mut stage = Stage::new("", 2, 1);
     let subscriber = stage.enter("forker-subscriber", "");
-    let forked = roles::orphan(subscriber.session);
-    until("the subscriber has forked", || {
-        stage.words.load(forked) != 0
-    });
+    stage.await_fork(&subscriber);
     stage.strike(&subscriber);
     let mut publisher = Publisher::open(&stage.uri("wait=park")).unwrap();
     let mut message = Vec::new();
@@ -419,8 +416,7 @@ fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
     assert_eq!(publisher.stats().reclaimed, 1);
     drop(publisher);
     let lane = stage.enter("forker-publisher", "");
-    let forked = roles::orphan(lane.session);
-    until("the publisher has forked", || stage.words.load(forked) != 0);
+    stage.await_fork(&lane);
     stage.strike(&lane);
     assert_eq!(stage.bury(&lane), zygote::End::Killed);
     let heir = Publisher::open(&stage.uri("")).unwrap();

@@ -25,7 +25,7 @@ pub(crate) const CHECKED: usize = 4;
 pub(crate) const FORKED: usize = 5;
 /// First of five words for each session.
 const SESSIONS: usize = 8;
-const WORDS_PER_SESSION: usize = 5;
+const WORDS_PER_SESSION: usize = 6;
 /// Longest rest of a participant before it looks again whether it shall stop.
 const REST_MAX: Duration = Duration::from_millis(50);
 /// Sessions that one participant may use: a recoverer starts a new one each time.
@@ -53,6 +53,11 @@ pub(crate) fn beats(session: u64) -> usize {
 /// Process that a forker has forked, 0 before.
 pub(crate) fn orphan(session: u64) -> usize {
     word(session, 2)
+}
+
+/// 1 once the process that a forker has forked has run: what it inherited of the parent's locks is closed.
+pub(crate) fn settled(session: u64) -> usize {
+    word(session, 5)
 }
 
 /// What the durable subscriber expects next of this session.
@@ -340,6 +345,7 @@ impl Stage<'_> {
         let mut publisher = self.publisher();
         self.publish_with(&mut publisher, self.session, 20);
         let child = fork(|| {
+            self.words.store(settled(self.session), 1);
             let offered = publisher.offer(b"never");
             if offered != Err(NotSent::Forked) || publisher.claim(8).is_ok() {
                 bump(self.words, FORKED);
@@ -355,6 +361,7 @@ impl Stage<'_> {
     fn fork_subscriber(&self, alive: &PipeReader) {
         let mut subscriber = self.subscriber();
         let child = fork(|| {
+            self.words.store(settled(self.session), 1);
             if !matches!(subscriber.try_receive(), Err(ReceiveError::Forked)) {
                 bump(self.words, FORKED);
             }

@@ -264,7 +264,16 @@ impl Stage {
         }
     }
 
-    /// Kills, and kills what it forked. It stays a zombie until [`Stage::bury`].
+    /// Waits until a forker has forked and its child runs. Before it does, what it inherited of the parent's locks is
+    /// still open there: whoever takes over meanwhile finds the lane taken.
+    pub(crate) fn await_fork(&self, actor: &Actor) {
+        let said = [roles::orphan, roles::settled].map(|word| word(actor.session));
+        until("the child of a forker", || {
+            said.iter().all(|word| self.words.load(*word) != 0)
+        });
+    }
+
+    /// Kills. It stays a zombie until [`Stage::bury`], and what it forked lives until then.
     pub(crate) fn strike(&mut self, actor: &Actor) {
         signal(actor.pid, Signal::KILL);
     }

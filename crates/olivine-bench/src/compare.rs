@@ -4,7 +4,8 @@
 //! the other as well, and cancels in their ratio. Runs of different measurements are neighbours of nobody; their
 //! ratios are taken over all pairs of medians, and the sentence says that they did not take turns. The margin is half of the
 //! interval in which the true ratio lies with 95 in 100, by Student's t on the logarithms of the ratios.
-//! A difference is called noise where that interval holds 1, or where it is below [`RESOLUTION`].
+//! A difference is called noise where that interval holds 1, where it is below [`RESOLUTION`], or where the margin is
+//! larger than the difference itself.
 
 use crate::result::{Measured, Row};
 use crate::text::three_figures;
@@ -154,11 +155,20 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval of the true ratio holds 1, or the difference is below [`RESOLUTION`].
+    /// Whether the interval of the true ratio holds 1, the difference is below [`RESOLUTION`], or the margin is larger
+    /// than it: then runs of the same thing differ by more than the two do.
     #[must_use]
     pub fn is_noise(&self) -> bool {
-        let holds = self.ratio_low <= 1.0 && self.ratio_high >= 1.0;
-        holds || self.ratio.max(1.0 / self.ratio) < 1.0 + RESOLUTION
+        if self.ratio < 1.0 {
+            return self.reversed().is_noise();
+        }
+        let difference = self.ratio - 1.0;
+        self.ratio_low <= 1.0 || difference < RESOLUTION || self.margin() > difference
+    }
+
+    /// Half of the interval of the true ratio.
+    fn margin(&self) -> f64 {
+        (self.ratio_high - self.ratio_low) / 2.0
     }
 
     /// The comparison seen from the other side.
@@ -178,7 +188,7 @@ impl Comparison {
         if self.ratio < 1.0 {
             return self.reversed().sentence(second, first);
         }
-        let margin = three_figures((self.ratio_high - self.ratio_low) / 2.0);
+        let margin = three_figures(self.margin());
         let turns = if self.interleaved {
             ""
         } else {
@@ -246,6 +256,26 @@ fn student(degrees: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_margin_larger_than_the_difference_makes_it_noise_seen_from_either_side() {
+        let found = Comparison {
+            figure: Figure::P50Ns,
+            ratio: 222.0,
+            ratio_low: 41.0,
+            ratio_high: 1200.0,
+            runs: 3,
+            interleaved: true,
+        };
+        assert!(found.is_noise() && found.reversed().is_noise());
+        assert!(found.sentence("a", "b").contains("which is noise"));
+        let steady = Comparison {
+            ratio_low: 200.0,
+            ratio_high: 240.0,
+            ..found
+        };
+        assert!(!steady.is_noise() && !steady.reversed().is_noise());
+    }
 
     fn runs(values: &[f64]) -> Vec<(u32, f64)> {
         (0..).zip(values.iter().copied()).collect()

@@ -150,6 +150,14 @@ impl Observed {
         }
     }
 
+    /// The first threads of `processes`, without the calling one.
+    #[must_use]
+    pub fn of_others(processes: &[u32]) -> Self {
+        let mut observed = Self::new(processes, &[]);
+        observed.folders.remove(0);
+        observed
+    }
+
     /// The sums up to now. Takes some 100 µs: call it between slices.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -284,6 +284,9 @@ fn slices_per_run(setup: &Setup, slice_ns: f64) -> u32 {
     (slices as u32).clamp(1, 10_000)
 }
 
+/// Fewest rounds of a slice: on a busy machine each of them may wait for others' turns on the CPUs.
+const ROUNDS_MIN: u64 = 20;
+
 /// How often something of `each_ns` fits into a slice.
 #[allow(
     clippy::cast_possible_truncation,
@@ -291,5 +294,5 @@ fn slices_per_run(setup: &Setup, slice_ns: f64) -> u32 {
     reason = "clamped"
 )]
 fn rounds_in(slice_ns: f64, each_ns: f64, most: u64) -> u64 {
-    ((slice_ns / each_ns.max(0.1)) as u64).clamp(100, most)
+    ((slice_ns / each_ns.max(0.1)) as u64).clamp(ROUNDS_MIN, most)
 }

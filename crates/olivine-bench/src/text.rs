@@ -61,6 +61,13 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 subscriber`, `3 subscribers`. `thing` is one whose plural ends in s.
+#[must_use]
+pub fn plural(number: u64, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", count(number))
+}
+
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     let mut shown = units[0];
     for &unit in units {
@@ -88,6 +95,15 @@ pub fn three_figures(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(plural(1, "run"), "1 run");
+        assert_eq!(
+            (plural(0, "run"), plural(1200, "run")),
+            ("0 runs".into(), "1,200 runs".into())
+        );
+    }
 
     #[test]
     fn numbers_have_three_figures_and_a_unit() {

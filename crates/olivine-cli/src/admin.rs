@@ -5,7 +5,7 @@ use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, ChannelInfo, PublisherInfo, SubscriberInfo};
-use olivine::{Config, LaneState};
+use olivine::{Config, LaneState, Subscriber};
 use olivine_bench::error::chain;
 use olivine_bench::text;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Lists the channels of a folder.
 pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
-    let dir = directory(args.dir.as_deref());
+    let dir = directory(args.dir.as_deref())?;
     let mut listed = admin::list(&dir).map_err(failed)?;
     listed.sort_by(|a, b| a.name.cmp(&b.name));
     if common.json {
@@ -127,6 +127,9 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
         .iter()
         .map(|uri| config(uri, args.dir.as_deref()))
         .collect::<Outcome<_>>()?;
+    if let Some(name) = &args.name {
+        return forget(&configs, name, common);
+    }
     let mut failures = 0;
     let mut removed = Vec::new();
     // Whoever stops reading what was removed wants the rest removed all the same.
@@ -159,9 +162,42 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     }
 }
 
+/// Forgets the durable subscriber `name` of each channel.
+fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
+    let mut forgotten = Vec::new();
+    for config in configs {
+        let info = admin::inspect(config)?;
+        let found = info
+            .subscribers
+            .iter()
+            .find(|one| one.name.as_deref() == Some(name));
+        let uri = crate::settings::short(config);
+        let Some(found) = found else {
+            return Err(Failure::failed(format!(
+                "{uri} has no durable subscriber '{name}': 'olivine inspect {uri}' lists those it has"
+            )));
+        };
+        // Whoever bears the name decides about it, and one that is attached is refused here.
+        Subscriber::open_with(&config.clone().name(name))?.unsubscribe();
+        let lag_bytes = found.lag_bytes;
+        if !common.json {
+            let lag = text::bytes(lag_bytes);
+            print(&format!(
+                "forgot '{name}' of {uri}, which was {lag} behind\n"
+            ))?;
+        }
+        forgotten
+            .push(json!({ "channel": config.channel(), "name": name, "lag_bytes": lag_bytes }));
+    }
+    if common.json {
+        return print_json(&json!({ "forgotten": forgotten }));
+    }
+    Ok(())
+}
+
 /// Collects channels that nobody uses.
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
-    let dir = directory(args.dir.as_deref());
+    let dir = directory(args.dir.as_deref())?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
     if common.json {
         let channels: Vec<Value> = collected
@@ -190,8 +226,16 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     print(&out)
 }
 
-fn directory(dir: Option<&Path>) -> PathBuf {
-    dir.map_or_else(admin::default_dir, Path::to_path_buf)
+/// The folder that is named, which must be there, or the usual one, which the first channel makes.
+fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
+    match dir {
+        Some(dir) if !dir.exists() => Err(Failure::failed(format!(
+            "folder {} does not exist: channels are looked for in $OLIVINE_DIR, or /dev/shm/olivine-UID, without --dir",
+            dir.display()
+        ))),
+        Some(dir) => Ok(dir.to_path_buf()),
+        None => Ok(admin::default_dir()),
+    }
 }
 
 fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {

@@ -36,7 +36,8 @@ Examples:
   olivine bench pingpong                      measure this machine
 
 A URI is shm://NAME?key=value&...; 'olivine pub --help' lists the keys.
-Exit codes: 0 done, 1 failed, 2 wrong use.";
+Exit codes: 0 done, 1 failed, 2 wrong use; 130 Ctrl-C (143 SIGTERM) before what
+was asked for was complete. Another Ctrl-C a second later ends it at once.";
 
 /// Messages between programs through shared memory: fast, nothing lost
 #[derive(Debug, Parser)]
@@ -163,8 +164,32 @@ mod tests {
     }
 
     #[test]
+    fn every_key_of_a_uri_stands_in_the_help() {
+        let error = olivine::Config::parse("shm://x?no-such-key=1").unwrap_err();
+        let olivine::UriError::UnknownKey { known, .. } = error else {
+            panic!("{error}");
+        };
+        let mut command = Cli::command();
+        command.build();
+        let help = command
+            .find_subcommand_mut("pub")
+            .map(|command| command.render_long_help().to_string())
+            .unwrap_or_default();
+        let words: Vec<&str> = help.split_whitespace().collect();
+        for key in known.split(", ") {
+            let flag = format!("--{}", key.replace('_', "-"));
+            assert!(words.contains(&key) || words.contains(&&*flag), "{key}");
+        }
+    }
+
+    #[test]
     fn no_line_of_help_is_longer_than_80_columns() {
         fn check(command: &mut clap::Command) {
+            // Examples are not wrapped, which would tear them.
+            let examples = command.get_after_help().map(ToString::to_string);
+            for line in examples.unwrap_or_default().lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
             let help = command.render_long_help().to_string();
             for line in help.lines() {
                 assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());

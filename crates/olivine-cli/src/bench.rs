@@ -36,6 +36,8 @@ const DEFAULT_SIZE: u64 = 32;
 pub(crate) const PEER_COMMAND: &str = "__peer";
 /// Seconds for each method where all are measured.
 const ALL_SECONDS: f64 = 1.0;
+/// How long that may last on a busy machine: then later runs are left out.
+const ALL_BUDGET: Duration = Duration::from_secs(48);
 /// The word for every built-in method.
 const ALL: &str = "all";
 
@@ -52,7 +54,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         };
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
-        return pingpong_table(common, &method, &variants, &[]);
+        let bench = Bench::new("pingpong", &method)?.within(ALL_BUDGET);
+        return pingpong_table(bench, common, &variants, &[]);
     };
     match scenario {
         Scenario::List => list(common),
@@ -87,7 +90,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
             let rivals = programs(args.rivals.as_deref())?;
-            pingpong_table(common, &args.method_args, &variants, &rivals)
+            let bench = Bench::new("pingpong", &args.method_args)?;
+            pingpong_table(bench, common, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
             let rivals = programs(args.rivals.as_deref())?;
@@ -127,12 +131,11 @@ fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
 
 /// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
 fn pingpong_table(
+    bench: Bench,
     common: Common,
-    method: &MethodArgs,
     variants: &[Variant],
     rivals: &[Program],
 ) -> Outcome {
-    let bench = Bench::new("pingpong", method)?;
     let mut found = bench.measure_twice(pingpong::run, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
     let text = if is_of_several_methods(&found) {

@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
+use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain};
 use crate::log;
 use crate::output::{print, print_json, table};
@@ -37,15 +38,19 @@ struct Running {
     pair: Pair,
     bridge: Bridge,
     note: String,
+    /// Where messages come from, and whether they do.
+    source: Config,
+    awaited: Awaited,
 }
 
 /// Runs bridges until they have ended, or somebody asks to stop.
 pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
-    carry(pairs(args)?, common)
+    carry(pairs(args)?, true, common)
 }
 
-/// Runs these bridges until they have ended, or somebody asks to stop, and reports.
-pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
+/// Runs these bridges until they have ended, or somebody asks to stop, and reports. Where they are not `endless`, they
+/// are complete only when they have ended.
+pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
     for pair in pairs {
@@ -55,6 +60,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             pair,
             bridge,
             note: String::new(),
+            source,
+            awaited: Awaited::default(),
         });
     }
     while !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
@@ -67,6 +74,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         )]
         std::thread::sleep(LOOK);
     }
+    let complete = endless || running.iter().all(|one| one.bridge.has_ended());
     let mut rows = Vec::new();
     let mut failed = false;
     for mut one in running {
@@ -98,17 +106,23 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     if failed {
         return Err(Failure::BadResult);
     }
-    Ok(())
+    if complete { Ok(()) } else { stop.cut_short() }
 }
 
 impl Running {
     /// Says what changed since the last look.
     fn tell(&mut self) {
         let status = self.bridge.status();
-        if status.note != self.note && !status.note.is_empty() {
-            log::info(&format!("{}: {}", self.pair.source, status.note));
+        let note = awaited::note(&status).unwrap_or_default();
+        if note != self.note && !note.is_empty() {
+            log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
-        self.note = status.note;
+        self.note = note;
+        let begins = !matches!(status.stage, LinkStage::Ended | LinkStage::Failed);
+        if begins && status.bytes == 0 && !self.awaited.has_spoken() {
+            let source = &self.source;
+            self.awaited.goes_on(|| awaited::publisher(source));
+        }
     }
 }
 
@@ -168,6 +182,7 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
                     "acknowledged_bytes": status.acknowledged_bytes,
                     "connections": status.connections,
                     "failures": status.failures,
+                    "broken": broken(status),
                     "refusals": status.refusals,
                     "abandoned": status.abandoned,
                 })
@@ -198,13 +213,25 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
                 place(&pair.destination),
                 stage.to_owned(),
                 text::bytes(status.bytes),
-                status.failures.to_string(),
+                broken(status).to_string(),
                 status.refusals.to_string(),
                 status.abandoned.to_string(),
             ]
         })
         .collect();
     print(&table(&heads, &[3, 4, 5, 6], cells))
+}
+
+/// Connections that stood once and broke. What could not be made, because the far side was not there yet, is none.
+fn broken(status: &LinkStatus) -> u64 {
+    // Who is waited for leaves, or breaks; who connects also fails to.
+    let stands = status.peers > 0 || status.stage == LinkStage::Ended;
+    let over = status.connections.saturating_sub(u64::from(stands));
+    if status.address.is_empty() {
+        status.failures.min(over)
+    } else {
+        status.failures
+    }
 }
 
 /// A URI without its settings, which may be long.
@@ -215,6 +242,21 @@ fn place(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_connection_that_stood_can_break() {
+        let mut status = LinkStatus::default();
+        status.failures = 3;
+        assert_eq!(broken(&status), 0, "nobody was there yet");
+        status.connections = 1;
+        assert_eq!(broken(&status), 1, "and is gone");
+        status.peers = 1;
+        assert_eq!(broken(&status), 0, "it stands");
+        status.connections = 2;
+        assert_eq!(broken(&status), 1, "a second one does");
+        (status.peers, status.stage) = (0, LinkStage::Ended);
+        assert_eq!(broken(&status), 1, "and ended in order");
+    }
 
     #[test]
     fn a_file_names_any_number_of_bridges() {

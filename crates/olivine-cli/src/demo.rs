@@ -26,6 +26,9 @@ const FULL_SHARE: f64 = 4.0 / 7.0;
 /// Time for the look at the floor, in seconds.
 const FLOOR_SECONDS: f64 = 0.15;
 
+/// Share of the time without a CPU from which on the slowest messages tell of nothing else.
+const WAITED_NOTABLY: f64 = 0.02;
+
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Report {
@@ -108,7 +111,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
         print(&report.text())?
     }
     if report.ok {
-        Ok(())
+        stop.cut_short()
     } else {
         Err(Failure::BadResult)
     }
@@ -162,6 +165,7 @@ impl Report {
             "Latency runs from when a message was due until the other process had it\n\
              checked; row 99 says: 99 of 100 messages took no longer.\n",
         );
+        out.push_str(&self.busy());
         if let Some(floor) = &self.floor {
             out.push_str(&format!(
                 "The two CPUs: {}; a bare cache line to and fro takes {}. Where CPUs\n\
@@ -172,6 +176,19 @@ impl Report {
         }
         out.push_str(&self.machine.text());
         out
+    }
+
+    /// A line if others had the CPUs for so much of the time that latencies tell of them.
+    fn busy(&self) -> String {
+        let share = self.paced.as_ref().map_or(0.0, PhaseResult::waited_share);
+        if share < WAITED_NOTABLY {
+            return String::new();
+        }
+        format!(
+            "This machine is busy: for {} % of the paced time one of the two was ready\n\
+             and had no CPU. Its latencies mean nothing; try again when it is quiet.\n",
+            text::three_figures(share * 100.0),
+        )
     }
 
     fn latency(&self, latency: &Percentiles) -> String {

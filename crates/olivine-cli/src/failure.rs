@@ -1,5 +1,6 @@
 //! How a command ends when it does not succeed: the exit code and the one line that says why.
 
+use crate::stop::exit_code;
 use olivine::{OpenError, ReceiveError, UriError};
 use olivine_bench::BenchError;
 use std::io;
@@ -14,6 +15,12 @@ pub(crate) enum Failure {
     Failed(anyhow::Error),
     /// It did its work, and the result is a bad one that is already printed: exit code 1.
     BadResult,
+    /// A signal stopped it before it had done what was asked for, and what it did is printed: exit code 128 and the
+    /// signal's number, 130 after Ctrl-C.
+    Interrupted {
+        /// The signal.
+        signal: i32,
+    },
     /// Nobody reads standard output any more (`| head -1`): a quiet end, exit code 0.
     StdoutClosed,
 }
@@ -52,6 +59,9 @@ impl Failure {
                 ExitCode::FAILURE
             }
             Self::BadResult => ExitCode::FAILURE,
+            Self::Interrupted { signal } => {
+                u8::try_from(exit_code(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
+            }
             Self::StdoutClosed => ExitCode::SUCCESS,
         }
     }

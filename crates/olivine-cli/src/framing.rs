@@ -3,9 +3,12 @@
 //! * lines: each line without its newline is a message. A last line without a newline carries the tag
 //!   [`OPEN_LINE`], so that it comes out without one.
 //! * frames: length (u32), tag (u32), both little endian, then the payload.
+//! * json, coming out: an object a line.
 //! * raw: chunks as they come; coming out, payload bytes as they are.
 
 use crate::args::{InputForm, OutputForm};
+use data_encoding::BASE64;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// Tag of a last line that had no newline.
@@ -117,9 +120,27 @@ impl Splitter {
 /// A message on its way out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written<'a> {
+    /// Its publisher.
+    pub(crate) lane: usize,
     pub(crate) tag: u32,
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
+}
+
+/// A message as JSON has it.
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    lane: usize,
+    tag: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    /// The payload, where it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    /// The payload, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
 }
 
 /// Writes one message in a form.
@@ -129,11 +150,25 @@ pub(crate) fn write_message(
     message: &Written<'_>,
 ) -> io::Result<()> {
     let Written {
+        lane,
         tag,
         topic,
         payload,
     } = *message;
     match form {
+        OutputForm::Json => {
+            let text = std::str::from_utf8(payload).ok();
+            let line = Line {
+                event: "message",
+                lane,
+                tag,
+                topic: Some(topic).filter(|topic| !topic.is_empty()),
+                text,
+                base64: text.is_none().then(|| BASE64.encode(payload)),
+            };
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")
+        }
         OutputForm::Lines | OutputForm::Topics => {
             if form == OutputForm::Topics {
                 out.write_all(topic.as_bytes())?;
@@ -165,6 +200,7 @@ mod tests {
     fn written(tag: u32, payload: &[u8]) -> Written<'_> {
         let topic = "a.b";
         Written {
+            lane: 0,
             tag,
             topic,
             payload,

@@ -19,7 +19,7 @@ pub(crate) fn record(args: &RecordArgs, common: Common) -> Outcome {
         destination: with_settings(&journal(&args.file)?, &settings)?,
         keep: args.keep,
     };
-    carry(vec![pair], common)
+    carry(vec![pair], true, common)
 }
 
 /// Replays a journal.
@@ -36,7 +36,7 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
         destination: with_settings(&channel(&args.channel)?, &wanted)?,
         keep: args.follow,
     };
-    carry(vec![pair], common)
+    carry(vec![pair], args.follow, common)
 }
 
 /// The URI of a channel that may be given by its name only.

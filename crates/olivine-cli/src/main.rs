@@ -6,6 +6,7 @@
 
 mod admin;
 mod args;
+mod awaited;
 mod bench;
 mod bridge;
 mod demo;
@@ -23,8 +24,8 @@ mod stop;
 mod subscribe;
 
 use args::{Cli, Command};
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser};
 use failure::Outcome;
 use std::process::ExitCode;
 
@@ -54,8 +55,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Replay(args) => journal::replay(args, common),
         Command::Demo(args) => demo::run(args, common),
         Command::Bench(args) => bench::run(args, common),
-        Command::Completions(args) => shell::completions(args),
-        Command::Man(args) => shell::man(args),
+        Command::Completions(args) => shell::completions(args, common),
+        Command::Man(args) => shell::man(args, common),
         Command::Peer(args) => bench::serve(args),
         Command::Serve(args) => bench::serve_load(args),
     }
@@ -74,9 +75,58 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            failure::complain(&one_line(&error.to_string()));
+            let mut line = one_line(&error.to_string());
+            if error.kind() == ErrorKind::InvalidSubcommand && !line.contains("similar") {
+                let unknown = error.get(ContextKind::InvalidSubcommand);
+                let unknown = unknown.map(ToString::to_string).unwrap_or_default();
+                line.push_str(&format!("; {}", commands(std::env::args(), &unknown)));
+            }
+            failure::complain(&line);
             ExitCode::from(2)
         }
+    }
+}
+
+/// Words that people try for commands of ours.
+const SYNONYMS: [(&str, &str); 18] = [
+    ("benchmark", "bench"),
+    ("clean", "gc"),
+    ("delete", "rm"),
+    ("get", "sub"),
+    ("help", "--help"),
+    ("info", "inspect"),
+    ("list", "ls"),
+    ("listen", "sub"),
+    ("play", "replay"),
+    ("publish", "pub"),
+    ("read", "sub"),
+    ("receive", "sub"),
+    ("remove", "rm"),
+    ("send", "pub"),
+    ("status", "ls"),
+    ("subscribe", "sub"),
+    ("top", "ls"),
+    ("write", "pub"),
+];
+
+/// What there is instead of the command `unknown` in `words`: what is meant by it, or every command.
+fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
+    let mut command = Cli::command();
+    for word in words.skip(1).take_while(|word| word != unknown) {
+        if let Some(inner) = command.find_subcommand(&word) {
+            command = inner.clone();
+        }
+    }
+    let names = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set());
+    let names: Vec<&str> = names.map(clap::Command::get_name).collect();
+    let meant = SYNONYMS.into_iter().find(|(word, meant)| {
+        *word == unknown && (meant.starts_with('-') || names.contains(meant))
+    });
+    match meant {
+        Some((_, meant)) => format!("did you mean '{meant}'?"),
+        None => format!("there are {}", names.join(", ")),
     }
 }
 
@@ -107,6 +157,19 @@ mod tests {
             one_line(text),
             "unexpected argument '--speed' found; tip: a similar argument exists: '--spin'; see --help"
         );
+        let words = |line: &str| {
+            line.split(' ')
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .into_iter()
+        };
+        assert_eq!(
+            commands(words("olivine send x"), "send"),
+            "did you mean 'pub'?"
+        );
+        assert!(commands(words("olivine foo"), "foo").starts_with("there are pub, sub, ls"));
+        let inner = commands(words("olivine bench list2"), "list2");
+        assert!(inner.starts_with("there are floor, pingpong"), "{inner}");
         let text = "error: required:\n  <URI>\n\n  tip: to pass '-1', use '-- -1'\n\nUsage: x\n";
         assert_eq!(one_line(text), "required: <URI>; see --help");
         assert_eq!(

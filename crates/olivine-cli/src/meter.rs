@@ -292,8 +292,8 @@ impl Summary {
             "received"
         };
         let mut lines = format!(
-            "{verb} {} messages, {}, in {}: {}, {}{}\n",
-            text::count(self.messages_count),
+            "{verb} {}, {}, in {}: {}, {}{}\n",
+            text::plural(self.messages_count, "message"),
             text::bytes(self.payload_bytes),
             text::nanos(self.elapsed_ns as f64),
             text::rate(self.messages_per_s),
@@ -310,15 +310,15 @@ impl Summary {
             .filter(|p| p.back_pressure_count > 0)
         {
             lines.push_str(&format!(
-                "back-pressure: {} waits for subscribers, {} in all\n",
-                text::count(publisher.back_pressure_count),
+                "back-pressure: {} for subscribers, {} in all\n",
+                text::plural(publisher.back_pressure_count, "wait"),
                 text::nanos(publisher.back_pressure_ns as f64),
             ));
         }
         if let Some(publisher) = self.publisher.as_ref().filter(|p| p.evicted_count > 0) {
             lines.push_str(&format!(
-                "evicted {} slow subscribers\n",
-                publisher.evicted_count
+                "evicted {}\n",
+                text::plural(publisher.evicted_count, "slow subscriber")
             ));
         }
         let Some(subscriber) = &self.subscriber else {
@@ -344,8 +344,8 @@ impl Summary {
 /// `verified: 0 lost, …`
 pub(crate) fn counts_line(counts: &Counts) -> String {
     format!(
-        "verified {} messages: {} lost, {} repeated, {} reordered, {} corrupt\n",
-        text::count(counts.intact),
+        "verified {}: {} lost, {} repeated, {} reordered, {} corrupt\n",
+        text::plural(counts.intact, "message"),
         text::count(counts.lost),
         text::count(counts.repeated),
         text::count(counts.reordered),

@@ -4,15 +4,17 @@ mod generate;
 mod input;
 
 use crate::args::{Common, InputForm, PubArgs, values::Rate};
+use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{Config, NotSent, Publisher, Scheme, admin};
+use olivine::{Config, LinkStage, NotSent, Publisher, Scheme, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::text;
+use olivine_bench::text::{self, plural};
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,9 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
             Rest::Gentle
         },
         due: None,
+        cut: false,
+        config: config.clone(),
+        awaited: Awaited::default(),
     };
     let uri = settings::short(&config);
     let mut alone = false;
@@ -80,7 +85,8 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         });
     }
     let quiet = !generated && args.report.stats.is_empty() && !common.json;
-    sender.finish(linger, quiet)
+    let endless = generated && args.count.is_none() && args.duration.is_none();
+    sender.finish(linger, quiet, endless)
 }
 
 /// Whether anybody is subscribed, be it without holding the publisher back.
@@ -134,6 +140,11 @@ struct Sender {
     rest: Rest,
     /// When the message that is waiting to be sent is due, once that is settled.
     due: Option<u64>,
+    /// A request to stop came while there was more to do.
+    cut: bool,
+    /// The channel as it was asked for.
+    config: Config,
+    awaited: Awaited,
 }
 
 impl Sender {
@@ -142,14 +153,23 @@ impl Sender {
         let mut said = false;
         while wanted > 0 && !self.publisher.wait_for_subscribers(wanted, Some(LOOK))? {
             if !said {
-                log::info(&format!("waiting for {wanted} subscribers on {uri}"));
+                let subscribers = plural(wanted as u64, "subscriber");
+                log::info(&format!("waiting for {subscribers} on {uri}"));
                 said = true;
             }
-            if self.stop.now() {
+            self.tell_of_link();
+            if self.must_end() {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether to stop although there is more to do.
+    fn must_end(&mut self) -> bool {
+        let ends = self.stop.now();
+        self.cut |= ends && self.stop.interrupted();
+        ends
     }
 
     /// Sends one message when it is due; false when it is time to end, with the message not sent.
@@ -191,17 +211,26 @@ impl Sender {
         };
         let due = pacer.due(self.totals.messages);
         self.due = Some(due);
-        let stop = &self.stop;
-        if !pacer.wait(due, self.rest, || stop.now()) {
+        if !self.pause_until(due) {
             return Ok(false);
         }
         self.look()
     }
 
+    /// Waits for that time of the pacer; false when it is time to end.
+    #[inline]
+    fn pause_until(&mut self, due: u64) -> bool {
+        let stop = &self.stop;
+        let reached = self
+            .pacer
+            .is_none_or(|pacer| pacer.wait(due, self.rest, || stop.now()));
+        reached || !self.must_end()
+    }
+
     /// Writes a row if one is due; false when it is time to end.
     fn look(&mut self) -> Outcome<bool> {
         self.meter.tick(self.totals, Extra::default)?;
-        Ok(!self.stop.now())
+        Ok(!self.must_end())
     }
 
     /// Sends a message that was refused with `error` as soon as there is room; false when told to stop.
@@ -228,10 +257,31 @@ impl Sender {
                 return Ok(false);
             }
             match self.publisher.wait_for_room(length, Some(LOOK)) {
-                Ok(()) => return Ok(true),
+                Ok(()) => {
+                    self.awaited.over();
+                    return Ok(true);
+                }
                 Err(refused) => error = refused,
             }
+            self.tell_who_holds();
         }
+    }
+
+    /// Says who keeps this publisher from going on, here or far away.
+    fn tell_who_holds(&mut self) {
+        if !self.tell_of_link() {
+            let config = &self.config;
+            self.awaited.goes_on(|| awaited::holder(config));
+        }
+    }
+
+    /// Says what the bridge of a channel elsewhere waits for; false if there is none.
+    fn tell_of_link(&mut self) -> bool {
+        let status = self.publisher.link_status();
+        if let Some(status) = &status {
+            self.awaited.link(status);
+        }
+        status.is_some()
     }
 
     /// The error for a message that the ring cannot take.
@@ -244,24 +294,44 @@ impl Sender {
         ))
     }
 
-    /// Waits up to `linger` until everything is read.
-    fn linger(&mut self, linger: Duration) -> Outcome {
+    /// Waits up to `linger` until everything is read, or for a place elsewhere acknowledged, for which no `linger` leaves
+    /// as long as it takes. Returns whether it was.
+    fn linger(&mut self, linger: Duration) -> Outcome<bool> {
+        let elsewhere = settings::is_elsewhere(&self.config);
+        if linger.is_zero() && !elsewhere {
+            return Ok(true);
+        }
+        let look = if linger.is_zero() {
+            LOOK
+        } else {
+            LOOK.min(linger)
+        };
         let begun = Instant::now();
-        while !linger.is_zero() && !self.publisher.wait_drained(Some(LOOK.min(linger)))? {
-            if self.stop.interrupted() || begun.elapsed() >= linger {
-                log::warn(
-                    "some subscribers have not read everything yet; it stays in the ring for them",
-                );
-                break;
+        let mut reached = begun;
+        while !self.publisher.wait_drained(Some(look))? {
+            self.tell_who_holds();
+            let status = self.publisher.link_status();
+            let is_away = status.is_some_and(|status| status.stage == LinkStage::Waiting);
+            if !is_away {
+                reached = Instant::now();
+            }
+            let interrupted = self.stop.interrupted();
+            self.cut |= interrupted;
+            // Who is connected is on the way of taking it.
+            let stops = interrupted && (is_away || !elsewhere);
+            let too_long = !linger.is_zero() && begun.elapsed() >= linger;
+            if stops || too_long || reached.elapsed() >= settings::patience(&self.config) {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Lets subscribers read what is left, closes, and sums up.
-    fn finish(mut self, linger: Duration, quiet: bool) -> Outcome {
+    /// An `endless` stream is complete whenever it is stopped.
+    fn finish(mut self, linger: Duration, quiet: bool, endless: bool) -> Outcome {
         let elapsed_ns = self.meter.elapsed_ns();
-        self.linger(linger)?;
+        let delivered = self.linger(linger)?;
         self.meter.finish(self.totals, Extra::default())?;
         let interrupted = self.stop.interrupted();
         let stats = self.publisher.stats();
@@ -279,11 +349,43 @@ impl Sender {
             evicted_count: stats.evicted,
             reclaimed_count: stats.reclaimed,
         });
-        self.publisher.close()?;
-        if quiet && !interrupted {
-            Ok(())
-        } else {
-            self.meter.say(&summary.text(), &summary)
+        let left = close(self.publisher, &self.config, delivered)?;
+        if !quiet || interrupted {
+            self.meter.say(&summary.text(), &summary)?;
+        }
+        match left {
+            Some(line) if self.cut => {
+                log::warn(&line);
+                self.stop.cut_short()
+            }
+            Some(line) => Err(Failure::failed(line)),
+            None if self.cut && !endless => self.stop.cut_short(),
+            None => Ok(()),
         }
     }
+}
+
+/// Ends the stream. What a place elsewhere has not got by now does not keep us any longer: returns what that is, in
+/// words.
+fn close(publisher: Publisher, config: &Config, delivered: bool) -> Outcome<Option<String>> {
+    if delivered || !settings::is_elsewhere(config) {
+        if !delivered {
+            log::warn(
+                "some subscribers have not read everything yet; it stays in the ring for them",
+            );
+        }
+        publisher.close()?;
+        return Ok(None);
+    }
+    // Closing would try on; the end of the process lets go of everything it holds.
+    let _undelivered = ManuallyDrop::new(publisher);
+    let place = settings::short(config);
+    let rest = if settings::is_durable(config) {
+        "the next publisher of this name goes on with it"
+    } else {
+        "it goes with this program"
+    };
+    Ok(Some(format!(
+        "{place} has not acknowledged everything that was published: {rest}"
+    )))
 }

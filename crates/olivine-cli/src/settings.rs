@@ -1,8 +1,11 @@
 //! What the tool itself wants to know of a channel's settings.
 
 use crate::args::values;
-use olivine::Config;
+use olivine::{Config, Scheme};
 use std::time::Duration;
+
+/// How long closing waits for a far side that is away, unless `expire` says otherwise.
+const PATIENCE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The value of `key` in the canonical URI; `None` where it is the default.
 fn value(config: &Config, key: &str) -> Option<String> {
@@ -38,9 +41,31 @@ pub(crate) fn is_durable(config: &Config) -> bool {
     value(config, "name").is_some()
 }
 
-/// The channel's short URI, for notices.
+/// The channel's URI without its settings, for notices.
 pub(crate) fn short(config: &Config) -> String {
-    format!("{}://{}", config.scheme(), config.channel())
+    let uri = config.uri();
+    uri.split('?').next().unwrap_or_default().to_owned()
+}
+
+/// Whether this endpoint ties the thread that opens it to a CPU.
+pub(crate) fn is_pinned(config: &Config) -> bool {
+    value(config, "cpu").is_some()
+}
+
+/// How long closing waits for a far side that is away, by the library's own measure. A disk that is full is waited for
+/// without end.
+pub(crate) fn patience(config: &Config) -> Duration {
+    match config.scheme() {
+        Scheme::Tcp | Scheme::Nats => value(config, "expire")
+            .and_then(|text| values::duration(&text).ok())
+            .unwrap_or(PATIENCE_DEFAULT),
+        _ => Duration::MAX,
+    }
+}
+
+/// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it has not delivered.
+pub(crate) fn is_elsewhere(config: &Config) -> bool {
+    matches!(config.scheme(), Scheme::Tcp | Scheme::Nats | Scheme::File)
 }
 
 #[cfg(test)]
@@ -61,6 +86,12 @@ mod tests {
             (0, Duration::ZERO, false)
         );
         assert_eq!(short(&config), "shm://x");
+        let far = Config::parse("tcp://host:9000/x?token=abc").unwrap();
+        assert_eq!(short(&far), "tcp://host:9000/x");
+        assert_eq!(patience(&far), PATIENCE_DEFAULT);
+        let far = Config::parse("tcp://host:9000/x?name=a&expire=2s").unwrap();
+        assert_eq!(patience(&far), Duration::from_secs(2));
+        assert_eq!(patience(&config), Duration::MAX);
         assert!(!is_durable(&config));
         assert!(is_durable(&Config::parse("shm://x?name=reader").unwrap()));
     }

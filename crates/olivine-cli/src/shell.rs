@@ -1,19 +1,30 @@
 //! `olivine completions` and `olivine man`: made from the one definition of the command line.
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{Cli, Common, CompletionsArgs, ManArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 use clap::CommandFactory;
+use std::io::{self, Write};
 
 /// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+pub(crate) fn completions(args: &CompletionsArgs, common: Common) -> Outcome {
+    refuse_json(common, "a script for a shell")?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "olivine", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
+fn refuse_json(common: Common, what: &str) -> Outcome {
+    if common.json {
+        let line = format!("{what} has no form in JSON: leave --json out");
+        return Err(Failure::usage(line));
+    }
+    Ok(())
+}
+
 /// Prints a man page.
-pub(crate) fn man(args: &ManArgs) -> Outcome {
+pub(crate) fn man(args: &ManArgs, common: Common) -> Outcome {
+    refuse_json(common, "a page for man")?;
     let mut command = Cli::command();
     command.build();
     let mut name = "olivine".to_owned();
@@ -29,13 +40,65 @@ pub(crate) fn man(args: &ManArgs) -> Outcome {
         })?;
         name = format!("{name} {word}");
     }
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command)
+    let page = page(command, &name).map_err(|error| {
+        Failure::Failed(anyhow::Error::new(error).context("cannot write the man page"))
+    })?;
+    print(&String::from_utf8_lossy(&page))
+}
+
+/// The page of a command. Its usage and its examples stand as help shows them.
+fn page(mut command: clap::Command, name: &str) -> io::Result<Vec<u8>> {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim().to_owned();
+    let examples = command.get_after_help().map(ToString::to_string);
+    let has_commands = command.has_subcommands();
+    let man = clap_mangen::Man::new(command)
         // A page is called olivine-pub, as git's are.
         .title(name.replace(' ', "-"))
-        .render(&mut page)
-        .map_err(|error| {
-            Failure::Failed(anyhow::Error::new(error).context("cannot write the man page"))
-        })?;
-    print(&String::from_utf8_lossy(&page))
+        .source(concat!("olivine ", env!("CARGO_PKG_VERSION")))
+        .manual("Olivine");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    writeln!(page, ".SH SYNOPSIS\n.nf\n{}.fi", verbatim(&usage))?;
+    man.render_description_section(&mut page)?;
+    if let Some(examples) = examples {
+        writeln!(
+            page,
+            ".SH EXAMPLES\n.nf\n{}.fi",
+            verbatim(examples.trim_start_matches("Examples:\n"))
+        )?;
+    }
+    man.render_options_section(&mut page)?;
+    if has_commands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// Lines that roff shall set as they are.
+fn verbatim(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line
+            .replace('\\', "\\e")
+            .replace('-', "\\-")
+            .replace('\'', "\\(aq");
+        // What begins a request must not stand at the edge.
+        let guard = if line.starts_with('.') { "\\&" } else { "" };
+        format!("{guard}{line}\n")
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_roff_would_read_is_set_as_it_stands() {
+        assert_eq!(
+            verbatim(".fi\n  a 'b' \\--x"),
+            "\\&.fi\n  a \\(aqb\\(aq \\e\\-\\-x\n"
+        );
+    }
 }

@@ -3,41 +3,60 @@
 use crate::failure::{Failure, Outcome};
 use olivine::clock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use std::io::Read;
+use signal_hook::iterator::Signals;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long any wait lasts at most before the request to stop is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// Requests to stop. Where several came, the first of these decides about the exit code.
+const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// Signals within this time of the first are the same request: a Ctrl-C that reached the tool twice, say.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// A request to stop that can be looked at from anywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
+    /// Which of [`REQUESTS`] came.
+    signalled: [Arc<AtomicBool>; REQUESTS.len()],
     deadline_ns: Option<u64>,
 }
 
 impl Stop {
-    /// Catches Ctrl-C, SIGTERM and SIGHUP. The second one ends the process at once. A journal that reaches the limit
-    /// on file sizes is an error of the write and waited out, not a death.
+    /// Catches Ctrl-C, SIGTERM and SIGHUP. Another one, a second or more after the first, ends the process at once. A
+    /// journal that reaches the limit on file sizes is an error of the write and waited out, not a death.
     pub(crate) fn install() -> Outcome<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
-                .map_err(|error| {
-                    Failure::Failed(anyhow::Error::new(error).context("cannot catch Ctrl-C"))
-                })?;
+        let stop = Self::default();
+        stop.register().map_err(|error| {
+            Failure::Failed(anyhow::Error::new(error).context("cannot catch Ctrl-C"))
+        })?;
+        Ok(stop)
+    }
+
+    fn register(&self) -> io::Result<()> {
+        for (signal, came) in REQUESTS.into_iter().zip(&self.signalled) {
+            // Which one it was is known before that there was one.
+            signal_hook::flag::register(signal, Arc::clone(came))?;
+            signal_hook::flag::register(signal, Arc::clone(&self.asked))?;
         }
         // Nobody looks at the flag: that the signal is caught is all.
-        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(
-            |error| Failure::Failed(anyhow::Error::new(error).context("cannot catch SIGXFSZ")),
-        )?;
-        Ok(Self {
-            asked,
-            deadline_ns: None,
-        })
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+        let mut signals = Signals::new(REQUESTS)?;
+        std::thread::Builder::new()
+            .name("olivine-signals".into())
+            .spawn(move || {
+                let mut first: Option<Instant> = None;
+                for signal in signals.forever() {
+                    if first.get_or_insert_with(Instant::now).elapsed() >= ONE_REQUEST {
+                        signal_hook::low_level::exit(exit_code(signal));
+                    }
+                }
+            })?;
+        Ok(())
     }
 
     /// Stops also `after` this time from now.
@@ -54,7 +73,7 @@ impl Stop {
         let asked = Arc::clone(&self.asked);
         std::thread::spawn(move || {
             let mut byte = [0; 64];
-            while matches!(std::io::stdin().lock().read(&mut byte), Ok(1..)) {}
+            while matches!(io::stdin().lock().read(&mut byte), Ok(1..)) {}
             // Relaxed: the flag carries nothing but itself.
             asked.store(true, Ordering::Relaxed);
         });
@@ -67,6 +86,20 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// For a command that was stopped by a signal before it had done what was asked for: its exit code says so.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Interrupted`] if a signal asked to stop.
+    pub(crate) fn cut_short(&self) -> Outcome {
+        let mut requests = REQUESTS.into_iter().zip(&self.signalled);
+        // Relaxed: the flag carries nothing but itself.
+        match requests.find(|(_, came)| came.load(Ordering::Relaxed)) {
+            Some((signal, _)) => Err(Failure::Interrupted { signal }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether to stop, because somebody asked or the time is up.
     #[inline]
     pub(crate) fn now(&self) -> bool {
@@ -77,16 +110,43 @@ impl Stop {
     }
 }
 
+impl Default for Stop {
+    /// Stops only when told to.
+    fn default() -> Self {
+        Self {
+            asked: Arc::default(),
+            signalled: Default::default(),
+            deadline_ns: None,
+        }
+    }
+}
+
+/// The exit code of a process that `signal` ended, as shells have it.
+pub(crate) fn exit_code(signal: i32) -> i32 {
+    128 + signal
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn the_exit_code_is_that_of_one_signal_however_many_came() {
+        let stop = Stop::default();
+        assert!(stop.cut_short().is_ok());
+        for (place, code) in [(2, 129), (1, 143), (0, 130)] {
+            stop.signalled[place].store(true, Ordering::Relaxed);
+            let signal = match stop.cut_short() {
+                Err(Failure::Interrupted { signal }) => signal,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(exit_code(signal), code);
+        }
+    }
+
+    #[test]
     fn a_time_limit_stops_and_no_limit_does_not() {
-        let stop = Stop {
-            asked: Arc::default(),
-            deadline_ns: None,
-        };
+        let stop = Stop::default();
         assert!(!stop.now());
         assert!(stop.clone().with_time_limit(Some(Duration::ZERO)).now());
         assert!(

@@ -1,18 +1,20 @@
 //! `olivine sub`: what is published, to standard output, checked or measured.
 
 use crate::args::{Common, OutputForm, Stat, SubArgs};
+use crate::awaited::Awaited;
 use crate::failure::{Failure, Outcome};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::{self, TickClock};
-use olivine::{Message, ReceiveError, Subscriber};
+use olivine::{Config, LinkStage, Message, ReceiveError, Scheme, Subscriber};
 use olivine_bench::latency::Latency;
 use olivine_bench::payload;
 use olivine_bench::tally::Verifier;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
+use std::sync::mpsc;
 
 /// Bytes of output gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
@@ -24,19 +26,25 @@ const BARE_LOOKS: u32 = 10_000;
 pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     let config = args.channel.config(&args.uri)?;
     let reports = args.verify || !args.report.stats.is_empty();
-    let form = args.out.unwrap_or(if reports {
-        OutputForm::None
-    } else {
-        OutputForm::Lines
-    });
+    let form = output_form(args, reports, common)?;
+    let endless = args.count.is_none() && args.duration.is_none();
     let timed = args.report.wants(Stat::Latency);
     let stop = Stop::install()?;
     if args.report.tied {
         stop.follow_stdin();
     }
     let stop = stop.with_time_limit(args.duration);
-    let meter = Meter::start(&args.report, common.json, form != OutputForm::None)?;
-    let subscriber = Subscriber::open_with(&config)?;
+    // Statistics in JSON and messages in JSON are one stream.
+    let stdout_taken = match form {
+        OutputForm::None => false,
+        OutputForm::Json => !common.json,
+        _ => true,
+    };
+    let meter = Meter::start(&args.report, common.json, stdout_taken)?;
+    let begun_ns = clock::monotonic_ns();
+    let Some(subscriber) = open(&config, &stop)? else {
+        return finish_unopened(&config, &stop, &meter, endless, begun_ns);
+    };
     log::debug(&format!(
         "subscribed to {} at position {}",
         subscriber.uri(),
@@ -61,17 +69,76 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         } else {
             0
         },
+        begun_ns,
         first_ns: None,
         last_ns: 0,
         overrun_bytes: 0,
         said_waiting: false,
+        awaited: Awaited::default(),
+        cut: false,
         short_uri: settings::short(&config),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
     // After a failure the position stays before a message that could not be written: dropping does not go past it.
     receiver.stream()?;
     let quiet = form != OutputForm::None && !reports && !common.json;
-    receiver.finish(quiet)
+    receiver.finish(quiet, endless)
+}
+
+/// What is written, as asked for or as fits what else is asked for.
+fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputForm> {
+    match args.out {
+        Some(form @ (OutputForm::Json | OutputForm::None)) => Ok(form),
+        Some(form) if common.json => Err(Failure::usage(format!(
+            "--json and --out {} cannot be combined: standard output is one JSON object a line then; leave --out away, or use --out json or none",
+            form.word()
+        ))),
+        Some(form) => Ok(form),
+        None if reports => Ok(OutputForm::None),
+        None if common.json => Ok(OutputForm::Json),
+        None => Ok(OutputForm::Lines),
+    }
+}
+
+/// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
+fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
+    // Only opening a sealed channel waits; and what it ties to a CPU is the thread that opens.
+    if config.scheme() != Scheme::Sealed || settings::is_pinned(config) {
+        return Ok(Some(Subscriber::open_with(config)?));
+    }
+    let (opened, newcomer) = mpsc::channel();
+    let asked = config.clone();
+    std::thread::spawn(move || {
+        // Who does not wait any more does not want it either.
+        let _ = opened.send(Subscriber::open_with(&asked));
+    });
+    let mut awaited = Awaited::default();
+    loop {
+        match newcomer.recv_timeout(LOOK) {
+            Ok(subscriber) => return Ok(Some(subscriber?)),
+            Err(_) if stop.now() => return Ok(None),
+            Err(_) => awaited.goes_on(|| {
+                let place = settings::short(config);
+                Some(format!("waiting for the publisher of {place}").into())
+            }),
+        }
+    }
+}
+
+/// Sums up that nothing came, because nobody was there.
+fn finish_unopened(
+    config: &Config,
+    stop: &Stop,
+    meter: &Meter,
+    endless: bool,
+    begun_ns: u64,
+) -> Outcome {
+    let elapsed_ns = clock::monotonic_ns() - begun_ns;
+    let totals = Totals::default();
+    let interrupted = stop.interrupted();
+    let summary = Summary::new("subscriber", config.uri(), totals, elapsed_ns, interrupted);
+    meter.say(&summary.text(), &summary)?;
+    if endless { Ok(()) } else { stop.cut_short() }
 }
 
 /// What is done with a message.
@@ -98,6 +165,7 @@ impl Sink<'_> {
         self.totals.add(message.len());
         if self.form != OutputForm::None && self.failed.is_none() {
             let written = Written {
+                lane: message.lane(),
                 tag: message.tag(),
                 topic: message.topic(),
                 payload: message,
@@ -133,6 +201,10 @@ impl Sink<'_> {
 
     /// The figures of an interval that ends now.
     fn interval(&mut self, lag_bytes: u64) -> Extra {
+        if self.form == OutputForm::Json && self.failed.is_none() {
+            // Its row comes after them, and between two of them.
+            self.failed = self.out.flush().err();
+        }
         let latency = self.latency.as_mut().and_then(|latency| {
             let table = latency.interval.percentiles(&TickClock::calibrate());
             latency.all.merge(&latency.interval);
@@ -161,11 +233,15 @@ struct Receiver<'a> {
     batch: u64,
     /// Looks in a row before a spinning subscriber glances at the clock.
     bare_looks: u32,
-    /// When the first and the newest message were seen.
+    /// When the channel was opened, and when the first and the newest message were seen.
+    begun_ns: u64,
     first_ns: Option<u64>,
     last_ns: u64,
     overrun_bytes: u64,
     said_waiting: bool,
+    awaited: Awaited,
+    /// A request to stop came before the count, the time or the end of the stream.
+    cut: bool,
     short_uri: String,
     /// Each message is written before the position goes past it, so that none is lost with us: at least once.
     one_by_one: bool,
@@ -174,7 +250,11 @@ struct Receiver<'a> {
 impl Receiver<'_> {
     /// Receives until the end of the stream, the count, the time or the person says stop.
     fn stream(&mut self) -> Outcome {
-        while self.left > 0 && !self.stop.now() {
+        while self.left > 0 {
+            if self.stop.now() {
+                self.cut = self.stop.interrupted();
+                break;
+            }
             if self.poll()?.is_break() {
                 break;
             }
@@ -202,6 +282,8 @@ impl Receiver<'_> {
     }
 
     fn poll(&mut self) -> Outcome<ControlFlow<()>> {
+        // The time of the look that finds the first message is part of the time all of them took.
+        let looked_ns = self.first_ns.unwrap_or_else(clock::monotonic_ns);
         let mut polled = self.look();
         let mut looks = self.bare_looks;
         while looks > 0 && matches!(polled, Ok(0)) {
@@ -214,7 +296,7 @@ impl Receiver<'_> {
                 self.left -= taken as u64;
                 self.last_ns = clock::monotonic_ns();
                 if self.first_ns.is_none() {
-                    self.first_ns = Some(self.last_ns);
+                    self.first_ns = Some(looked_ns);
                     self.meter.restart();
                 }
                 self.sink.write_error()?;
@@ -247,6 +329,12 @@ impl Receiver<'_> {
     }
 
     fn say_what_is_awaited(&mut self) {
+        if let Some(status) = self.subscriber.link_status() {
+            self.awaited.link(&status);
+            if status.stage == LinkStage::Waiting {
+                return;
+            }
+        }
         if !self.said_waiting && self.first_ns.is_none() {
             self.said_waiting = true;
             if self.subscriber.lanes().is_empty() {
@@ -255,12 +343,16 @@ impl Receiver<'_> {
         }
     }
 
-    fn finish(mut self, quiet: bool) -> Outcome {
+    /// Hands on what is left and sums up. An `endless` stream is complete whenever it is stopped.
+    fn finish(mut self, quiet: bool, endless: bool) -> Outcome {
         self.sink.out.flush().map_err(Failure::stdout)?;
         let extra = self.sink.interval(self.subscriber.lag());
         self.meter.finish(self.sink.totals, extra)?;
         let interrupted = self.stop.interrupted();
-        let elapsed_ns = self.first_ns.map_or(0, |first| self.last_ns - first);
+        let elapsed_ns = match self.first_ns {
+            Some(first) => self.last_ns - first,
+            None => clock::monotonic_ns() - self.begun_ns,
+        };
         let mut summary = Summary::new(
             "subscriber",
             self.subscriber.uri(),
@@ -286,6 +378,7 @@ impl Receiver<'_> {
         }
         match verified {
             Some(counts) if !counts.is_clean() => Err(Failure::BadResult),
+            _ if self.cut && !endless => self.stop.cut_short(),
             _ => Ok(()),
         }
     }

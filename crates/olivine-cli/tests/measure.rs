@@ -146,7 +146,7 @@ fn a_demo_that_is_interrupted_cleans_up_and_sums_up() {
     demo.signal(Signal::INT);
     let output = demo.output();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{text}{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{text}{}", said(&output));
     assert!(
         text.contains("(interrupted)") && text.contains("0 lost"),
         "{text}"

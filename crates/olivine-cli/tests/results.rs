@@ -114,6 +114,38 @@ fn methods_of_a_recorded_run_are_compared() {
     );
 }
 
+/// A method with two settings is in two situations, and neither is told as the other.
+#[test]
+fn several_settings_of_a_method_are_told_apart() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(RECORDED).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = file["results"].as_array_mut().unwrap();
+    let spinning = rows.iter().filter(|row| row["method"] == "olivine-spin");
+    let mut others: Vec<serde_json::Value> = spinning.cloned().collect();
+    for row in &mut others {
+        row["settings"] = "align=64".into();
+    }
+    rows.append(&mut others);
+    let path = place.path().join("both.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    let [ours, theirs] = ["olivine-spin", "pipe"].map(|name| format!("{}:{name}", path.display()));
+    let found = json(&place.run(&["bench", "compare", &ours, &theirs, "--json"]));
+    let found = found["comparisons"].as_array().unwrap();
+    let mut situations: Vec<&str> = found
+        .iter()
+        .map(|one| one["situation"].as_str().unwrap())
+        .collect();
+    assert!(
+        situations.iter().any(|words| words.ends_with("align=64")),
+        "{situations:?}"
+    );
+    let count = situations.len();
+    situations.sort_unstable();
+    situations.dedup();
+    assert_eq!(situations.len(), count, "{situations:?}");
+}
+
 #[test]
 fn what_cannot_be_compared_or_written_is_one_line() {
     let place = Place::new();

@@ -94,10 +94,14 @@ pub enum UriError {
         path: String,
     },
     /// The key is not one of ours.
-    #[error("unknown key '{key}' in the URI: known keys are {known}")]
+    #[error(
+        "unknown key '{key}' in the URI: {hint}the documentation of Config and 'olivine pub --help' list the keys"
+    )]
     UnknownKey {
         /// The key given.
         key: String,
+        /// The key that was probably meant, in words; empty if none is like it.
+        hint: String,
         /// All keys, comma separated.
         known: String,
     },

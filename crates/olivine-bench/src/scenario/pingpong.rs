@@ -7,7 +7,7 @@
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::Result;
-use crate::floor::{distribution, middle_ns};
+use crate::floor::{distribution, middle_ns, nanos};
 use crate::method::{self, PATIENCE, Pair};
 use crate::peer::{Order, Peer};
 use crate::result::Load;
@@ -15,8 +15,10 @@ use olivine::clock::TickClock;
 
 /// Time of one slice of round trips, in nanoseconds.
 const SLICE_NS: f64 = 10e6;
-/// Rounds of the warm-up that tells how many are done in [`SLICE_NS`].
+/// Rounds of the warm-up that tells how many are done in [`SLICE_NS`], where they fit a slice.
 const FIRST_ROUNDS: u64 = 100;
+/// A slice may last this many times [`SLICE_NS`], where rounds are interrupted by others.
+const INTERRUPTED_TIMES: f64 = 10.0;
 /// Rounds of the whole warm-up, where they fit a slice.
 const WARM_UP_ROUNDS: u64 = 2_000;
 /// Most rounds in a slice.
@@ -56,16 +58,19 @@ impl Subject for Game {
         let pair = Pair::open(method, &mut session.peer, variant.size(), settings)?;
         let mut game = Self {
             pair,
-            rounds: FIRST_ROUNDS,
+            rounds: super::ROUNDS_MIN,
             sequence: 0,
             samples: Vec::new(),
         };
-        for _ in 0..2 {
-            game.play(&mut session.peer)?;
-            let each_ns = middle_ns(&session.clock, &distribution(&game.samples));
-            game.rounds = super::rounds_in(SLICE_NS, each_ns, WARM_UP_ROUNDS);
+        let mut each_ns = game.warm_up(session)?;
+        // Where others keep the CPUs busy, what a slice has to have at least is enough of a warm-up.
+        for rounds in [FIRST_ROUNDS, WARM_UP_ROUNDS] {
+            let fit = super::rounds_in(SLICE_NS, each_ns, rounds);
+            if fit > game.rounds {
+                game.rounds = fit;
+                each_ns = game.warm_up(session)?;
+            }
         }
-        let each_ns = middle_ns(&session.clock, &distribution(&game.samples));
         game.rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
         Ok(game)
     }
@@ -81,6 +86,18 @@ impl Subject for Game {
 }
 
 impl Game {
+    /// Plays once, and says what a round takes, from first to last: a busy machine stretches few of them, but those by
+    /// far.
+    #[allow(clippy::cast_precision_loss, reason = "a few rounds")]
+    fn warm_up(&mut self, session: &mut Session<'_>) -> Result<f64> {
+        self.play(&mut session.peer)?;
+        let middle = middle_ns(&session.clock, &distribution(&self.samples));
+        let all: u64 = self.samples.iter().sum();
+        let mean = nanos(&session.clock, all) / self.samples.len().max(1) as f64;
+        // A single interruption is none of the method's business.
+        Ok(middle.max(mean / INTERRUPTED_TIMES))
+    }
+
     /// Plays a slice of round trips; every sample in ticks lands in `self.samples`.
     fn play(&mut self, peer: &mut Peer) -> Result<()> {
         let (first, rounds) = (self.sequence, self.rounds);

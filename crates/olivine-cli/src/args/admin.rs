@@ -32,12 +32,14 @@ pub(crate) struct InspectArgs {
     pub(crate) dir: Option<String>,
 }
 
-/// Remove channels by name
+/// Remove channels by name, or forget a durable subscriber of one
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine rm shm://ticks shm://log
-  olivine rm shm://ticks --force              even if somebody is attached")]
+  olivine rm shm://ticks --force              even if somebody is attached
+  olivine rm shm://ticks --name audit         forget a durable subscriber that
+                                              is gone, and what it has not read")]
 pub(crate) struct RmArgs {
     /// Channels, such as shm://ticks
     #[arg(required = true)]
@@ -45,6 +47,10 @@ pub(crate) struct RmArgs {
     /// Remove also what is in use; those attached keep their memory
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Keep the channel and forget its durable subscriber of this name, which
+    /// must not be attached; publishers wait for it no longer
+    #[arg(long, value_name = "NAME", conflicts_with = "force")]
+    pub(crate) name: Option<String>,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<String>,

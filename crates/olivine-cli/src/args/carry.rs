@@ -16,8 +16,9 @@ Examples:
                                       source = \"shm://ticks\"
                                       destination = \"tcp://0.0.0.0:9000/ticks\"
 
-One side is shm://. Killed and started again, it goes on where it was: nothing
-is lost or repeated. Ends when every publisher has closed, without --keep.")]
+At least one side is shm://. Killed and started again, it goes on where it was:
+nothing is lost or repeated. Ends when every publisher has closed, without
+--keep; Ctrl-C ends it after what is published was delivered.")]
 pub(crate) struct BridgeArgs {
     /// Where messages come from, such as shm://ticks
     #[arg(requires = "destination")]
@@ -72,8 +73,8 @@ pub(crate) struct RecordArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine replay ticks.olv shm://again --subscribers 1
-  olivine replay ticks.olv again --pace original --from time:2026-01-31T08:30:00Z
   olivine replay ticks.olv again --pace 10x --follow
+  olivine replay ticks.olv again --from time:2026-01-31T08:30:00Z
 
 Short for 'olivine bridge file:///PATH shm://CHANNEL'. 'olivine sub
 file:///PATH' reads a journal without a channel.")]

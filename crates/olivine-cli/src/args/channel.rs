@@ -17,21 +17,27 @@ pub(crate) struct ChannelArgs {
     #[arg(long, value_name = "STRATEGY")]
     wait: Option<String>,
     /// Subscriber: reliable (publishers wait for it) or latest (they do not)
+    /// [default: reliable]
     #[arg(long, value_name = "KIND")]
     delivery: Option<String>,
     /// Subscriber: start with the next message (now) or the oldest in the ring
+    /// [default: now; file:// oldest]
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
-    /// Subscriber: durable under this name; its position outlives it
+    /// Subscriber: durable under this name; its position outlives it [default:
+    /// none]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Subscriber: how long an absent durable one keeps its place
+    /// Subscriber: how long an absent durable one keeps its place [default:
+    /// never given up]
     #[arg(long, value_name = "DURATION")]
     expire: Option<String>,
     /// Publisher: wait for this many subscribers before the first message
+    /// [default: 0]
     #[arg(long, value_name = "COUNT", visible_alias = "wait-for")]
     subscribers: Option<String>,
-    /// What happens to a slow subscriber: wait, or evict:DURATION
+    /// What happens to a slow subscriber: wait, or evict:DURATION [default:
+    /// wait]
     #[arg(long, value_name = "POLICY")]
     slow: Option<String>,
     /// Publishers at a time: 1 to 256 [default: 16]
@@ -46,23 +52,25 @@ pub(crate) struct ChannelArgs {
     /// Permission bits of the channel's files [default: 0600]
     #[arg(long, value_name = "BITS")]
     mode: Option<String>,
-    /// Group that owns the channel's files
+    /// Group that owns the channel's files [default: one's own]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Large pages for the ring: no, try, require [default: no]
     #[arg(long, value_name = "CHOICE")]
     hugepages: Option<String>,
-    /// NUMA node whose memory a new ring takes
+    /// NUMA node whose memory a new ring takes [default: any]
     #[arg(long, value_name = "NODE")]
     numa: Option<String>,
     /// Publisher: how long to wait at the end until everything is read
+    /// [default: not at all; elsewhere until it is delivered]
     #[arg(long, value_name = "DURATION")]
     linger: Option<String>,
-    /// CPU to run on
+    /// CPU to run on [default: any]
     #[arg(long, value_name = "N")]
     cpu: Option<String>,
     /// Publisher: what messages are about, such as orders.eu; subscriber: which
-    /// to receive, such as orders.* or >, several with commas
+    /// to receive, such as orders.* or >, several with commas [default: none;
+    /// all]
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
 }

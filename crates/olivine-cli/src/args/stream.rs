@@ -19,7 +19,14 @@ Examples:
   olivine pub shm://x --subscribers 3 --stdin raw < disk.img
 
 Without MESSAGE and --stdin, messages are generated: they carry a sequence
-number, their intended send time and a pattern that 'sub --verify' checks.")]
+number, their intended send time and a pattern that 'sub --verify' checks.
+
+A URI has the settings below and, by place, these keys:
+  shm+fd://  peers timeout
+  tcp://     role timeout token tls tls_cert tls_key tls_ca
+  nats://    timeout token user password nkey creds tls tls_ca servers stream
+             replicas storage retention max_bytes max_age duplicates
+  file://    channel sync rotate compress follow pace")]
 pub(crate) struct PubArgs {
     /// Channel, such as shm://ticks or shm://ticks?capacity=4MiB
     pub(crate) uri: String,
@@ -33,14 +40,15 @@ pub(crate) struct PubArgs {
     /// list takes turns [default: 32; raw: 64KiB]
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', conflicts_with = "message")]
     pub(crate) size: Vec<u64>,
-    /// Stop after this many messages; given MESSAGEs take turns
+    /// Stop after this many messages; given MESSAGEs take turns [default: at
+    /// their end, or never]
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// Stop after this time
+    /// Stop after this time [default: never]
     #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
     /// Messages a second, evenly spaced; 0 is full speed
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::rate, default_value = "0", hide_default_value = true)]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::rate, default_value = "0")]
     pub(crate) rate: Rate,
     /// Make this many generated messages visible at once: 1 to 1024
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with_all = ["stdin", "message"])]
@@ -66,18 +74,19 @@ Examples:
   olivine sub shm://x --stats latency,interval --csv x.csv
   olivine sub shm://x --delivery latest       never hold publishers back
 
-May be started before any publisher exists; ends when all of them closed.")]
+May be started before any publisher exists; ends when all of them closed. The
+keys of a URI are listed by 'olivine pub --help'.")]
 pub(crate) struct SubArgs {
     /// Channel, such as shm://ticks
     pub(crate) uri: String,
-    /// Stop after this many messages
+    /// Stop after this many messages [default: at the end of the stream]
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// Stop after this time
+    /// Stop after this time [default: never]
     #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
-    /// What to write to standard output [default: lines; none with --verify
-    /// or --stats]
+    /// What to write to standard output; json is an object a line
+    /// [default: lines, json with --json; none with --verify or --stats]
     #[arg(long, short, value_name = "FORM")]
     pub(crate) out: Option<OutputForm>,
     /// Check every byte and number of generated messages; exit 1 if any is
@@ -97,7 +106,7 @@ pub(crate) struct SubArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// What to report, comma separated: throughput, interval (a row per
-    /// interval) and, of generated messages, latency
+    /// interval) and, of generated messages, latency [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
     /// Time between two rows of --stats interval and --csv
@@ -139,9 +148,19 @@ pub(crate) enum OutputForm {
     Lines,
     // Lines with the topic and a tab before the message
     Topics,
+    // A JSON object a line: event, lane, tag, topic, and text, or base64 of what is no UTF-8
+    Json,
     Frames,
     Raw,
     None,
+}
+
+impl OutputForm {
+    /// The word for it on the command line.
+    pub(crate) fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// A number of messages: 1 or more, with K, M or G for thousands.

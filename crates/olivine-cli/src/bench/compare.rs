@@ -61,7 +61,9 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
                 Chosen::new(&first_file, Some(first.clone()), &first),
                 Chosen::new(&second_file, Some(second.clone()), &second),
             );
-            tell(&first, &second, true, common)
+            let told = tell(&first, &second, true, common);
+            bench.stop.cut_short()?;
+            told
         }
         _ => Err(Failure::usage(
             "cannot compare a result file with a method: give two files, or two methods of 'olivine bench list'",
@@ -92,8 +94,8 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
     let mut found = Vec::new();
     let mut refused = Vec::new();
     for ours in &first.rows {
-        // Named methods are compared with each other; else each row with that of its own method.
-        let named = first.method.is_some() && second.method.is_some();
+        // Two methods that are named are compared with each other; else each row with that of its own method.
+        let named = is_of_two_methods(first, second);
         let fits = |theirs: &&&Row| {
             let same = named || ours.method == theirs.method;
             let moved = |row: &Row| {
@@ -105,7 +107,14 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
         let Some(theirs) = second.rows.iter().find(fits) else {
             continue;
         };
-        let situation = situation(ours, named);
+        let mut situation = situation(ours, named);
+        if named && varies(&first.rows) {
+            let settings = match ours.parameters.settings.as_str() {
+                "" => "default settings",
+                settings => settings,
+            };
+            situation.push_str(&format!(", {settings}"));
+        }
         match Comparison::of(ours, theirs, interleaved) {
             Ok(comparison) => found.push(Found {
                 scenario: ours.scenario.clone(),
@@ -142,6 +151,17 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
         out.push_str(&format!("{situation}: {error}\n"));
     }
     print(&folded(&out))
+}
+
+/// Whether two different methods were asked for by name.
+fn is_of_two_methods(first: &Chosen<'_>, second: &Chosen<'_>) -> bool {
+    first.method.is_some() && second.method.is_some() && first.method != second.method
+}
+
+/// Whether a method was measured with several settings, so that a situation is one of it only together with them.
+fn varies(rows: &[&Row]) -> bool {
+    rows.windows(2)
+        .any(|pair| pair[0].parameters.settings != pair[1].parameters.settings)
 }
 
 /// Why there is nothing to say.

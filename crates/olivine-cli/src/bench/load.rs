@@ -111,7 +111,8 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
         Form::Markdown => print::http_document(&rows, &left_out),
     };
     report(&bench, common, form, &rows, text)?;
-    verdict(&rows)
+    verdict(&rows)?;
+    bench.stop.cut_short()
 }
 
 /// Runs `bench tcp`.
@@ -175,7 +176,8 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
     })?;
     let text = print::echo(&rows, args.size, form);
     report(&bench, common, form, &rows, text)?;
-    verdict(&rows)
+    verdict(&rows)?;
+    bench.stop.cut_short()
 }
 
 /// What streaming frames in batches of one size came to, over all runs.
@@ -230,10 +232,12 @@ fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
         })
         .collect();
     if rows.is_empty() {
+        bench.stop.cut_short()?;
         return Err(LoadError::Stopped.into());
     }
     let text = print::stream(&rows, form);
-    report(&bench, common, form, &rows, text)
+    report(&bench, common, form, &rows, text)?;
+    bench.stop.cut_short()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]

@@ -14,8 +14,13 @@ use olivine_bench::scenario::floor::FloorResult;
 use olivine_bench::scenario::{self, Setup, Variant};
 use olivine_bench::text;
 use olivine_bench::twice::{self, MeasuringError};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Share of the time without a CPU from which on it is worth a word.
+const WAITED_NOTABLY: f64 = 0.02;
 
 /// What a measurement found.
 #[derive(Default)]
@@ -41,6 +46,11 @@ pub(super) struct Bench {
     pub(super) machine: Machine,
     pub(super) stop: Stop,
     started_unix_s: u64,
+    started: Instant,
+    /// Once every variant had its turn, no turn begins after this time.
+    budget: Option<Duration>,
+    /// Whether it was used up.
+    is_used_up: Cell<bool>,
     /// Where the result is written besides standard output.
     save: Vec<PathBuf>,
 }
@@ -60,8 +70,28 @@ impl Bench {
             machine: Machine::look(),
             stop: Stop::install()?,
             started_unix_s: unix_time_s(),
+            started: Instant::now(),
+            budget: None,
+            is_used_up: Cell::new(false),
             save: method.save.clone(),
         })
+    }
+
+    /// The same, done after about this time also where turns last longer than they should.
+    pub(super) fn within(mut self, budget: Duration) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Whether the time is over, every variant had its first turn, and there is more to do.
+    fn is_over(&self, progress: &scenario::Progress) -> bool {
+        let is_late = self
+            .budget
+            .is_some_and(|budget| self.started.elapsed() >= budget);
+        let had_turns = progress.done * u64::from(self.setup.runs) >= progress.total;
+        let over = is_late && had_turns && progress.done < progress.total;
+        self.is_used_up.set(self.is_used_up.get() || over);
+        over
     }
 
     pub(super) fn measure<T, E>(
@@ -76,7 +106,7 @@ impl Bench {
             let bar = bar.get_or_insert_with(|| Progress::new(progress.total));
             bar.phase(self.name);
             bar.show(progress.done, live(&progress));
-            if self.stop.now() {
+            if self.stop.now() || self.is_over(&progress) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -84,6 +114,10 @@ impl Bench {
         });
         if let Some(bar) = bar {
             bar.clear();
+        }
+        if result.is_err() {
+            // What is missing is missing for that reason.
+            self.stop.cut_short()?;
         }
         Ok(result?)
     }
@@ -105,6 +139,7 @@ impl Bench {
 
     /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
     pub(super) fn report(self, common: Common, found: Found, mut out: String) -> Outcome {
+        let busy = busy(&found.rows, self.started.elapsed());
         let file = self.file(found);
         // What cannot be written is still printed.
         let saved = files::save(&file, &self.save);
@@ -113,13 +148,20 @@ impl Bench {
         } else {
             out.push_str(&show::failed(&file));
             out.push_str(&show::conditions(&file));
+            if self.is_used_up.get() {
+                let seconds = self.started.elapsed().as_secs();
+                out.push_str(&format!(
+                    "ended after {seconds} s with fewer runs of some: the machine was too busy for all of them\n"
+                ));
+            }
+            out.push_str(&busy);
             print(&folded(&out))?;
         }
         saved?;
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);
         }
-        Ok(())
+        self.stop.cut_short()
     }
 
     /// What was found, with what it was found on.
@@ -139,6 +181,25 @@ impl Bench {
             results: found.rows,
         }
     }
+}
+
+/// A line if others kept the two processes from their CPUs, so that figures tell of them as well.
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn busy(rows: &[Row], elapsed: Duration) -> String {
+    if rows.iter().any(|row| row.parameters.oversubscribed) {
+        // Ours among themselves.
+        return String::new();
+    }
+    let measured = rows.iter().filter_map(Row::measured);
+    let waited: u64 = measured.map(|row| row.kernel.waited_for_cpu_ns).sum();
+    let share = waited as f64 / (elapsed.as_nanos() as f64).max(1.0);
+    if share < WAITED_NOTABLY {
+        return String::new();
+    }
+    format!(
+        "the machine was busy: for {} % of the time one of the two was ready and had no CPU\n",
+        text::three_figures((share * 100.0).min(100.0)),
+    )
 }
 
 /// The last slice in a few words.

@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine::admin;
 use olivine_bench::channel::TemporaryChannel;
+use olivine_bench::kernel::Observed;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::tally::Counts;
 use olivine_bench::text;
@@ -42,6 +43,8 @@ pub(super) struct PhaseResult {
     elapsed_ns: u64,
     messages_per_s: f64,
     bytes_per_s: f64,
+    /// Time that one of the two stood ready and had no CPU.
+    pub(super) waited_for_cpu_ns: u64,
     #[serde(flatten)]
     pub(super) counts: Counts,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,12 @@ pub(super) struct PhaseResult {
 }
 
 impl PhaseResult {
+    /// The share of the time in which one of the two had to wait for a CPU.
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    pub(super) fn waited_share(&self) -> f64 {
+        (self.waited_for_cpu_ns as f64 / (self.elapsed_ns as f64).max(1.0)).min(1.0)
+    }
+
     /// One line for people.
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     pub(super) fn line(&self, name: &str) -> String {
@@ -100,7 +109,11 @@ impl Pair {
         let mut subscriber = Process::start("subscriber", &sub)?;
         let mut publisher = Process::start("publisher", &publ)?;
         let begun = Instant::now();
+        let observed = Observed::of_others(&[publisher.child.id(), subscriber.child.id()]);
+        let mut waited_for_cpu_ns = 0;
         while !(publisher.has_ended()? && subscriber.has_ended()?) {
+            // Nothing can be read of one that has ended.
+            waited_for_cpu_ns = waited_for_cpu_ns.max(observed.counts().waited_for_cpu_ns);
             if stop.now() {
                 // The publisher ends and closes; the subscriber reads on to the end of the stream.
                 publisher.let_go();
@@ -122,7 +135,11 @@ impl Pair {
         }
         let (sent, received) = (publisher.summary()?, subscriber.summary()?);
         let command = |words: &[String]| format!("olivine {}", words.join(" "));
-        result(&sent, &received, [command(&publ), command(&sub)])
+        let commands = [command(&publ), command(&sub)];
+        Ok(PhaseResult {
+            waited_for_cpu_ns,
+            ..result(&sent, &received, commands)?
+        })
     }
 
     /// Reads the publisher's cursor from outside, which costs the two processes nothing.
@@ -171,6 +188,7 @@ fn result(sent: &Value, received: &Value, commands: [String; 2]) -> Outcome<Phas
         elapsed_ns: number(received, "elapsed_ns")?,
         messages_per_s: figure("messages_per_s")?,
         bytes_per_s: figure("bytes_per_s")?,
+        waited_for_cpu_ns: 0,
         counts,
         latency: serde_json::from_value(received["latency"].clone()).unwrap_or(None),
         commands,

@@ -134,13 +134,8 @@ impl Generator {
         while sender.totals.messages < sender.count {
             let first = sender.totals.messages;
             let end = first.saturating_add(batch).min(sender.count);
-            if let Some(pacer) = sender.pacer {
-                let stop = &sender.stop;
-                if !pacer.wait(pacer.due(end - 1), sender.rest, || stop.now()) {
-                    break;
-                }
-            }
-            if !sender.look()? {
+            let due = sender.pacer.map(|pacer| pacer.due(end - 1));
+            if due.is_some_and(|due| !sender.pause_until(due)) || !sender.look()? {
                 break;
             }
             let now = TickClock::ticks();

@@ -3,9 +3,9 @@
 
 use olivine::admin::{self, ChannelInfo};
 use olivine::{Config, LaneState};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -231,4 +231,20 @@ pub(crate) fn awkward_text(bytes: usize) -> Vec<u8> {
     }
     text.extend_from_slice(b"the last line has no newline");
     text
+}
+
+/// Reads what a run says on standard error up to the line that holds `words`; returns that line, and the rest unread.
+pub(crate) fn hear(running: &mut Running, words: &str) -> (String, BufReader<ChildStderr>) {
+    let stderr = running.child.stderr.take().expect("its words, unread");
+    let mut lines = BufReader::new(stderr);
+    let mut before = String::new();
+    loop {
+        let mut line = String::new();
+        let read = lines.read_line(&mut line).expect("text");
+        assert!(read > 0, "'{words}' was never said, only: {before}");
+        if line.contains(words) {
+            return (line, lines);
+        }
+        before.push_str(&line);
+    }
 }

@@ -254,11 +254,55 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         _ => {
             return Err(UriError::UnknownKey {
                 key: key.escape_default().to_string(),
+                hint: nearest(key)
+                    .map_or_else(String::new, |meant| format!("did you mean '{meant}'? ")),
                 known: KEYS.join(", "),
             });
         }
     }
     Ok(())
+}
+
+/// The key that was probably meant by one that does not exist: one letter in three may be wrong, or the rest missing.
+fn nearest(key: &str) -> Option<&'static str> {
+    let longest = KEYS.iter().map(|known| known.len()).max().unwrap_or(0);
+    if key.len() < 2 || key.len() > longest * 2 {
+        return None;
+    }
+    let key = key.to_ascii_lowercase().replace('-', "_");
+    let (distance, meant) = KEYS
+        .iter()
+        .map(|known| (edits(&key, known), *known))
+        .min_by_key(|(distance, _)| *distance)?;
+    let begins = |known: &&&str| key.len() > 2 && known.starts_with(&key);
+    if distance * 3 <= key.len() {
+        Some(meant)
+    } else {
+        KEYS.iter().find(begins).copied()
+    }
+}
+
+/// Letters to put in, take out or change to make one word the other.
+///
+/// # Source
+///
+/// The distance of Levenshtein, row by row.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (taken, ours) in from.bytes().enumerate() {
+        let mut corner = taken;
+        let mut left = taken + 1;
+        let mut next = vec![left];
+        for (above, theirs) in row.iter().skip(1).zip(to.bytes()) {
+            left = (corner + usize::from(ours != theirs))
+                .min(left + 1)
+                .min(above + 1);
+            corner = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
 }
 
 /// The value of `key` as a URI shows it; `None` where it is the default.

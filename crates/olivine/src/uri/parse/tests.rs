@@ -87,8 +87,15 @@ fn refusals_name_the_part_the_value_and_the_rule() {
         ("shm://x?wait=spin&wait=park", "key 'wait' is given twice"),
         (
             "shm://x?speed=11",
-            "unknown key 'speed' in the URI: known keys are capacity",
+            "unknown key 'speed' in the URI: the documentation of Config",
         ),
+        ("shm://x?capasity=1", "did you mean 'capacity'?"),
+        (
+            "shm://x?Subscribers-Max=1",
+            "did you mean 'subscribers_max'?",
+        ),
+        ("shm://x?dup=1s", "did you mean 'duplicates'?"),
+        ("shm://x?tls-cert=a", "did you mean 'tls_cert'?"),
         ("shm://x?", "unknown key ''"),
         (
             "shm://x?name=a&delivery=latest",

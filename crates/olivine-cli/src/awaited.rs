@@ -1,0 +1,175 @@
+//! What a command waits for, told to the person who started it: once it has taken a while, and again when it changes.
+
+use crate::{log, settings};
+use olivine::admin::{self, SubscriberInfo};
+use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
+use olivine_bench::text;
+use std::time::{Duration, Instant};
+
+/// How long a wait is nobody's concern.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// A wait that is looked at now and then, and what was said about it.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    since: Option<Instant>,
+    /// What the newest line was about.
+    said: Option<String>,
+}
+
+/// Something that is waited for.
+#[derive(Debug)]
+pub(crate) struct What {
+    /// The same for as long as nothing has changed that is worth another line.
+    pub(crate) about: String,
+    pub(crate) line: String,
+}
+
+impl From<String> for What {
+    fn from(line: String) -> Self {
+        let about = line.clone();
+        Self { about, line }
+    }
+}
+
+impl Awaited {
+    /// The wait is over; the next one may last a while again before anything is said.
+    pub(crate) fn over(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether anything was said.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.said.is_some()
+    }
+
+    /// The wait goes on: says what for, if it has taken long enough and that was not said yet.
+    pub(crate) fn goes_on(&mut self, what: impl FnOnce() -> Option<What>) {
+        if self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+            && let Some(what) = what()
+        {
+            self.say(what);
+        }
+    }
+
+    /// What the bridge behind a handle is doing: who does not answer, and that somebody does after all.
+    pub(crate) fn link(&mut self, status: &LinkStatus) {
+        match status.stage {
+            LinkStage::Waiting => self.goes_on(|| note(status).map(What::from)),
+            LinkStage::Connected => {
+                self.over();
+                if self.said.take().is_some() {
+                    log::info(&status.note);
+                }
+            }
+            _ => self.over(),
+        }
+    }
+
+    /// Says it, unless the newest line was about the same.
+    fn say(&mut self, what: What) {
+        if self.said.as_ref() != Some(&what.about) {
+            log::info(&what.line);
+            self.said = Some(what.about);
+        }
+    }
+}
+
+/// What a bridge says of itself. Where it is the side that connects, also that it goes on trying.
+pub(crate) fn note(status: &LinkStatus) -> Option<String> {
+    let tries = status.stage == LinkStage::Waiting && status.address.is_empty();
+    match status.note.as_str() {
+        "" => None,
+        note if tries && status.failures > 0 => {
+            Some(format!("{note}; trying again until it answers"))
+        }
+        note => Some(note.to_owned()),
+    }
+}
+
+/// That nobody publishes on a channel of this machine, if so.
+pub(crate) fn publisher(config: &Config) -> Option<What> {
+    if config.scheme() != Scheme::Shm {
+        return None;
+    }
+    let heard = admin::inspect(config).is_ok_and(|info| {
+        let mut publishers = info.publishers.iter();
+        publishers.any(|one| one.state == LaneState::Open)
+    });
+    (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
+}
+
+/// Who holds the publishers of a channel of this machine back, and what frees them.
+pub(crate) fn holder(config: &Config) -> Option<What> {
+    if config.scheme() != Scheme::Shm {
+        return None;
+    }
+    let info = admin::inspect(config).ok()?;
+    let gating = info.subscribers.iter().filter(|one| {
+        one.delivery == Delivery::Reliable && !one.evicted && (one.alive || one.name.is_some())
+    });
+    let slowest = gating.max_by_key(|one| one.lag_bytes)?;
+    Some(held_by(slowest, config))
+}
+
+fn held_by(slowest: &SubscriberInfo, config: &Config) -> What {
+    let uri = settings::short(config);
+    let dir = config.directory();
+    let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
+    let lag = text::bytes(slowest.lag_bytes);
+    let line = match (&slowest.name, slowest.alive) {
+        (Some(name), false) => format!(
+            "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: start it again, or forget it and what it has not read with 'olivine rm {uri} --name {name}{dir}'"
+        ),
+        (name, _) => {
+            let name = name
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" '{name}',"));
+            let pid = slowest.pid;
+            format!(
+                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it reads slowly or not at all; 'kill {pid}' ends it, --slow evict:TIME on a new channel does without it"
+            )
+        }
+    };
+    let about = format!("{} {} {}", slowest.slot, slowest.pid, slowest.alive);
+    What { about, line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_wait_is_passed_over_in_silence_and_a_change_is_told_again() {
+        let mut awaited = Awaited::default();
+        awaited.goes_on(|| panic!("too early to look"));
+        assert!(!awaited.has_spoken());
+        let long_ago = Instant::now().checked_sub(PATIENCE);
+        let mut told = |about: &str| {
+            awaited.since = long_ago;
+            let before = awaited.said.clone();
+            let what = What {
+                about: about.into(),
+                line: String::new(),
+            };
+            awaited.goes_on(|| Some(what));
+            awaited.said != before
+        };
+        assert!(told("a"));
+        assert!(!told("a"));
+        assert!(told("b"));
+    }
+
+    #[test]
+    fn a_connection_after_all_ends_the_wait() {
+        let mut awaited = Awaited {
+            since: Some(Instant::now()),
+            said: Some("waiting".into()),
+        };
+        let mut status = LinkStatus::default();
+        assert_eq!(note(&status), None);
+        status.stage = LinkStage::Connected;
+        awaited.link(&status);
+        assert!(awaited.since.is_none() && !awaited.has_spoken());
+    }
+}

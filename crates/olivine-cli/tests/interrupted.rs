@@ -1,0 +1,119 @@
+//! Ending on request: the exit code says whether what was asked for is complete.
+
+mod common;
+
+use common::{Place, Running, hear, json, said, until};
+use rustix::process::Signal;
+
+/// Ends it by these signals, sent right after each other; its exit code.
+fn end(mut running: Running, signals: &[Signal]) -> Option<i32> {
+    for signal in signals {
+        running.signal(*signal);
+    }
+    running = running.reading();
+    running.wait().code()
+}
+
+#[test]
+fn a_count_that_was_not_reached_is_told_by_the_signal_s_code() {
+    let place = Place::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let subscriber = place.start(&["sub", "shm://few", "--count", "3"]);
+        place.await_subscribers("few", 1);
+        assert_eq!(end(subscriber, &[signal]), Some(code));
+    }
+    let subscriber = place.start(&["sub", "shm://few", "--duration", "1h"]);
+    place.await_subscribers("few", 1);
+    assert_eq!(end(subscriber, &[Signal::INT]), Some(130));
+    assert_eq!(place.left(), Vec::<String>::new(), "ended in order");
+}
+
+/// Two at once are one request, whichever thread sees them first; the code is the same each time.
+#[test]
+fn two_signals_at_once_end_it_in_order_and_with_one_code() {
+    let place = Place::new();
+    for round in 0..20 {
+        let endless = place.start(&["sub", "shm://twice"]);
+        let limited = place.start(&["sub", "shm://twice", "--count", "1"]);
+        place.await_subscribers("twice", 2);
+        let both = [Signal::INT, Signal::INT];
+        assert_eq!(end(endless, &both), Some(0), "round {round}");
+        assert_eq!(
+            end(limited, &[Signal::TERM, Signal::INT]),
+            Some(130),
+            "round {round}"
+        );
+        assert_eq!(place.left(), Vec::<String>::new(), "round {round}");
+    }
+}
+
+#[test]
+fn what_has_no_end_is_complete_whenever_it_is_stopped() {
+    let place = Place::new();
+    let file = place.path().join("kept.olv").display().to_string();
+    let recorder = place.start(&["record", "live", &file]);
+    place.await_subscribers("live", 1);
+    let subscriber = place.start(&["sub", "shm://live", "--out", "none"]);
+    let publisher = place.start(&["pub", "shm://live", "--rate", "1000"]);
+    place.await_publishing("live");
+    for running in [publisher, subscriber, recorder] {
+        assert_eq!(end(running, &[Signal::INT]), Some(0));
+    }
+}
+
+#[test]
+fn a_replay_that_was_stopped_is_not_complete() {
+    let place = Place::new();
+    let file = place.path().join("some.olv").display().to_string();
+    let journal = format!("file://{file}");
+    assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
+    let replay = place.start(&["replay", &file, "again", "--subscribers", "1"]);
+    until("the replay has come", || place.look("again").is_some());
+    assert_eq!(end(replay, &[Signal::INT]), Some(130));
+}
+
+#[test]
+fn a_measurement_that_was_stopped_prints_what_it_has_and_is_not_complete() {
+    if olivine::probe::allowed_cpus().len() < 2 {
+        return;
+    }
+    let place = Place::new();
+    let bench = place.start(&[
+        "bench",
+        "floor",
+        "--seconds",
+        "600",
+        "--runs",
+        "1",
+        "--json",
+    ]);
+    let pid = bench.child.id();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    until("its second process", || {
+        std::fs::read_to_string(&children).is_ok_and(|children| !children.is_empty())
+    });
+    bench.signal(Signal::INT);
+    let output = bench.output();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    if !output.stdout.is_empty() {
+        assert_eq!(json(&output)["interrupted"], true);
+    }
+}
+
+/// Nobody is there to take the message: a Ctrl-C does not wait for them, and says what is lost.
+#[test]
+fn a_publisher_whose_far_side_is_away_ends_at_once_and_says_what_was_not_delivered() {
+    let place = Place::new();
+    let mut publisher = place.start(&["pub", "tcp://127.0.0.1:1/away?role=connect", "hello"]);
+    let (line, mut rest) = hear(&mut publisher, "waiting for");
+    assert!(
+        line.contains("127.0.0.1:1") && line.contains("refused"),
+        "{line}"
+    );
+    assert!(line.contains("trying again"), "{line}");
+    publisher.signal(Signal::INT);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut rest, &mut said).unwrap();
+    assert_eq!(publisher.wait().code(), Some(130), "{said}");
+    assert!(said.contains("has not acknowledged everything"), "{said}");
+}

@@ -1,0 +1,197 @@
+//! What the tool says while nothing happens: what it waits for, who holds it back, and what frees it.
+
+mod common;
+
+use common::{Place, Running, hear, json, said};
+use rustix::process::Signal;
+use std::io::Read;
+
+#[test]
+fn a_subscriber_says_that_nobody_listens_there_and_that_it_tries_on() {
+    let place = Place::new();
+    let mut subscriber = place.start(&["sub", "tcp://127.0.0.1:1/x"]);
+    let (line, _) = hear(&mut subscriber, "127.0.0.1:1");
+    assert!(
+        line.contains("refused") && line.contains("trying again"),
+        "{line}"
+    );
+    let mut quiet = place.start(&[
+        "sub",
+        "tcp://127.0.0.1:1/x",
+        "-l",
+        "warn",
+        "--duration",
+        "2s",
+    ]);
+    assert!(quiet.wait().success());
+    let mut said = String::new();
+    quiet
+        .child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(said, "");
+}
+
+#[test]
+fn whoever_waits_for_a_publisher_says_so_once() {
+    let place = Place::new();
+    let file = place.path().join("x.olv").display().to_string();
+    let mut recorder = place.start(&["record", "x", &file]);
+    let (line, mut rest) = hear(&mut recorder, "waiting");
+    assert_eq!(line, "olivine: waiting for a publisher on shm://x\n");
+    assert!(place.run(&["pub", "shm://x", "hello"]).status.success());
+    assert!(recorder.wait().success());
+    let mut said = String::new();
+    rest.read_to_string(&mut said).unwrap();
+    assert!(!said.contains("waiting"), "{said}");
+    let mut publisher = place.start(&["pub", "shm://y", "--subscribers", "1", "hello"]);
+    let (line, _) = hear(&mut publisher, "waiting");
+    assert_eq!(line, "olivine: waiting for 1 subscriber on shm://y\n");
+}
+
+/// A publisher with more to say than the ring takes.
+fn filling(place: &Place, channel: &str) -> Running {
+    place.start(&["pub", channel, "--count", "10K", "--size", "100", "--json"])
+}
+
+#[test]
+fn a_publisher_names_the_durable_subscriber_that_is_away_and_the_command_that_forgets_it() {
+    let place = Place::new();
+    let uri = "shm://held?capacity=64KiB";
+    let absent = place.start(&["sub", uri, "--name", "audit"]);
+    place.await_subscribers("held", 1);
+    absent.signal(Signal::KILL);
+    drop(absent);
+    let mut publisher = filling(&place, uri);
+    let (line, _rest) = hear(&mut publisher, "waits for its durable subscriber");
+    let command = "olivine rm shm://held --name audit";
+    assert!(
+        line.contains("'audit'") && line.contains("behind"),
+        "{line}"
+    );
+    assert!(line.contains(&format!("'{command}'")), "{line}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let forgotten = place.run(&words);
+    assert!(forgotten.status.success(), "{}", said(&forgotten));
+    let output = publisher.output();
+    assert!(output.status.success());
+    assert_eq!(json(&output)["messages_count"], 10_000);
+}
+
+#[test]
+fn a_publisher_names_the_process_that_stands_still() {
+    let place = Place::new();
+    let uri = "shm://stuck?capacity=64KiB";
+    let stopped = place.start(&["sub", uri, "--out", "none"]).reading();
+    place.await_subscribers("stuck", 1);
+    stopped.signal(Signal::STOP);
+    let mut publisher = filling(&place, uri);
+    let (line, _rest) = hear(&mut publisher, "waits for its subscriber");
+    assert!(
+        line.contains(&format!("'kill {}'", stopped.child.id())),
+        "{line}"
+    );
+    stopped.signal(Signal::CONT);
+    assert!(publisher.output().status.success());
+    assert!(stopped.output().status.success());
+}
+
+#[test]
+fn only_a_durable_subscriber_that_exists_and_is_gone_can_be_forgotten() {
+    let place = Place::new();
+    let subscriber = place.start(&["sub", "shm://kept", "--name", "audit"]);
+    place.await_subscribers("kept", 1);
+    for (name, words) in [
+        ("other", "has no durable subscriber 'other'"),
+        ("audit", "audit"),
+    ] {
+        let output = place.run(&["rm", "shm://kept", "--name", name]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    subscriber.signal(Signal::INT);
+    assert!(subscriber.output().status.success());
+    let output = place.run(&["rm", "shm://kept", "--name", "audit", "--json"]);
+    assert_eq!(json(&output)["forgotten"][0]["name"], "audit");
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_sealed_channel_is_waited_for_as_long_as_was_asked() {
+    let place = Place::new();
+    let uri = format!("shm+fd://{}/sock", place.path().display());
+    let output = place.run(&["sub", &uri, "--duration", "1s", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let summary = json(&output);
+    assert_eq!(summary["messages_count"], 0);
+    assert!(
+        summary["elapsed_ns"].as_u64().unwrap() >= 1_000_000_000,
+        "{summary}"
+    );
+    assert!(
+        said(&output).contains("waiting for the publisher of shm+fd://"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn messages_and_statistics_are_one_stream_of_json() {
+    let place = Place::new();
+    let subscriber = place
+        .start(&[
+            "sub",
+            "shm://json",
+            "--json",
+            "--stats",
+            "interval",
+            "--out",
+            "json",
+        ])
+        .reading();
+    place.await_subscribers("json", 1);
+    let sent = b"a \"quoted\" line\n\xff\xfe\n".to_vec();
+    let words = ["pub", "shm://json", "--stdin", "lines", "--tag", "7"];
+    assert!(place.start_with(&words, sent).output().status.success());
+    let output = subscriber.output();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let of = |event: &str| {
+        lines
+            .iter()
+            .filter(|line| line["event"] == event)
+            .collect::<Vec<_>>()
+    };
+    let messages = of("message");
+    assert_eq!(messages[0]["text"], "a \"quoted\" line");
+    assert_eq!(
+        (&messages[0]["tag"], &messages[0]["lane"]),
+        (&7.into(), &0.into())
+    );
+    assert_eq!(messages[1]["base64"], "//4=");
+    assert_eq!((messages.len(), of("summary").len()), (2, 1));
+    assert_eq!(lines.last().unwrap()["event"], "summary");
+    assert!(!of("interval").is_empty());
+}
+
+/// All of it may come in a single look; that took its time as well.
+#[test]
+fn a_journal_that_is_read_at_once_took_some_time() {
+    let place = Place::new();
+    let uri = format!("file://{}", place.path().join("j.olv").display());
+    assert!(place.run(&["pub", &uri, "one", "two"]).status.success());
+    let summary = json(&place.run(&["sub", &uri, "--out", "none", "--json"]));
+    assert_eq!(summary["messages_count"], 2);
+    assert!(summary["elapsed_ns"].as_u64().unwrap() > 0, "{summary}");
+    let idle = place.start(&["sub", "shm://idle", "--json"]);
+    place.await_subscribers("idle", 1);
+    idle.signal(Signal::INT);
+    let summary = json(&idle.output());
+    assert!(summary["elapsed_ns"].as_u64().unwrap() > 0, "{summary}");
+}

@@ -80,8 +80,10 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
     for mut one in running {
         one.tell();
         let ended = one.bridge.has_ended();
+        let outcome = one.bridge.finish(LINGER);
+        // What it carried while it was stopped is counted, too.
         let control = one.bridge.status();
-        match one.bridge.stop(LINGER) {
+        match outcome {
             Ok(delivered) => {
                 if control.abandoned > 0 {
                     failed = true;

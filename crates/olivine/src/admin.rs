@@ -10,7 +10,7 @@ use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{ChannelFolder, Folder, default_folder};
 use crate::sync::Ordering;
-use crate::uri::{Config, Delivery, HugePages, Scheme, Slow, WaitStrategy};
+use crate::uri::{Config, Delivery, Scheme, Slow, WaitStrategy};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -386,7 +386,7 @@ fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
         {
             continue;
         }
-        let Ok(Some((words, _))) = place.open_lane(geometry, index, false, HugePages::No) else {
+        let Ok(Some(words)) = place.look_at_lane(geometry, index) else {
             continue;
         };
         // Acquire where positions are compared with each other, good enough for the rest.

@@ -84,7 +84,7 @@ pub(crate) trait Inlet: Send {
     /// # Errors
     ///
     /// [`OpenError`] if it is known already that nothing can be brought.
-    fn shape(&self, _ring: &mut Config) -> Result<(), OpenError> {
+    fn shape(&mut self, _ring: &mut Config) -> Result<(), OpenError> {
         Ok(())
     }
 

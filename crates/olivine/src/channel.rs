@@ -4,7 +4,6 @@
 //! leaves; [`publisher`] and [`subscriber`] are the handles.
 
 pub(crate) mod attach;
-mod core;
 mod hold;
 mod join;
 pub(crate) mod place;
@@ -16,6 +15,7 @@ pub(crate) mod sealed;
 pub(crate) mod slots;
 pub(crate) mod status;
 pub(crate) mod subscriber;
+mod surroundings;
 mod take;
 pub(crate) mod typed;
 mod watch;

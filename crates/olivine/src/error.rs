@@ -3,9 +3,11 @@
 //! Each text says what, which value and what to do; `source()` is the cause and is not repeated. What the hot
 //! path answers is a small `Copy` enum: [`NotSent`].
 
+mod damage;
 mod journal;
 mod sealed;
 
+pub use damage::Damage;
 pub use journal::JournalError;
 pub use sealed::SealedError;
 
@@ -187,15 +189,15 @@ pub enum ReceiveError {
     Evicted,
     /// The lane holds something that no publisher of this version writes.
     #[error(
-        "lane {lane} is corrupt at position {position}: frame length {found} is not possible; restart its publisher with a fresh channel"
+        "lane {lane} is corrupt at position {position}: {damage}; stop the channel's users, remove it ('olivine rm') and start them again"
     )]
     Corrupt {
         /// Index of the lane.
         lane: usize,
-        /// Position of the frame in bytes.
+        /// Position of the damaged frame in bytes.
         position: u64,
-        /// Length word found.
-        found: u64,
+        /// What is wrong there.
+        damage: Damage,
     },
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
@@ -343,7 +345,7 @@ pub enum OpenError {
         waited: Duration,
     },
     /// There is no such channel.
-    #[error("channel '{channel}' does not exist in {}", path.display())]
+    #[error("channel '{channel}' does not exist in {}: the first publisher or subscriber that opens it makes it; 'olivine ls' shows which exist, 'dir=' looks elsewhere", path.display())]
     Missing {
         /// The channel.
         channel: String,

@@ -82,7 +82,7 @@ pub use channel::status::{LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::Typed;
-pub use error::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
+pub use error::{Damage, JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]

@@ -129,7 +129,7 @@ impl<T: ?Sized> Subscriber<T> {
             return Self::open_as(config, typed);
         }
         config.validate()?;
-        let inlet = bridge::inlet(config)?;
+        let mut inlet = bridge::inlet(config)?;
         let mut ring = bridge::ring_of(config, "subscriber");
         // Nothing was in the ring before us, and everything that comes into it is for us.
         ring.from = crate::uri::Start::Oldest;

@@ -11,6 +11,9 @@
 //! old payload there too. Payloads also go through cells, which fail the model when a payload is written while
 //! somebody reads it. What it does not see is the mirrored mapping: there the property tests look.
 
+mod copied;
+
+pub(crate) use copied::Copied;
 #[cfg(not(loom))]
 pub(crate) use mapped::{Memory, Ring, View, Word, Words};
 #[cfg(loom)]
@@ -21,7 +24,7 @@ pub(crate) const HEADER_BYTES: u64 = size_of::<u64>() as u64;
 
 #[cfg(not(loom))]
 mod mapped {
-    use super::HEADER_BYTES;
+    use super::{Copied, HEADER_BYTES};
     use crate::sync::AtomicU64;
     use core::marker::PhantomData;
     use core::ops::Deref;
@@ -314,27 +317,32 @@ mod mapped {
 
         /// Copies payload bytes that a publisher may be overwriting meanwhile; the caller must find
         /// out afterwards (by the limit) whether what it got is whole.
-        pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Vec<u8>) {
+        pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Copied) {
             assert!(length as u64 <= self.capacity - HEADER_BYTES);
-            self.copy_frames(position + HEADER_BYTES, length, into);
+            into.set(self.racing(position + HEADER_BYTES, length), length);
         }
 
         /// As [`Ring::copy_out`], of whole frames from `position` on.
         pub(crate) fn copy_frames(&self, position: u64, length: usize, into: &mut Vec<u8>) {
             assert!(length as u64 <= self.capacity);
             into.clear();
-            into.reserve(length + 8);
-            let mut done = 0;
-            // Whole words through atomics: a torn word is impossible, and the compiler may neither
-            // repeat nor skip a load. The last word may reach past the payload, never past its pad.
-            while done < length {
-                let word = self.header(position + done as u64);
-                // Relaxed: OVERRUN (the fence after the copy) orders these loads.
-                let word = word.load(crate::sync::Ordering::Relaxed).to_le_bytes();
-                let part = (length - done).min(8);
-                into.extend_from_slice(&word[..part]);
-                done += part;
+            into.reserve(length.next_multiple_of(size_of::<u64>()));
+            for word in self.racing(position, length) {
+                into.extend_from_slice(&word.to_ne_bytes());
             }
+            into.truncate(length);
+        }
+
+        /// The words that hold the `length` bytes from `position` on, each as it is when its turn comes.
+        ///
+        /// Whole words through atomics: a torn word is impossible, and the compiler may neither repeat nor skip
+        /// a load. The last word may reach past a payload, never past its pad.
+        fn racing(&self, position: u64, length: usize) -> impl Iterator<Item = u64> {
+            (0..length.div_ceil(size_of::<u64>()) as u64).map(move |n| {
+                // Relaxed: OVERRUN (the fence after the copy) orders these loads.
+                self.header(position + n * HEADER_BYTES)
+                    .load(crate::sync::Ordering::Relaxed)
+            })
         }
     }
 
@@ -392,7 +400,7 @@ mod mapped {
 
 #[cfg(loom)]
 mod modelled {
-    use super::HEADER_BYTES;
+    use super::{Copied, HEADER_BYTES};
     use crate::sync::{AtomicU64, Ordering};
     use core::ops::Deref;
     use loom::cell::UnsafeCell;
@@ -545,13 +553,13 @@ mod modelled {
             bytes
         }
 
-        pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Vec<u8>) {
-            into.clear();
-            for slot in self.payload(position, length) {
-                // Relaxed: as in the mapped body.
-                into.extend_from_slice(&self.words[slot].load(Ordering::Relaxed).to_le_bytes());
-            }
-            into.truncate(length);
+        pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Copied) {
+            let slots = self.payload(position, length);
+            // Relaxed: as in the mapped body.
+            into.set(
+                slots.map(|slot| self.words[slot].load(Ordering::Relaxed)),
+                length,
+            );
         }
     }
 

@@ -9,7 +9,7 @@ mod folder;
 mod map;
 
 pub(crate) use folder::{ChannelFolder, Folder, Sharing, default_folder};
-pub(crate) use map::{map_control, map_lane};
+pub(crate) use map::{map_control, map_lane, map_lane_header};
 
 use crate::error::OpenError;
 use rustix::fs::{AtFlags, Mode, OFlags};

@@ -282,7 +282,7 @@ impl Config {
     /// How long an absent durable subscriber keeps its place. Default [`Expire::Never`].
     ///
     /// Over `tcp://` it also says how long a subscriber without a name, whose connection broke, keeps its place:
-    /// 30 s unless given.
+    /// 30 s unless given, and at most: a longer time needs a `name`, without one it is taken for 30 s.
     pub fn expire(mut self, expire: Expire) -> Self {
         self.expire = expire;
         self
@@ -335,6 +335,9 @@ impl Config {
     }
 
     /// Large pages for the ring. Default [`HugePages::No`].
+    ///
+    /// Whether a process got them is said by the kernel: in `/proc/PID/smaps` the entries of the channel's `lane-N`
+    /// count them under `ShmemPmdMapped`. [`HugePages::Require`] refuses to open where they are not to be had.
     pub fn hugepages(mut self, hugepages: HugePages) -> Self {
         self.hugepages = hugepages;
         self

@@ -5,7 +5,7 @@
 mod common;
 
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
-use common::{Place, kill, spawn, until};
+use common::{Other, Place, kill, spawn, until};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The other processes.
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     let uri = std::env::var("OLIVINE_DEATH_URI").unwrap();
@@ -33,7 +33,7 @@ fn role() {
     }
 }
 
-fn reader(place: &Place, uri: &str, words: &SharedWords) -> std::process::Child {
+fn reader(place: &Place, uri: &str, words: &SharedWords) -> Other {
     let path = place.file("words").display().to_string();
     let variables = [
         ("OLIVINE_DEATH_URI", uri.to_owned()),

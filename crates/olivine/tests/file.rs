@@ -460,6 +460,29 @@ fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
     assert!(replaying.stop(Duration::ZERO).unwrap());
 }
 
+/// What was carried while it was being stopped is counted.
+#[test]
+fn a_bridge_that_was_stopped_tells_everything_that_it_carried() {
+    let place = Place::new();
+    let path = place.file("counted.olv");
+    let ticks = place.uri("ticks", "capacity=64KiB");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let file = config(&uri(&path, "sync=never"));
+    let mut publisher = Publisher::open(&ticks).unwrap();
+    let mut record = Bridge::start(&config(&ticks), &file, false).unwrap();
+    for n in 0..1_000 {
+        publisher.publish_tagged(n, &message(n)).unwrap();
+    }
+    assert!(record.finish(Duration::ZERO).unwrap());
+    let status = record.status();
+    assert_eq!(status.stage, LinkStage::Ended);
+    assert_eq!(status.bytes, publisher.cursor().0);
+    assert_eq!(status.acknowledged_bytes, publisher.cursor().0);
+    // Again changes nothing.
+    assert!(record.finish(Duration::ZERO).unwrap());
+    assert_eq!(record.status(), status);
+}
+
 /// A recorder that is stopped and started again goes on exactly where it was: publishers wait for it meanwhile.
 #[test]
 fn a_recorder_that_comes_back_misses_and_repeats_nothing() {

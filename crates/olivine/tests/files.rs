@@ -252,7 +252,7 @@ fn files_removed_under_a_channel_do_not_harm_those_inside() {
 /// Runs inside a mount namespace of its own, on a file system of 256 KiB.
 #[test]
 fn role() {
-    if std::env::var("OLIVINE_DEATH_ROLE").as_deref() != Ok("cramped") {
+    if common::my_role().as_deref() != Some("cramped") {
         return;
     }
     let root = std::path::PathBuf::from(std::env::var("OLIVINE_DEATH_ROOT").unwrap());

@@ -23,7 +23,7 @@ const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
 /// The attacker: words of the files it was given, at random, as fast as it can.
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     assert_eq!(role, "scribbler");

@@ -289,7 +289,7 @@ fn record_until_killed(path: &Path, noted: &Path, policy: SyncPolicy) {
 
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     let path =

@@ -14,7 +14,6 @@ use message::{check, fill};
 use olivine::probe::SharedWords;
 use olivine::{Config, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
-use std::process::Child;
 
 /// Shared words: the order to stop, whether the reader is there, messages that it has read.
 const STOP: usize = 0;
@@ -38,7 +37,7 @@ fn config() -> Config {
 /// The other processes.
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     match role.as_str() {
@@ -256,7 +255,7 @@ impl Others {
         Self { words, variables }
     }
 
-    fn spawn(&self, role: &str) -> Child {
+    fn spawn(&self, role: &str) -> common::Other {
         spawn(role, &self.variables)
     }
 

@@ -277,7 +277,7 @@ fn role_setting(name: &str) -> String {
 /// The other processes.
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     match role.as_str() {

@@ -88,7 +88,7 @@ impl Bridge {
                 })
             }
             (false, true) => {
-                let inlet = inlet(&named(source, &name))?;
+                let mut inlet = inlet(&named(source, &name))?;
                 let mut ring = destination.clone();
                 inlet.shape(&mut ring)?;
                 let to = Destination::new(&ring, any_type());
@@ -122,13 +122,23 @@ impl Bridge {
         matches!(self.status().stage, LinkStage::Ended | LinkStage::Failed)
     }
 
-    /// Stops it, after it has delivered what is published, for which it has `linger`; zero leaves that open.
-    /// Returns whether it did. What it did not deliver stays in the ring, for the next one.
+    /// Stops it as [`Bridge::finish`] does, for whoever needs no counts afterwards.
     ///
     /// # Errors
     ///
     /// Why it failed, if it did.
     pub fn stop(mut self, linger: Duration) -> Result<bool, LinkError> {
+        self.finish(linger)
+    }
+
+    /// Stops it, after it has delivered what is published, for which it has `linger`; zero leaves that open.
+    /// Returns whether it did. What it did not deliver stays in the ring, for the next one. [`Bridge::status`] has the
+    /// final counts afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed, if it did.
+    pub fn finish(&mut self, linger: Duration) -> Result<bool, LinkError> {
         let delivered = self.link.finish(linger);
         let failure = self.link.control().failure();
         failure.map_or(Ok(delivered), Err)

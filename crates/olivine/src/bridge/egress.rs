@@ -91,9 +91,10 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`].
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
     pub(crate) fn committed(&mut self, place: usize) -> Result<u64, ReceiveError> {
-        self.subscriber.consumers()[place].committed()
+        let committed = self.subscriber.consumers()[place].committed();
+        self.judged(committed)
     }
 
     /// Whole frames from the position up to `most`, a position; empty if there are none. They stay in place until
@@ -101,7 +102,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`]; [`ReceiveError::Evicted`] if they were overwritten meanwhile.
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
     pub(crate) fn frames(&mut self, place: usize, most: u64) -> Result<Frames<'_>, ReceiveError> {
         let end = self.frames_end(place, most)?;
         let position = self.position(place);
@@ -128,28 +129,30 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`].
+    /// As [`Egress::committed`].
     pub(crate) fn frames_end(&mut self, place: usize, most: u64) -> Result<u64, ReceiveError> {
-        let consumer = &mut self.subscriber.consumers()[place];
-        let committed = consumer.committed()?;
+        let committed = self.committed(place)?;
         if committed <= most {
             return Ok(committed);
         }
-        consumer.boundary(consumer.position(), committed, most)
+        let consumer = &self.subscriber.consumers()[place];
+        let end = consumer.boundary(consumer.position(), committed, most);
+        self.judged(end)
     }
 
     /// End of the frame at the position and bytes of its payload; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`].
+    /// As [`Egress::committed`].
     pub(crate) fn next_frame(&mut self, place: usize) -> Result<Option<(u64, u64)>, ReceiveError> {
-        let consumer = &mut self.subscriber.consumers()[place];
-        if consumer.committed()? == consumer.position() {
+        if self.committed(place)? == self.position(place) {
             return Ok(None);
         }
-        let frame = consumer.next()?;
-        Ok(frame.map(|frame| (frame.end, frame.length as u64)))
+        let frame = self.subscriber.consumers()[place].next();
+        Ok(self
+            .judged(frame)?
+            .map(|frame| (frame.end, frame.length as u64)))
     }
 
     /// Frames must be copied out and checked, because a publisher may evict us and overwrite them.
@@ -234,6 +237,17 @@ impl Egress {
         Ok(true)
     }
 
+    /// `answer`, unless it is an error and we were evicted: a publisher was free to overwrite what it was found in.
+    fn judged<T>(&self, answer: Result<T, ReceiveError>) -> Result<T, ReceiveError> {
+        answer.map_err(|error| {
+            if self.subscriber.is_evicted() {
+                ReceiveError::Evicted
+            } else {
+                error
+            }
+        })
+    }
+
     /// Hands everything over again that was not acknowledged.
     pub(crate) fn rewind(&mut self) {
         for consumer in self.subscriber.consumers() {
@@ -243,14 +257,22 @@ impl Egress {
 
     /// Goes on from `position`, which the far side says it has reached: everything before it is acknowledged.
     /// `false` if it is no frame boundary of what is held.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
     pub(crate) fn resume(&mut self, place: usize, position: u64) -> Result<bool, ReceiveError> {
-        let consumer = &mut self.subscriber.consumers()[place];
-        let released = consumer.released();
-        consumer.go_to(released);
-        let committed = consumer.committed()?;
-        if position < released || consumer.boundary(released, committed, position)? != position {
+        let released = self.acknowledged(place);
+        self.advance(place, released);
+        let committed = self.committed(place)?;
+        if position < released {
             return Ok(false);
         }
+        let boundary = self.subscriber.consumers()[place].boundary(released, committed, position);
+        if self.judged(boundary)? != position {
+            return Ok(false);
+        }
+        let consumer = &mut self.subscriber.consumers()[place];
         consumer.go_to(position);
         consumer.release_to(position);
         Ok(true)
@@ -319,6 +341,38 @@ impl Drop for Egress {
 mod tests {
     use super::*;
     use crate::channel::publisher::Publisher;
+
+    /// A ring of which everything is overwritten says nothing: neither of its publisher nor of a frame.
+    #[test]
+    fn who_was_evicted_and_lapped_is_told_so_by_every_question() {
+        let config = Config::parse("inproc://lapped?capacity=4KiB&slow=evict:1ms").unwrap();
+        let mut egress = Egress::open(&config).unwrap();
+        let mut publisher: Publisher =
+            Publisher::open_as(&config, TypeTag::default(), None).unwrap();
+        publisher.publish(&[1; 24]).unwrap();
+        assert_eq!(egress.look().unwrap(), 1);
+        // Other lengths than ours, so that where a frame of ours began lies the middle of another one.
+        for length in (0..400).map(|n| 16 + n % 90) {
+            publisher.publish(&vec![0x11; length]).unwrap();
+        }
+        let is_evicted = |answer: &ReceiveError| matches!(answer, ReceiveError::Evicted);
+        let answers = [
+            egress.committed(0).err(),
+            egress.frames_end(0, u64::MAX).err(),
+            egress.frames_end(0, 1).err(),
+            egress.frames(0, u64::MAX).map(|_| ()).err(),
+            egress.next_frame(0).err(),
+            egress.resume(0, 64).err(),
+            egress.look().err(),
+            egress.is_delivered().err(),
+        ];
+        for (n, answer) in answers.iter().enumerate() {
+            assert!(
+                answer.as_ref().is_some_and(is_evicted),
+                "question {n}: {answer:?}"
+            );
+        }
+    }
 
     #[test]
     fn what_a_far_side_acknowledges_is_the_end_of_a_frame_that_was_handed_over() {

@@ -482,13 +482,8 @@ fn holds_unseen(attached: &Attached) -> bool {
             .control
             .word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
         present.load(Ordering::Acquire) != 0
-            && match attached.place.open_lane(
-                &attached.geometry,
-                index,
-                false,
-                crate::uri::HugePages::No,
-            ) {
-                Ok(Some((words, _))) => {
+            && match attached.place.look_at_lane(&attached.geometry, index) {
+                Ok(Some(words)) => {
                     words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
                 }
                 Ok(None) => false,

@@ -191,24 +191,41 @@ impl Place {
         writable: bool,
         hugepages: HugePages,
     ) -> Result<Option<(Words, Ring)>, OpenError> {
+        self.with_lane(index, writable, |file, path| {
+            let mapped = segment::map_lane(file, path, geometry, writable, hugepages)?;
+            check_lane(&mapped.0, path, geometry, index)?;
+            Ok(mapped)
+        })
+    }
+
+    /// The header of lane `index` for whoever only looks: checked as by [`Place::open_lane`], and without its ring,
+    /// which may be large. `None` if it does not exist.
+    pub(crate) fn look_at_lane(
+        &self,
+        geometry: &Geometry,
+        index: usize,
+    ) -> Result<Option<Words>, OpenError> {
+        self.with_lane(index, false, |file, path| {
+            let header = segment::map_lane_header(file, path, geometry)?;
+            check_lane(&header, path, geometry, index)?;
+            Ok(header)
+        })
+    }
+
+    /// Hands the memory of lane `index`, and a path for messages, to `take`; `None` if there is no such lane.
+    fn with_lane<T>(
+        &self,
+        index: usize,
+        writable: bool,
+        take: impl FnOnce(BorrowedFd<'_>, &Path) -> Result<T, OpenError>,
+    ) -> Result<Option<T>, OpenError> {
         let path = self.path().join(lane_name(index));
-        let mapped = match self {
-            Self::Files(folder) => {
-                let Some(file) = segment::open_file(folder, &lane_name(index), writable)? else {
-                    return Ok(None);
-                };
-                segment::map_lane(file.as_fd(), &path, geometry, writable, hugepages)?
-            }
-            Self::Process(inside) => {
-                let lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(file) = lanes.get(&index) else {
-                    return Ok(None);
-                };
-                segment::map_lane(file.as_fd(), &path, geometry, writable, hugepages)?
-            }
+        let taken = match self {
+            Self::Files(folder) => segment::open_file(folder, &lane_name(index), writable)?
+                .map(|file| take(file.as_fd(), &path)),
+            Self::Process(inside) => inside.with_lane(index, |file| take(file, &path)),
         };
-        check_lane(&mapped.0, &path, geometry, index)?;
-        Ok(Some(mapped))
+        taken.transpose()
     }
 }
 
@@ -266,17 +283,17 @@ fn check_lane(
     let cursor = words
         .word(lane::CURSOR)
         .load(crate::sync::Ordering::Acquire);
-    if cursor < geometry.origin
-        || cursor > geometry.origin.saturating_add(u64::MAX / 4)
-        || !cursor.is_multiple_of(geometry.align)
-    {
-        return damaged("its cursor is impossible");
-    }
-    if limit < geometry.origin + geometry.capacity
-        || limit > geometry.origin.saturating_add(u64::MAX / 4)
-        || !limit.is_multiple_of(geometry.align)
-    {
-        return damaged("its limit is impossible");
+    let Geometry { origin, align, .. } = *geometry;
+    let max = origin.saturating_add(u64::MAX / 4);
+    for (name, value, min) in [
+        ("cursor", cursor, origin),
+        ("limit", limit, origin + geometry.capacity),
+    ] {
+        if !(min..=max).contains(&value) || !value.is_multiple_of(align) {
+            return damaged(&format!(
+                "its {name} is {value}, which must be a multiple of {align} from {min} to {max}"
+            ));
+        }
     }
     Ok(())
 }

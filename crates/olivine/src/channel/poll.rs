@@ -1,7 +1,7 @@
 //! Looking for messages: lane after lane, in place or copied out and checked.
 
 use super::subscriber::Subscriber;
-use crate::error::ReceiveError;
+use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame};
 use crate::uri::topic;
@@ -149,7 +149,7 @@ impl<T: ?Sized> Subscriber<T> {
             if !matches!(chosen, Ok(Some(_))) {
                 self.pending = None;
                 self.lanes[lane].advance(&frame);
-            } else if self.core.config.name.is_some() {
+            } else if self.around.config.name.is_some() {
                 // Until the next call says that it was dealt with, as if it lay in place.
                 self.pending = Some((lane, frame));
             } else if self.checked {
@@ -178,7 +178,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(always)]
     fn carried(&self, lane: usize, frame: &Frame) -> &[u8] {
         if self.checked {
-            &self.copy
+            self.copy.bytes()
         } else {
             self.lanes[lane].view(frame)
         }
@@ -205,7 +205,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<(), ReceiveError> {
-        if !self.core.page.is_ours() {
+        if !self.around.page.is_ours() {
             return Err(ReceiveError::Forked);
         }
         if let Some((lane, frame)) = self.pending.take() {
@@ -269,7 +269,7 @@ impl<T: ?Sized> Subscriber<T> {
                 Ok(None) => consumer.at_tail(),
                 Ok(Some(frame)) => return Ok(Some((turn, frame))),
                 Err(ReceiveError::Overrun { lost_bytes }) => {
-                    return Err(self.core.overrun(lost_bytes));
+                    return Err(self.around.overrun(lost_bytes));
                 }
                 Err(other) => return Err(other),
             }
@@ -296,7 +296,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// changes.
     #[inline(always)]
     pub(super) fn found_new_lanes(&mut self) -> Result<bool, ReceiveError> {
-        self.core.attach_new_lanes(&mut self.lanes)
+        self.around.attach_new_lanes(&mut self.lanes)
     }
 
     /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
@@ -308,9 +308,9 @@ impl<T: ?Sized> Subscriber<T> {
         if self.dry == 4 || self.dry.is_multiple_of(32) {
             self.look_around()?;
         }
-        if let Some(watch) = &self.core.watch {
+        if let Some(watch) = &self.around.watch {
             // The watch tells of what changes from here on: what has ended or was taken before is told now.
-            watch.arm(&self.lanes, self.core.lanes_epoch);
+            watch.arm(&self.lanes, self.around.lanes_epoch);
             self.look_around()?;
         }
         Ok(())
@@ -319,11 +319,11 @@ impl<T: ?Sized> Subscriber<T> {
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) -> Result<(), ReceiveError> {
-        if self.core.is_evicted() {
+        if self.around.is_evicted() {
             return Err(ReceiveError::Evicted);
         }
-        self.core.link_failure(&mut self.lanes)?;
-        if self.core.is_at_end(&self.lanes) {
+        self.around.link_failure(&mut self.lanes)?;
+        if self.around.is_at_end(&self.lanes) {
             return Err(ReceiveError::Closed);
         }
         Ok(())
@@ -348,7 +348,9 @@ fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
     ReceiveError::Corrupt {
         lane,
         position: frame.position,
-        found: frame.length as u64,
+        damage: Damage::Topic {
+            bytes: frame.length as u64,
+        },
     }
 }
 

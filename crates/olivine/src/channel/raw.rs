@@ -11,7 +11,6 @@ use crate::region::{HEADER_BYTES, Words};
 use crate::ring::consume::Consumer;
 use crate::ring::layout::{Geometry, control, frame_bytes, frame_tag, lane, lane_entry};
 use crate::sync::Ordering;
-use crate::uri::HugePages;
 use crate::wait::Sleeper;
 
 /// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
@@ -83,8 +82,7 @@ fn kept_lanes<'a>(
         if present.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mapped = place.open_lane(geometry, index, false, HugePages::No);
-        let (words, _) = mapped.ok().flatten()?;
+        let words = place.look_at_lane(geometry, index).ok().flatten()?;
         Some((index, Brought::of(&words)?))
     })
 }
@@ -225,18 +223,18 @@ impl<T: ?Sized> Subscriber<T> {
     /// `shm://` and `inproc://`.
     #[must_use]
     pub fn link_status(&self) -> Option<LinkStatus> {
-        let link = self.core.link.as_ref()?;
+        let link = self.around.link.as_ref()?;
         Some(link.control().status())
     }
 
     /// The bridge behind the ring.
     pub(crate) fn set_link(&mut self, link: Link) {
-        self.core.link = Some(link);
+        self.around.link = Some(link);
     }
 
     /// The channel as this subscriber has it mapped.
     pub(crate) fn attached(&self) -> &Attached {
-        &self.core.attached
+        &self.around.attached
     }
 
     /// Maps lanes that appeared since the last look.
@@ -245,7 +243,7 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// [`ReceiveError::Lane`].
     pub(crate) fn map_lanes(&mut self) -> Result<(), ReceiveError> {
-        self.core.attach_new_lanes(&mut self.lanes).map(|_| ())
+        self.around.attach_new_lanes(&mut self.lanes).map(|_| ())
     }
 
     /// The lanes seen so far.
@@ -260,7 +258,7 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// Whether a publisher evicted this subscriber.
     pub(crate) fn is_evicted(&self) -> bool {
-        self.core.is_evicted()
+        self.around.is_evicted()
     }
 
     /// Whether a lane was closed by its publisher and nothing is left in it to go past.
@@ -273,23 +271,23 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// Whether the stream has ended: every lane closed, after something was heard.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.core.is_at_end(&self.lanes)
+        self.around.is_at_end(&self.lanes)
     }
 
     /// Leaves for good when dropped, whatever the name.
     pub(crate) fn forget_name(&mut self) {
-        self.core.config.name = None;
+        self.around.config.name = None;
     }
 
     /// The flags by which this subscriber sleeps and is woken.
     pub(crate) fn sleeper(&self) -> Sleeper {
-        self.core.sleeper.clone()
+        self.around.sleeper.clone()
     }
 
     /// Arms the descriptor of `event_fd` with the lanes as they are now, if it was asked for.
     pub(crate) fn arm(&mut self) {
-        if let Some(watch) = &self.core.watch {
-            watch.arm(&self.lanes, self.core.lanes_epoch);
+        if let Some(watch) = &self.around.watch {
+            watch.arm(&self.lanes, self.around.lanes_epoch);
         }
     }
 }

@@ -108,11 +108,12 @@ impl OwnedClaim {
     /// Makes the message visible, with a number that travels in the frame's header; returns the publisher, and the
     /// position after the message: [`NotSent::Forked`] in a forked child, whose parent's message it is.
     pub fn commit(mut self, tag: u32) -> (Box<Publisher>, Result<Position, NotSent>) {
-        if !self.publisher.endpoint.is_ours() {
-            return (self.publisher, Err(NotSent::Forked));
-        }
-        let end = self.publisher.producer.commit(self.end, tag, self.whole);
-        (self.publisher, Ok(Position(end)))
+        let producer = &mut self.publisher.producer;
+        let before = producer.position();
+        // The one check for a fork is the producer's: it goes on behind what it sent, or stays where it was.
+        let end = producer.commit(self.end, tag, self.whole);
+        let sent = (end != before).then_some(Position(end));
+        (self.publisher, sent.ok_or(NotSent::Forked))
     }
 
     /// Gives the message up; returns the publisher.

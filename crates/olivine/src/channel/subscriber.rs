@@ -1,15 +1,16 @@
 //! The receiving end: every lane of a channel, polled in turn.
 
 use super::attach::{self, Attached, TypeTag, wake_publishers};
-use super::core::{Core, is_ready};
 use super::join::join;
 use super::sealed;
 use super::slots;
 use super::status::{LaneState, LaneStatus};
+use super::surroundings::{Surroundings, is_ready};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::message::{Message, OwnedMessage, Position};
+use crate::region::Copied;
 use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
@@ -65,12 +66,12 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) filter: Option<Box<Filter>>,
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
-    pub(super) copy: Vec<u8>,
+    pub(super) copy: Copied,
     /// Looks in a row that found nothing.
     pub(super) dry: u32,
     /// Looks of any kind.
     pub(super) looks: u32,
-    pub(super) core: Box<Core>,
+    pub(super) around: Box<Surroundings>,
     typed: PhantomData<fn(&T)>,
 }
 
@@ -179,7 +180,7 @@ impl<T: ?Sized> Subscriber<T> {
         let hint = Some(attached.control.resolve(control::SLEEPERS));
         let state = |consumer: &Consumer| consumer.lane().word(lane::STATE).load(Ordering::Acquire);
         let joined_states: Vec<u64> = lanes.iter().map(state).collect();
-        let core = Box::new(Core {
+        let around = Box::new(Surroundings {
             sleeper: Sleeper { park, hint },
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
@@ -197,7 +198,7 @@ impl<T: ?Sized> Subscriber<T> {
         // Where the publisher is not trusted, a message that was handed out must not change any more.
         let checked = sealed
             || config.delivery == Delivery::Latest
-            || core.attached.geometry.evict_after_ns != 0;
+            || around.attached.geometry.evict_after_ns != 0;
         // `validate` has seen that it can be read.
         let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {
@@ -208,10 +209,10 @@ impl<T: ?Sized> Subscriber<T> {
             checked,
             filter: filter.map(Box::new),
             payload: 0,
-            copy: Vec::new(),
+            copy: Copied::default(),
             dry: 0,
             looks: 0,
-            core,
+            around,
             typed: PhantomData,
         })
     }
@@ -227,7 +228,7 @@ impl<T: ?Sized> Subscriber<T> {
         let deadline = (timeout != Duration::MAX)
             .then(|| Instant::now().checked_add(timeout))
             .flatten();
-        let mut idle = Idle::new(self.core.config.wait);
+        let mut idle = Idle::new(self.around.config.wait);
         if self.lanes.iter().any(Consumer::has_next) {
             return Ok(true);
         }
@@ -255,20 +256,20 @@ impl<T: ?Sized> Subscriber<T> {
             }
             if idle.step() == Step::Park {
                 self.release();
-                let (core, lanes) = (&self.core, &self.lanes);
-                core.sleeper.sleep(nap, || is_ready(core, lanes));
+                let (around, lanes) = (&self.around, &self.lanes);
+                around.sleeper.sleep(nap, || is_ready(around, lanes));
             }
         }
     }
 
     fn is_ready(&self) -> bool {
-        is_ready(&self.core, &self.lanes)
+        is_ready(&self.around, &self.lanes)
     }
 
     /// Gives the room of everything read back to the publishers now, rather than in steps of an eighth of the
     /// ring. The message handed out last stays held.
     pub fn release(&mut self) {
-        if !self.core.page.is_ours() {
+        if !self.around.page.is_ours() {
             return;
         }
         for lane in &mut self.lanes {
@@ -279,7 +280,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// Bytes of frames read so far, over all lanes. With a single publisher this is its position.
     #[must_use]
     pub fn position(&self) -> Position {
-        let origin = self.core.attached.geometry.origin;
+        let origin = self.around.attached.geometry.origin;
         let read = self
             .lanes
             .iter()
@@ -300,7 +301,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// Bytes of frames lost to overruns so far; always 0 for a reliable subscriber that was not evicted.
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
-        self.core.lost_bytes
+        self.around.lost_bytes
     }
 
     /// The publishers' lanes seen so far.
@@ -311,7 +312,7 @@ impl<T: ?Sized> Subscriber<T> {
             geometry,
             locks,
             ..
-        } = &self.core.attached;
+        } = &self.around.attached;
         let status = |consumer: &Consumer| {
             let index = consumer.index();
             LaneStatus {
@@ -341,25 +342,25 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
-        if !self.core.page.is_ours() {
+        if !self.around.page.is_ours() {
             return Err(io::Error::other(ReceiveError::Forked));
         }
-        if self.core.watch.is_none() {
+        if self.around.watch.is_none() {
             let Attached {
                 control, geometry, ..
-            } = &self.core.attached;
+            } = &self.around.attached;
             let epoch = control.resolve(control::LANES_EPOCH);
-            let state = control.resolve(geometry.slot(self.core.slot) + slot::STATE);
+            let state = control.resolve(geometry.slot(self.around.slot) + slot::STATE);
             let link = self
-                .core
+                .around
                 .link
                 .as_ref()
                 .map(|link| Arc::clone(link.control()));
-            let watch = Watch::start(self.core.sleeper.clone(), epoch, state, link)?;
-            watch.arm(&self.lanes, self.core.lanes_epoch);
-            self.core.watch = Some(watch);
+            let watch = Watch::start(self.around.sleeper.clone(), epoch, state, link)?;
+            watch.arm(&self.lanes, self.around.lanes_epoch);
+            self.around.watch = Some(watch);
         }
-        match &self.core.watch {
+        match &self.around.watch {
             Some(watch) => Ok(watch.descriptor()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
@@ -368,14 +369,14 @@ impl<T: ?Sized> Subscriber<T> {
     /// The canonical URI this subscriber was opened with.
     #[must_use]
     pub fn uri(&self) -> String {
-        let link = self.core.link.as_ref();
-        link.map_or_else(|| self.core.config.uri(), |link| link.uri().to_owned())
+        let link = self.around.link.as_ref();
+        link.map_or_else(|| self.around.config.uri(), |link| link.uri().to_owned())
     }
 
     /// Bytes of each publisher's ring.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.core.attached.geometry.capacity
+        self.around.attached.geometry.capacity
     }
 
     /// Leaves the channel. A durable subscriber keeps its place, behind the message handed out last.
@@ -383,7 +384,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// One that is only dropped (by a panic, by `?`) keeps its place before that message, which comes again when the
     /// name does.
     pub fn close(mut self) {
-        if self.core.page.is_ours()
+        if self.around.page.is_ours()
             && let Some((lane, frame)) = self.pending.take()
         {
             self.lanes[lane].advance(&frame);
@@ -396,41 +397,41 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     fn finish(&mut self, forget: bool) {
-        if !self.core.page.is_ours() {
+        if !self.around.page.is_ours() {
             // Its thread lives in the parent: there is nothing here to stop or to join.
-            let _theirs = core::mem::ManuallyDrop::new(self.core.watch.take());
-            if let Some(link) = self.core.link.take() {
+            let _theirs = core::mem::ManuallyDrop::new(self.around.watch.take());
+            if let Some(link) = self.around.link.take() {
                 link.forget();
             }
             return;
         }
-        self.core.watch = None;
-        if self.core.closed {
+        self.around.watch = None;
+        if self.around.closed {
             return;
         }
-        self.core.closed = true;
+        self.around.closed = true;
         // The message handed out last stays where it is: only the next call, or `close`, says that it was dealt with.
         self.release();
         // The bridge stops while we still hold the channel.
-        self.core.link = None;
-        let core = &self.core;
+        self.around.link = None;
+        let around = &self.around;
         let Attached {
             control,
             geometry,
             locks,
             ..
-        } = &core.attached;
-        let keep = core.config.name.is_some() && !forget;
-        core.attached.leave(|| {
+        } = &around.attached;
+        let keep = around.config.name.is_some() && !forget;
+        around.attached.leave(|| {
             if keep {
-                slots::note_absence(control, geometry, core.slot);
-                set_bit(control, control::ATTACHED, core.slot, false);
+                slots::note_absence(control, geometry, around.slot);
+                set_bit(control, control::ATTACHED, around.slot, false);
             } else {
-                clear_slot(control, geometry, core.slot);
+                clear_slot(control, geometry, around.slot);
             }
-            locks.unlock(lock_byte::SLOT + core.slot as u64);
+            locks.unlock(lock_byte::SLOT + around.slot as u64);
         });
-        core.attached.wake_publishers();
+        around.attached.wake_publishers();
     }
 }
 

@@ -3,7 +3,7 @@
 use super::attach::TypeTag;
 use super::publisher::Publisher;
 use super::subscriber::Subscriber;
-use crate::error::{NotSent, ReceiveError};
+use crate::error::{Damage, NotSent, ReceiveError};
 use crate::message::{Message, Plain, Position, layout_hash};
 use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
 use core::marker::PhantomData;
@@ -138,7 +138,10 @@ impl<'a, T: Plain> Typed<'a, T> {
             return Err(ReceiveError::Corrupt {
                 lane: message.lane(),
                 position: message.position().0,
-                found: message.len() as u64,
+                damage: Damage::Value {
+                    bytes: message.len() as u64,
+                    expected: size_of::<T>() as u64,
+                },
             });
         }
         Ok(Self {

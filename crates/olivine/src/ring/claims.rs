@@ -7,6 +7,7 @@ use super::consume::{Consumer, committed_up_to};
 use super::heap::{Channel, channel, send};
 use super::layout::lane;
 use crate::claims::input::Input;
+use crate::region::Copied;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Walks that one input may ask for.
@@ -112,10 +113,10 @@ fn step(reader: &mut Consumer) -> u64 {
 
 /// As those read that may be overtaken, and bridges, which take runs.
 fn checked(reader: &mut Consumer, input: &mut Input<'_>) -> u64 {
-    let mut copy = Vec::new();
     if input.byte() & 1 == 0 {
+        let mut copy = Copied::default();
         return match reader.next_checked(&mut copy) {
-            Ok(_) => read(&copy),
+            Ok(_) => read(copy.bytes()),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 0
@@ -127,6 +128,7 @@ fn checked(reader: &mut Consumer, input: &mut Input<'_>) -> u64 {
         Ok(end) => {
             assert!(end >= from && end - from <= 4096, "{from} to {end}");
             let sum = read(reader.frames(from, end));
+            let mut copy = Vec::new();
             reader.copy_frames(end, &mut copy);
             sum + read(&copy)
         }

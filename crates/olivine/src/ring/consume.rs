@@ -11,8 +11,8 @@
 //! at a time, as in an exchange of requests and replies, never rests: the cursor stands still.
 
 use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
-use crate::error::ReceiveError;
-use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
+use crate::error::{Damage, ReceiveError};
+use crate::region::{Copied, HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 
 /// A run of this many messages without an empty tail may be a stream: the cursor tells.
@@ -256,13 +256,14 @@ impl Consumer {
 
     #[inline(always)]
     fn frame(&self, word: u64) -> Result<Frame, ReceiveError> {
-        Ok(self.shape(word)?.frame(self.position, word))
+        Ok(self.shape(self.position, word)?.frame(self.position, word))
     }
 
-    /// What a header `word` that is not zero says.
+    /// What the header `word` at `position`, which is not zero, says.
     #[inline(always)]
-    fn shape(&self, word: u64) -> Result<Shape, ReceiveError> {
-        Shape::of(word, self.payload_max, self.align_mask).ok_or_else(|| self.corrupt(word))
+    fn shape(&self, position: u64, word: u64) -> Result<Shape, ReceiveError> {
+        Shape::of(word, self.payload_max, self.align_mask)
+            .ok_or_else(|| self.impossible(position, word))
     }
 
     /// Hands up to `limit` messages to `handler`; how many.
@@ -314,7 +315,7 @@ impl Consumer {
                     break;
                 }
                 // What was walked so far is written home when `at` goes out of scope.
-                like = at.home.shape(word)?;
+                like = at.home.shape(at.position, word)?;
             }
             let frame = like.frame(at.position, word);
             // SAFETY: `shape` checked the length. The frame is committed; our own position in the gate,
@@ -333,12 +334,24 @@ impl Consumer {
         Ok(count)
     }
 
+    /// The header `word` at `position` is one that no publisher writes.
     #[cold]
-    fn corrupt(&self, word: u64) -> ReceiveError {
+    fn impossible(&self, position: u64, word: u64) -> ReceiveError {
+        self.corrupt(
+            position,
+            Damage::Frame {
+                bytes: frame_bytes(word),
+                min: HEADER_BYTES,
+                max: HEADER_BYTES + self.payload_max,
+            },
+        )
+    }
+
+    fn corrupt(&self, position: u64, damage: Damage) -> ReceiveError {
         ReceiveError::Corrupt {
             lane: self.index,
-            position: self.position,
-            found: frame_bytes(word),
+            position,
+            damage,
         }
     }
 
@@ -480,7 +493,11 @@ impl Consumer {
     pub(crate) fn committed(&mut self) -> Result<u64, ReceiveError> {
         let cursor = self.cursor();
         if cursor - self.position > self.ring.capacity() {
-            return Err(self.corrupt(cursor - self.position));
+            let damage = Damage::Lead {
+                bytes: cursor - self.position,
+                capacity: self.ring.capacity(),
+            };
+            return Err(self.corrupt(self.position, damage));
         }
         if cursor > self.position {
             return Ok(cursor);
@@ -507,7 +524,7 @@ impl Consumer {
         while at < committed {
             // Relaxed: committed before the cursor that the caller has acquired (CURSOR).
             let word = self.ring.header(at).load(Ordering::Relaxed);
-            let end = at + self.shape(word)?.padded;
+            let end = at + self.shape(at, word)?.padded;
             if end > most {
                 break;
             }
@@ -551,7 +568,7 @@ impl Consumer {
     /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
     pub(crate) fn next_checked(
         &mut self,
-        into: &mut Vec<u8>,
+        into: &mut Copied,
     ) -> Result<Option<Frame>, ReceiveError> {
         let found = self.next();
         if let Ok(Some(frame)) = &found {

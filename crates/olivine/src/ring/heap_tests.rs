@@ -4,6 +4,7 @@ use super::consume::{Consumer, committed_up_to};
 use super::heap::{channel, send};
 use super::layout::{header_word, lane};
 use super::publish::Producer;
+use crate::region::Copied;
 use crate::sync::Ordering;
 
 /// The message numbered `n`: every length up to 99 bytes, filled with its number.
@@ -141,6 +142,48 @@ fn impossible_headers_are_refused_by_name() {
             "{wrong}: {error}"
         );
     }
+}
+
+/// Typed values are read from it in place.
+#[test]
+fn a_copy_starts_on_a_word_boundary_as_the_message_does() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    for n in 0..50 {
+        assert!(send(&mut producer, n, &message(n)));
+        let mut copied = Copied::default();
+        let found = consumer.next_checked(&mut copied).unwrap().unwrap();
+        assert_eq!(copied.bytes(), message(n));
+        assert!(copied.bytes().as_ptr().cast::<u64>().is_aligned(), "{n}");
+        consumer.advance(&found);
+        consumer.release();
+    }
+}
+
+#[test]
+fn the_place_of_a_damaged_frame_is_that_of_its_header() {
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    let ends: Vec<u64> = (0..4)
+        .map(|n| {
+            assert!(send(&mut producer, n, &[7; 24]));
+            producer.position()
+        })
+        .collect();
+    channel.ring.header(ends[2]).store(7, Ordering::Release);
+    let place = format!("lane 0 is corrupt at position {}", ends[2]);
+    let refused = |error: crate::error::ReceiveError| {
+        let error = error.to_string();
+        assert!(error.contains(&place), "{error}");
+        assert!(error.contains("7 bytes"), "{error}");
+    };
+    // A bridge looks for the end of what fits its window.
+    refused(consumer.boundary(0, ends[3], ends[3]).unwrap_err());
+    let mut seen = 0;
+    refused(consumer.walk(9, |_, _| seen += 1).unwrap_err());
+    assert_eq!((seen, consumer.position()), (3, ends[2]));
 }
 
 #[test]

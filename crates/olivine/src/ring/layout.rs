@@ -264,32 +264,53 @@ impl Geometry {
             type_hash: words[6],
             type_name: name,
         };
-        geometry.check().map(|()| geometry).map_err(str::to_owned)
+        geometry.check().map(|()| geometry)
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), String> {
         use crate::uri::{CAPACITY_RANGE, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT};
-        if !self.capacity.is_power_of_two()
-            || !(CAPACITY_RANGE.0..=CAPACITY_RANGE.1).contains(&self.capacity)
-        {
-            return Err("its capacity is out of range");
-        }
-        if !self.align.is_power_of_two()
-            || !(8..=4096).contains(&self.align)
-            || self.align * 2 > self.capacity
-        {
-            return Err("its align is out of range");
-        }
-        if !(1..=PUBLISHERS_LIMIT).contains(&self.publishers_max) {
-            return Err("its publishers_max is out of range");
-        }
-        if !(1..=SUBSCRIBERS_LIMIT).contains(&self.subscribers_max) {
-            return Err("its subscribers_max is out of range");
-        }
-        if !self.origin.is_multiple_of(4096) || self.origin > NO_POSITION / 2 {
-            return Err("its origin is out of range");
-        }
-        Ok(())
+        let power = |value: u64, (min, max)| {
+            let usable = value.is_power_of_two() && (min..=max).contains(&value);
+            (usable, format!("a power of two from {min} to {max}"))
+        };
+        let count = |value: u64, max| ((1..=max).contains(&value), format!("1 to {max}"));
+        let (origin, origin_max) = (self.origin, NO_POSITION / 2);
+        let checks = [
+            (
+                "capacity",
+                self.capacity,
+                power(self.capacity, CAPACITY_RANGE),
+            ),
+            (
+                "align",
+                self.align,
+                power(self.align, (8, (self.capacity / 2).min(4096))),
+            ),
+            (
+                "publishers_max",
+                self.publishers_max,
+                count(self.publishers_max, PUBLISHERS_LIMIT),
+            ),
+            (
+                "subscribers_max",
+                self.subscribers_max,
+                count(self.subscribers_max, SUBSCRIBERS_LIMIT),
+            ),
+            (
+                "origin",
+                origin,
+                (
+                    origin.is_multiple_of(4096) && origin <= origin_max,
+                    format!("a multiple of 4096 up to {origin_max}"),
+                ),
+            ),
+        ];
+        checks
+            .into_iter()
+            .try_for_each(|(key, value, (usable, range))| {
+                let wrong = || format!("its {key} is {value}, which must be {range}");
+                usable.then_some(()).ok_or_else(wrong)
+            })
     }
 
     /// Lanes as an index bound.

@@ -76,14 +76,19 @@ pub(crate) fn map_control(
     Ok(Words::new(&memory, 0, count))
 }
 
-/// Maps a lane: its header page, and its ring twice.
-pub(crate) fn map_lane(
+/// Maps the header of a lane for reading, and nothing of its ring.
+pub(crate) fn map_lane_header(
     file: BorrowedFd<'_>,
     path: &Path,
     geometry: &Geometry,
-    writable: bool,
-    hugepages: HugePages,
-) -> Result<(Words, Ring), OpenError> {
+) -> Result<Words, OpenError> {
+    check_length(file, path, geometry)?;
+    let memory = map(file, path, 0, LANE_HEADER_BYTES, false)?;
+    Ok(Words::new(&memory, 0, lane::WORDS))
+}
+
+/// Refuses a lane that is not as long as its channel says.
+fn check_length(file: BorrowedFd<'_>, path: &Path, geometry: &Geometry) -> Result<(), OpenError> {
     let (found, expected) = (length(file, path)?, geometry.lane_bytes());
     if found != expected {
         let problem = format!(
@@ -94,6 +99,18 @@ pub(crate) fn map_lane(
             problem,
         });
     }
+    Ok(())
+}
+
+/// Maps a lane: its header page, and its ring twice.
+pub(crate) fn map_lane(
+    file: BorrowedFd<'_>,
+    path: &Path,
+    geometry: &Geometry,
+    writable: bool,
+    hugepages: HugePages,
+) -> Result<(Words, Ring), OpenError> {
+    check_length(file, path, geometry)?;
     let page = Memory::page_size() as u64;
     if !LANE_HEADER_BYTES.is_multiple_of(page) || !geometry.capacity.is_multiple_of(page) {
         let problem = format!(

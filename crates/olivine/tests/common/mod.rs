@@ -9,7 +9,9 @@ pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 
+use olivine::{Message, Subscriber};
 use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -106,27 +108,65 @@ fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Co
     command
 }
 
+/// What this process is to do, if it is another program of a test and not the test.
+///
+/// It ends with the thread that started it, also where that one is killed; not where `OLIVINE_DEATH_OUTLIVES` is set.
+pub(crate) fn my_role() -> Option<String> {
+    let role = std::env::var("OLIVINE_DEATH_ROLE").ok()?;
+    if std::env::var_os("OLIVINE_DEATH_OUTLIVES").is_some() {
+        return Some(role);
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .expect("to be told of the test's end");
+    Some(role)
+}
+
+/// A process that runs [`my_role`]; killed, unless it has ended, when it is dropped.
+pub(crate) struct Other(Child);
+
+impl Deref for Other {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Other {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // One that was waited for is left alone by both.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs `#[test] fn role` in another process.
-pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Child {
+pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Other {
     spawn_in(None, name, variables)
 }
 
 /// As [`spawn`], in a network namespace if one is named.
-pub(crate) fn spawn_in(namespace: Option<&str>, name: &str, variables: &[(&str, String)]) -> Child {
-    role(namespace, name, variables)
+pub(crate) fn spawn_in(namespace: Option<&str>, name: &str, variables: &[(&str, String)]) -> Other {
+    let child = role(namespace, name, variables)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .spawn()
-        .expect("a process")
+        .spawn();
+    Other(child.expect("a process"))
 }
 
 /// As [`spawn`], with its standard input and output in the caller's hands.
-pub(crate) fn spawn_piped(name: &str, variables: &[(&str, String)]) -> Child {
-    role(None, name, variables)
+pub(crate) fn spawn_piped(name: &str, variables: &[(&str, String)]) -> Other {
+    let child = role(None, name, variables)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process")
+        .spawn();
+    Other(child.expect("a process"))
 }
 
 /// Sends a signal to a child that has not been waited for.
@@ -136,13 +176,13 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 /// Kills and reaps.
-pub(crate) fn kill(mut child: Child) {
+pub(crate) fn kill(mut child: Other) {
     signal(&child, rustix::process::Signal::KILL);
     child.wait().expect("its end");
 }
 
 /// Waits for the good end of a child.
-pub(crate) fn finished(mut child: Child) {
+pub(crate) fn finished(mut child: Other) {
     let mut done = None;
     until("a child ends", || {
         done = child.try_wait().expect("its state");
@@ -157,6 +197,18 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let mut patience = Patience::new();
     while !reached() {
         assert!(patience.lasts(), "not within {WATCHDOG:?}: {what}");
+    }
+}
+
+/// Waits for a message, which `read` looks at; as long as [`until`] does.
+pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>) -> T) -> T {
+    let mut patience = Patience::new();
+    loop {
+        let message = subscriber.receive_timeout(Patience::STEP_MAX);
+        if let Some(message) = message.expect("no error") {
+            return read(&message);
+        }
+        assert!(patience.lasts(), "no message within {WATCHDOG:?}");
     }
 }
 
@@ -189,14 +241,19 @@ impl Patience {
         }
     }
 
-    /// Gives the processor to others before the next look. `false` once it is used up.
-    pub(crate) fn lasts(&mut self) -> bool {
+    /// Gives the processor to others before the next look.
+    pub(crate) fn rest(&mut self) {
         if self.looks < Self::EAGER {
             self.looks += 1;
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(Duration::from_micros(100));
         }
+    }
+
+    /// As [`Patience::rest`]. `false` once it is used up.
+    pub(crate) fn lasts(&mut self) -> bool {
+        self.rest();
         let between = self.looked.elapsed();
         self.looked += between;
         self.longest = self.longest.max(between);

@@ -4,14 +4,14 @@
 //! whoever outlives it finds that pipe closed.
 
 use crate::bell::Bell;
-use crate::common::{self, Patience};
+use crate::common::{self, Other, Patience};
 use crate::roles;
 use olivine::probe::SharedWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::process::{ChildStdin, ChildStdout};
 
 /// What a new participant does.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum End {
 
 /// The parent's side.
 pub(crate) struct Zygote {
-    child: Child,
+    child: Other,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
 }

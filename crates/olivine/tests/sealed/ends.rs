@@ -42,6 +42,7 @@ pub(crate) fn play(part: &str, path: &Path) {
             let mut child = std::process::Command::new(me);
             child.args(["--exact", "role"]).stdin(Stdio::inherit());
             child.env("OLIVINE_DEATH_ROLE", "end.holder");
+            child.env("OLIVINE_DEATH_OUTLIVES", "its father");
             #[allow(clippy::zombie_processes, reason = "it outlives us on purpose")]
             let _child = child.stdout(Stdio::null()).spawn().unwrap();
         }

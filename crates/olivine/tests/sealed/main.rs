@@ -18,7 +18,7 @@ mod subscribers;
 /// The other processes: see [`subscribers`] and [`publishers`].
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("OLIVINE_DEATH_ROLE") else {
+    let Some(role) = common::my_role() else {
         return;
     };
     let path = std::env::var("OLIVINE_DEATH_PATH").expect("set by the parent");

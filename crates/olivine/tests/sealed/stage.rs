@@ -1,6 +1,6 @@
 //! A publisher that goes on and honest subscribers that check every message, while something happens beside them.
 
-use crate::common::{WATCHDOG, spawn, until};
+use crate::common::{Other, WATCHDOG, spawn, until};
 use olivine::{LinkStatus, NotSent, Publisher, PublisherStats, ReceiveError, Subscriber};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Place {
     }
 
     /// Starts somebody else at the socket.
-    pub(crate) fn spawn(&self, role: &str) -> std::process::Child {
+    pub(crate) fn spawn(&self, role: &str) -> Other {
         spawn(role, &variables(&self.path()))
     }
 

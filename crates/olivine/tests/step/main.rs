@@ -44,6 +44,8 @@ struct Path {
     syscalls: usize,
     /// Places after which shared memory or the kernel's part differs from before.
     places: Vec<Place>,
+    /// Subscribers that were reclaimed and evicted.
+    judged: (u64, u64),
 }
 
 /// One test at a time: a fork copies what other threads are in the middle of.
@@ -87,6 +89,7 @@ fn walk(operation: &Operation) -> Path {
         instructions: 0,
         syscalls: 0,
         places: Vec::new(),
+        judged: (0, 0),
     };
     loop {
         let at = child.at();
@@ -115,6 +118,7 @@ fn walk(operation: &Operation) -> Path {
         }
     }
     child.kill();
+    path.judged = scene.judged();
     // It was killed behind the last instruction: everything it did counts.
     scene.check(operations::acknowledged(operation, true));
     path
@@ -179,11 +183,13 @@ fn a_death_after_any_instruction_is_survived() {
             }
         }
         println!(
-            "{:<28} {:>7} instructions, {:>4} system calls, {:>5} different deaths, {killed:>5} died, {missed} elsewhere",
+            "{:<28} {:>7} instructions, {:>4} system calls, {:>5} different deaths, {killed:>5} died, {missed} elsewhere, {} reclaimed, {} evicted",
             operation.name,
             path.instructions,
             path.syscalls,
             path.places.len(),
+            path.judged.0,
+            path.judged.1,
         );
         assert!(killed > 0, "{}: nobody was killed", operation.name);
         // What depends on time may take another path; not all of it does.

@@ -181,11 +181,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         name: "wait for room, reclaim",
         before: Scene::leave_a_dead_subscriber,
         prepare: publisher,
-        // The bystander reads nothing meanwhile, so room never comes; the dead one is found and cleared.
+        // Then the dead one is the slowest, and room comes once it is found and cleared.
+        ready: Scene::read_along,
         act: |_, handles| {
-            let long = Duration::from_millis(100);
-            let _ = of(handles).wait_for_room(4000, Some(long));
-            Ok(())
+            let long = Duration::from_secs(10);
+            let room = of(handles).wait_for_room(4000, Some(long));
+            room.map_err(|error| error.to_string())?;
+            match of(handles).stats().reclaimed {
+                1 => Ok(()),
+                count => Err(format!("{count} reclaimed")),
+            }
         },
         ..PLAIN
     },

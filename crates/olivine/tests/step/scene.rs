@@ -1,7 +1,7 @@
 //! What stands around a death, and what must still be true after it.
 
 use crate::common::{Place, WATCHDOG};
-use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
@@ -51,6 +51,8 @@ pub(crate) struct Scene {
     pub(crate) subscriber: Option<Subscriber>,
     sent: u64,
     seen: u64,
+    /// Numbers of messages of others that the bystander has read.
+    theirs: Vec<u64>,
 }
 
 /// A message of the bystander: marked, numbered, longer than a cache line.
@@ -74,6 +76,7 @@ impl Scene {
             subscriber: None,
             sent: 0,
             seen: 0,
+            theirs: Vec::new(),
         };
         if operation.bystanders {
             scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
@@ -155,6 +158,24 @@ impl Scene {
         .kill();
     }
 
+    /// The bystander reads what there is, and gives the room back.
+    pub(crate) fn read_along(&mut self) {
+        if let Some(subscriber) = &mut self.subscriber {
+            read(subscriber, &mut self.seen, &mut self.theirs);
+            subscriber.release();
+        }
+    }
+
+    /// Subscribers that were reclaimed and evicted so far; none where nothing is left of the channel.
+    pub(crate) fn judged(&self) -> (u64, u64) {
+        let config = Config::parse(&self.uri()).unwrap();
+        match admin::inspect(&config) {
+            Ok(found) => (found.reclaims, found.evictions),
+            Err(OpenError::Missing { .. }) => (0, 0),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// The bystander sends one message and reads what there is.
     fn talk(&mut self) {
         let Some(publisher) = &mut self.publisher else {
@@ -203,7 +224,7 @@ impl Scene {
     /// Everybody who is left goes on, newcomers come without being helped, and nothing stays behind.
     /// `acknowledged` messages of the child are certain, one more may have been committed.
     pub(crate) fn check(mut self, acknowledged: u64) {
-        let mut theirs = Vec::new();
+        let mut theirs = std::mem::take(&mut self.theirs);
         // Whoever died with a durable name is held in honour until somebody takes its place.
         let durable = format!("{}&name=durable", self.uri());
         let mut durable = Subscriber::open(&durable).unwrap();

@@ -32,12 +32,15 @@ const GROW_NAP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct JournalInlet {
     config: Config,
+    /// The first lane that is wanted, found when the ring was shaped: it may be far behind the begin of the journal.
+    first: Option<Lane>,
 }
 
 impl JournalInlet {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             config: config.clone(),
+            first: None,
         }
     }
 
@@ -48,6 +51,18 @@ impl JournalInlet {
     /// Whether `lane` is of the channel that is asked for.
     fn wants(&self, lane: &Lane) -> bool {
         !self.config.remote.named || lane.channel == self.config.channel()
+    }
+
+    /// The first lane that was recorded and is wanted; reads up to there. What is wrong with the journal is said when
+    /// it is replayed.
+    fn first_lane(&self) -> Option<Lane> {
+        let mut replay = Replay::open(self.path()).ok()?;
+        while let Some(run) = replay.next_run().ok()? {
+            if self.wants(run.lane) {
+                return Some(run.lane.clone());
+            }
+        }
+        None
     }
 
     /// Opens the journal; one that is followed may still be to come.
@@ -87,17 +102,16 @@ impl JournalInlet {
 }
 
 impl Inlet for JournalInlet {
-    fn shape(&self, ring: &mut Config) -> Result<(), OpenError> {
-        let first = first_lane(self.path(), |lane| self.wants(lane));
-        // What is wrong with the journal is said when it is replayed.
-        if let (Ok(Some(lane)), None) = (first, ring.align) {
+    fn shape(&mut self, ring: &mut Config) -> Result<(), OpenError> {
+        self.first = self.first_lane();
+        if let (Some(lane), None) = (&self.first, ring.align) {
             ring.align = Some(lane.align.into());
         }
         Ok(())
     }
 
     fn run(
-        self: Box<Self>,
+        mut self: Box<Self>,
         mut destination: Destination,
         control: &Arc<Control>,
         _until_end: bool,
@@ -106,7 +120,8 @@ impl Inlet for JournalInlet {
         let Some(mut replay) = self.open(control)? else {
             return Ok(());
         };
-        if let Ok(Some(lane)) = first_lane(self.path(), |lane| self.wants(lane)) {
+        // What was not there when the ring was shaped may be there now.
+        if let Some(lane) = self.first.take().or_else(|| self.first_lane()) {
             destination.adopt(lane.type_hash, &lane.type_name);
         }
         let ingress = destination.ingress(&self.who())?;
@@ -201,20 +216,6 @@ impl JournalInlet {
         });
         Ok(())
     }
-}
-
-/// The first lane that was recorded and `is_wanted`.
-fn first_lane(
-    path: &Path,
-    is_wanted: impl Fn(&Lane) -> bool,
-) -> Result<Option<Lane>, JournalError> {
-    let mut replay = Replay::open(path)?;
-    while let Some(run) = replay.next_run()? {
-        if is_wanted(run.lane) {
-            return Ok(Some(run.lane.clone()));
-        }
-    }
-    Ok(None)
 }
 
 struct Replaying {

@@ -16,7 +16,7 @@ use crate::wait::Sleeper;
 
 /// What is touched only when nothing is there to read.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct Surroundings {
     pub(super) attached: Attached,
     pub(super) config: Config,
     pub(super) slot: usize,
@@ -36,7 +36,7 @@ pub(super) struct Core {
     pub(super) closed: bool,
 }
 
-impl Core {
+impl Surroundings {
     /// Maps lanes that appeared since the last look; `true` if there are any. We have held them at their origin
     /// since we joined.
     #[inline(always)]
@@ -159,10 +159,10 @@ impl Core {
 }
 
 /// Whether a poll would find something: a message, a new lane, an eviction or the end of the stream.
-pub(super) fn is_ready(core: &Core, lanes: &[Consumer]) -> bool {
+pub(super) fn is_ready(around: &Surroundings, lanes: &[Consumer]) -> bool {
     lanes.iter().any(Consumer::has_next)
-        || core.epoch.load(Ordering::Acquire) != core.lanes_epoch
-        || core.is_evicted()
-        || core.is_at_end(lanes)
-        || core.link_has_failed()
+        || around.epoch.load(Ordering::Acquire) != around.lanes_epoch
+        || around.is_evicted()
+        || around.is_at_end(lanes)
+        || around.link_has_failed()
 }

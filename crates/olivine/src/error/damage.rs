@@ -1,0 +1,41 @@
+//! What is wrong with a lane that no publisher of this version writes.
+
+/// What [`ReceiveError::Corrupt`](super::ReceiveError::Corrupt) found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A header with an impossible length.
+    #[error("a frame of {bytes} bytes, header included, where {min} to {max} are possible")]
+    Frame {
+        /// Length found, in bytes.
+        bytes: u64,
+        /// That of an empty message.
+        min: u64,
+        /// That of the longest message of this ring.
+        max: u64,
+    },
+    /// More lies before the cursor than the ring holds.
+    #[error("{bytes} bytes wait to be read, where the ring holds {capacity}")]
+    Lead {
+        /// Bytes from the reader's position to the publisher's cursor.
+        bytes: u64,
+        /// Bytes of the ring.
+        capacity: u64,
+    },
+    /// A message without a topic on a channel where each one has one.
+    #[error(
+        "a message of {bytes} bytes that does not end with a topic, on a channel opened with 'topic='"
+    )]
+    Topic {
+        /// What the frame carries, in bytes.
+        bytes: u64,
+    },
+    /// A message of another length than the values of the channel's type.
+    #[error("a message of {bytes} bytes, where each value of the channel's type has {expected}")]
+    Value {
+        /// Its length in bytes.
+        bytes: u64,
+        /// That of the type, in bytes.
+        expected: u64,
+    },
+}

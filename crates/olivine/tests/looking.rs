@@ -1,0 +1,95 @@
+//! Looking at a channel maps what is read, not the rings, which may be as large as the memory of a machine.
+//!
+//! A program of its own with one test: how much may be mapped is limited for the whole process.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::Place;
+use common::mapped::Mapped;
+use olivine::{Config, OpenError, Publisher, Subscriber, admin};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a ring, far more than whatever else this process maps.
+const LARGE: u64 = 1 << 30;
+
+/// Words of the control file and of a lane's header, see `docs/layout.md`.
+const GEOMETRY: u64 = 3;
+const LANE_CAPACITY: u64 = 2;
+const LANE_LIMIT: u64 = 32;
+
+/// The words that the geometry's check word is made of.
+const CHECKED: u64 = 16;
+
+fn open(place: &Place, name: &str) -> File {
+    let path = place.channel("large").join(name);
+    let mut options = File::options();
+    options.read(true).write(true).open(path).unwrap()
+}
+
+fn read_word(file: &File, word: u64) -> u64 {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, word * 8).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+fn write_word(file: &File, word: u64, value: u64) {
+    file.write_all_at(&value.to_le_bytes(), word * 8).unwrap();
+}
+
+/// FNV-1a, 64 bits.
+fn fnv(words: impl Iterator<Item = u64>) -> u64 {
+    words
+        .flat_map(u64::to_le_bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+/// Makes a channel that holds a message nobody has seen, and then its ring a large one, of which no memory is taken.
+fn leave_a_large_one(place: &Place) -> String {
+    let uri = place.uri("large", "");
+    let mut publisher = Publisher::open(&place.uri("large", "capacity=4KiB")).unwrap();
+    publisher.publish(b"unseen").unwrap();
+    drop(publisher);
+    let (control, lane) = (open(place, "control"), open(place, "lane-0"));
+    write_word(&control, GEOMETRY, LARGE);
+    let words = (0..CHECKED).map(|n| read_word(&control, GEOMETRY + n));
+    write_word(&control, GEOMETRY + CHECKED, fnv(words));
+    write_word(&lane, LANE_CAPACITY, LARGE);
+    write_word(&lane, LANE_LIMIT, LARGE);
+    lane.set_len(4096 + LARGE).unwrap();
+    uri
+}
+
+/// Leaves this process no addresses for a ring from here on.
+fn leave_no_room_for_a_ring() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    let mapped = kib.unwrap().parse::<u64>().unwrap() * 1024;
+    let mut limit = getrlimit(Resource::As);
+    limit.current = Some(mapped + LARGE / 2);
+    setrlimit(Resource::As, limit).unwrap();
+}
+
+#[test]
+fn who_only_looks_maps_no_ring() {
+    let place = Place::new();
+    let uri = leave_a_large_one(&place);
+    let config = Config::parse(&uri).unwrap();
+    leave_no_room_for_a_ring();
+    // The measure: a ring cannot be mapped any more, once or twice.
+    Mapped::of(open(&place, "lane-0"), false).unwrap_err();
+    let found = admin::inspect(&config).unwrap();
+    assert_eq!((found.capacity_bytes, found.publishers.len()), (LARGE, 1));
+    assert_eq!(admin::list(&place.dir()).unwrap().len(), 1);
+    let collected = admin::collect(&place.dir(), true).unwrap();
+    assert_eq!(collected.len(), 1);
+    // Whether it may make way for another shape: not while somebody may want what it holds.
+    let refused = Subscriber::open(&place.uri("large", "capacity=8KiB")).unwrap_err();
+    assert!(matches!(refused, OpenError::Mismatch { .. }), "{refused}");
+}

@@ -19,6 +19,9 @@ pub(super) const SEAL_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Version of everything in this file. Any change of meaning or place raises it.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
+/// No number of a block, position or end of a lane lies further: nothing that was recorded comes near it, and what is added
+/// to one does not overflow.
+pub(super) const COUNT_MAX: u64 = u64::MAX / 4 * 3;
 /// Longest body of a block, packed or not: more than the largest ring can hold.
 pub(super) const BODY_MAX: u64 = (1 << 31) + (1 << 24);
 /// Most lanes of one journal.
@@ -99,12 +102,19 @@ impl TermHeader {
             header.position.get(),
             header.time.get(),
         );
+        let damaged = |problem| JournalError::Damaged {
+            path: path.to_owned(),
+            offset: 0,
+            problem,
+        };
         if header != same {
-            return Err(JournalError::Damaged {
-                path: path.to_owned(),
-                offset: 0,
-                problem: "the check of the file's header does not match",
-            });
+            return Err(damaged("the check of the file's header does not match"));
+        }
+        if [header.term, header.sequence, header.position]
+            .iter()
+            .any(|count| count.get() > COUNT_MAX)
+        {
+            return Err(damaged("a number in the file's header is not possible"));
         }
         Ok(header)
     }
@@ -237,6 +247,9 @@ impl BlockHeader {
         }
         if header.kind().is_none() || header.codec().is_none() {
             return Err("a block is of an unknown kind");
+        }
+        if header.sequence.get() > COUNT_MAX || header.position.get() > COUNT_MAX {
+            return Err("a block's number is not possible");
         }
         let (stored, plain) = (header.stored.get(), header.plain.get());
         if stored > BODY_MAX || plain > BODY_MAX || !stored.is_multiple_of(8) {

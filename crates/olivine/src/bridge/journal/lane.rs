@@ -1,6 +1,6 @@
 //! The lanes of a journal: whose frames its runs are.
 
-use super::format::{LANES_MAX, LaneHeader, TEXT_MAX};
+use super::format::{COUNT_MAX, LANES_MAX, LaneHeader, TEXT_MAX};
 use crate::error::JournalError;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -160,6 +160,9 @@ pub(super) fn decode<'a>(
             .map_err(|_| "a lane's description is not possible")?;
         let number = header.lane.get() as usize;
         let end = header.end.get();
+        if end > COUNT_MAX {
+            return Err("a lane's end is not possible");
+        }
         let count = lanes.len();
         match lanes.get_mut(number) {
             Some(known) if known.lane == lane => known.end = known.end.max(end),

@@ -1,7 +1,7 @@
 //! One file of a journal, block after block, each checked in full before anything of it is believed.
 
 use super::format::{
-    BLOCK_BYTES, BlockHeader, Codec, Kind, RunHeader, Seal, TERM_BYTES, count_frames,
+    BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, TERM_BYTES, count_frames,
 };
 use super::index::Index;
 use super::lane::{self, Known};
@@ -274,7 +274,8 @@ fn read_runs(
             .ok()
             .and_then(|bytes| rest.split_at_checked(bytes))
             .ok_or("a run goes on after the end of its block")?;
-        if run.position.get().checked_add(run.bytes.get()).is_none() || frames.is_empty() {
+        let end = run.position.get().checked_add(run.bytes.get());
+        if end.is_none_or(|end| end > COUNT_MAX) || frames.is_empty() {
             return Err("a run's position is not possible");
         }
         count_frames(frames, known.lane.align()).map_err(|_| "a run is not made of frames")?;

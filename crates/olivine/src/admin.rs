@@ -2,7 +2,8 @@
 //!
 //! Looking maps everything read-only and takes no lock that anybody waits for, so it costs participants nothing.
 
-use crate::channel::attach::{self, Attached, is_abandoned, is_empty, open_control};
+use crate::channel::attach::open_control;
+use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, remove_files};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::error::OpenError;
@@ -228,7 +229,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
         Err(error) => return Err(error.into()),
     };
     let _membership = attached.membership()?;
-    if !attach::is_current(&attached) {
+    if !is_current(&attached) {
         // Removed by its last participant meanwhile; what bears the name now is another channel.
         return Ok(Removed { bytes: 0 });
     }
@@ -238,7 +239,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
             pids: pids(&attached),
         });
     }
-    attach::remove_files(&attached)?;
+    remove_files(&attached)?;
     Ok(Removed { bytes })
 }
 
@@ -272,11 +273,11 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
                     continue;
                 }
                 let membership = attached.membership()?;
-                if !attach::is_current(&attached) || !is_abandoned(&attached) {
+                if !is_current(&attached) || !is_abandoned(&attached) {
                     continue;
                 }
                 if !dry_run {
-                    attach::remove_files(&attached)?;
+                    remove_files(&attached)?;
                 }
                 drop(membership);
                 collected.push(Collected {

@@ -4,6 +4,7 @@
 //! leaves; [`publisher`] and [`subscriber`] are the handles.
 
 pub(crate) mod attach;
+pub(crate) mod attached;
 mod hold;
 mod join;
 pub(crate) mod place;

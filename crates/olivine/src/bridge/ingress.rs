@@ -1,6 +1,7 @@
 //! Into a ring: a publisher per lane of the source, which acknowledges after commit.
 
-use crate::channel::attach::{self, Attached, TypeTag};
+use crate::channel::attach::{self, TypeTag};
+use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{Brought, Origin, lanes_kept_for};
 use crate::error::{LinkError, NotSent, OpenError};

@@ -1,15 +1,18 @@
-//! Coming and going: finding or making a channel, and the short critical sections of joining and leaving.
+//! Coming: finding or making a channel, agreeing with its settings, and joining under its lock.
 //!
 //! Every step can be interrupted by a death and done again by the next comer: locks are dropped by the
 //! kernel, a half-removed channel says so, a half-cleared slot is cleared again by whoever claims it.
 
+use super::attached::{
+    Attached, holds_unseen, is_abandoned, is_current, lock_membership, remove_files,
+};
 use super::place::{Inside, Place, memory_file, to_bytes};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::layout::{
-    CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, lane, lane_entry, lock_byte,
+    CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, lock_byte,
 };
 use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
 use crate::sync::Ordering;
@@ -22,17 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
-const BUSY_MAX: Duration = Duration::from_secs(10);
-
-/// A channel that this participant has mapped, with locks of its own.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    pub(crate) channel: String,
-    pub(crate) place: Place,
-    pub(crate) control: Words,
-    pub(crate) geometry: Geometry,
-    pub(crate) locks: Locks,
-}
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// The type of a channel's messages as an opener sees it.
 #[derive(Clone, Debug, Default)]
@@ -41,18 +34,6 @@ pub(crate) struct TypeTag {
     pub(crate) name: Cow<'static, str>,
     /// Takes the channel as it is: for bridges, which do not look into messages.
     pub(crate) any: bool,
-}
-
-/// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
-#[derive(Debug)]
-pub(crate) struct Membership<'a> {
-    attached: &'a Attached,
-}
-
-impl Drop for Membership<'_> {
-    fn drop(&mut self) {
-        self.attached.locks.unlock(lock_byte::MEMBERSHIP);
-    }
 }
 
 /// What a new channel would look like under these settings.
@@ -338,53 +319,6 @@ pub(crate) fn draw() -> u64 {
     hasher.finish().max(1)
 }
 
-/// Takes the membership lock, waiting for others to finish.
-fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenError> {
-    let path = attached.place.path();
-    let mut pause = Duration::from_micros(20);
-    while !attached
-        .locks
-        .try_lock(lock_byte::MEMBERSHIP)
-        .map_err(|source| OpenError::Io {
-            action: "lock",
-            path: path.to_owned(),
-            source,
-        })?
-    {
-        if started.elapsed() > BUSY_MAX {
-            return Err(OpenError::Busy {
-                channel: attached.channel.clone(),
-                // Relaxed: for the message only.
-                pid: attached
-                    .control
-                    .word(control::MEMBER_PID)
-                    .load(Ordering::Relaxed),
-                waited: BUSY_MAX,
-            });
-        }
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "a lock of the kernel's has no other bounded wait"
-        )]
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(5));
-    }
-    // Relaxed: for messages only.
-    attached
-        .control
-        .word(control::MEMBER_PID)
-        .store(u64::from(std::process::id()), Ordering::Relaxed);
-    Ok(())
-}
-
-/// Whether the mapped control file is still the one that the name leads to.
-pub(crate) fn is_current(attached: &Attached) -> bool {
-    match (&attached.place, &attached.locks) {
-        (Place::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
-        _ => true,
-    }
-}
-
 /// Compares the settings that were asked for with what the channel has.
 pub(super) fn agree(
     config: &Config,
@@ -452,119 +386,6 @@ pub(super) fn agree(
         });
     }
     Ok(())
-}
-
-/// Whether no participant lives.
-pub(crate) fn is_empty(attached: &Attached) -> bool {
-    !attached
-        .locks
-        .held_by_others(lock_byte::LANE, lock_byte::END)
-}
-
-/// Whether no participant lives and no durable subscriber may come back.
-pub(crate) fn is_abandoned(attached: &Attached) -> bool {
-    is_empty(attached) && !slots::any_durable(&attached.control, &attached.geometry)
-}
-
-/// Whether messages lie here that no subscriber ever had a chance to see.
-fn holds_unseen(attached: &Attached) -> bool {
-    // Relaxed: read under the membership lock, written under it.
-    if attached
-        .control
-        .word(control::SUBSCRIBERS_EVER)
-        .load(Ordering::Relaxed)
-        > 0
-    {
-        return false;
-    }
-    (0..attached.geometry.lanes()).any(|index| {
-        let present = attached
-            .control
-            .word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
-        present.load(Ordering::Acquire) != 0
-            && match attached.place.look_at_lane(&attached.geometry, index) {
-                Ok(Some(words)) => {
-                    words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
-                }
-                Ok(None) => false,
-                // Nobody knows what it holds: it is not ours to remove.
-                Err(_) => true,
-            }
-    })
-}
-
-/// Marks the channel as removed and removes its files. The caller holds the membership lock.
-pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
-    attached
-        .control
-        .word(control::STATE)
-        .store(control::REMOVED, Ordering::Release);
-    match &attached.place {
-        Place::Files(folder) => folder.remove(),
-        Place::Process(inside) => {
-            inside.forget();
-            Ok(())
-        }
-    }
-}
-
-impl Attached {
-    /// The same channel for another participant of this process.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::Missing`] for a channel of files, which each participant opens by its path.
-    pub(super) fn beside(&self) -> Result<Self, OpenError> {
-        let Place::Process(inside) = &self.place else {
-            return Err(OpenError::Missing {
-                channel: self.channel.clone(),
-                path: self.place.path().to_owned(),
-            });
-        };
-        Ok(Self {
-            channel: self.channel.clone(),
-            place: Place::Process(Arc::clone(inside)),
-            control: self.control.clone(),
-            geometry: self.geometry.clone(),
-            locks: inside.locks(),
-        })
-    }
-
-    /// Takes the membership lock for leaving or removing.
-    pub(crate) fn membership(&self) -> Result<Membership<'_>, OpenError> {
-        lock_membership(self, Instant::now())?;
-        Ok(Membership { attached: self })
-    }
-
-    /// The part of leaving that all share: `give_up` clears what was ours and drops our lock; the last one to
-    /// leave removes the channel, unless a durable subscriber may come back for it, or it holds messages that
-    /// nobody was there to read.
-    pub(crate) fn leave(&self, give_up: impl FnOnce()) {
-        let membership = self.membership();
-        give_up();
-        if membership.is_ok() && is_current(self) && is_abandoned(self) && !holds_unseen(self) {
-            // What cannot be removed now is removed by the next opener or `olivine gc`.
-            let _ = remove_files(self);
-        }
-    }
-
-    /// Wakes publishers that wait for room or for subscribers.
-    pub(crate) fn wake_publishers(&self) {
-        wake_publishers(&self.control, &self.geometry);
-    }
-}
-
-/// Wakes every publisher of the channel that is parked.
-pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
-    // SeqCst: ROOM by a fence of our own: what changed in the slots comes before the look at the park words.
-    crate::sync::fence(Ordering::SeqCst);
-    for index in 0..geometry.lanes() {
-        let park = control.word(geometry.lane_entry(index) + lane_entry::PARK);
-        // Relaxed: `wake` takes it by read-modify-write (WAKE).
-        if park.load(Ordering::Relaxed) != 0 {
-            crate::wait::wake(park);
-        }
-    }
 }
 
 /// Errors of system calls outside `segment`.

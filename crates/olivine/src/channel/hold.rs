@@ -1,6 +1,6 @@
 //! There is no room: who is in the way, since when, and what to do about it.
 
-use super::attach::Attached;
+use super::attached::Attached;
 use super::slots::{self, Verdict};
 use crate::clock::monotonic_ns;
 use crate::ring::gate::Slowest;

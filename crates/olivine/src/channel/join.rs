@@ -1,6 +1,6 @@
 //! Joining: a subscriber takes a slot and a place in every lane, so that from then on it misses nothing.
 
-use super::attach::Attached;
+use super::attached::Attached;
 use super::slots;
 use crate::error::OpenError;
 use crate::ring::consume::{Consumer, GateWords, committed_up_to};

@@ -3,7 +3,8 @@
 mod room;
 mod wait;
 
-use super::attach::{self, Attached, TypeTag};
+use super::attach::{self, TypeTag};
+use super::attached::Attached;
 use super::hold::Hold;
 use super::raw::Brought;
 use super::reserve::{Batch, Claim};

@@ -1,7 +1,7 @@
 //! What a bridge needs of the handles and programs do not: frames as they lie, positions that move only when told
 //! to, and lanes that remember where their messages came from.
 
-use super::attach::Attached;
+use super::attached::Attached;
 use super::place::Place;
 use super::publisher::Publisher;
 use super::subscriber::Subscriber;

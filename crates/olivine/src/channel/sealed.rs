@@ -13,7 +13,8 @@ mod serve;
 mod watch;
 mod wire;
 
-use super::attach::{Attached, TypeTag};
+use super::attach::TypeTag;
+use super::attached::Attached;
 use super::join::consumer;
 use crate::error::{LinkError, OpenError, SealedError};
 use crate::link::{Control, Link};

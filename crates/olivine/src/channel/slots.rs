@@ -3,7 +3,7 @@
 //! A slot belongs to whoever holds its lock. Its words may only be changed by the holder, or by somebody who
 //! took the lock because the holder died; so claiming and reclaiming cannot meet.
 
-use super::attach::Attached;
+use super::attached::Attached;
 use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::liveness::Locks;

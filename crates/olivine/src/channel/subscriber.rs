@@ -1,6 +1,7 @@
 //! The receiving end: every lane of a channel, polled in turn.
 
-use super::attach::{self, Attached, TypeTag, wake_publishers};
+use super::attach::{self, TypeTag};
+use super::attached::{Attached, wake_publishers};
 use super::join::join;
 use super::sealed;
 use super::slots;

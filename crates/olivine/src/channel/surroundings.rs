@@ -1,6 +1,6 @@
 //! What a subscriber touches only when nothing is there to read: new lanes, evictions, the end of the stream.
 
-use super::attach::Attached;
+use super::attached::Attached;
 use super::join::consumer;
 use super::slots;
 use super::watch::Watch;

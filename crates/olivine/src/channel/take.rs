@@ -1,6 +1,7 @@
 //! A publisher comes: it takes a lane that nobody holds, and goes on where the last one left it.
 
-use super::attach::{self, Attached};
+use super::attach;
+use super::attached::Attached;
 use super::raw::Brought;
 use crate::error::OpenError;
 use crate::fork::ForkPage;

@@ -1,6 +1,6 @@
 //! What a publisher waits for: room, subscribers, and that all was read.
 
-use super::super::attach::Attached;
+use super::super::attached::Attached;
 use super::super::hold::{Beds, Waiting};
 use super::super::slots::{self, Verdict};
 use super::{Endpoint, Publisher};

@@ -1,7 +1,8 @@
 //! The memory of a sealed channel: how it is made and sealed before it is handed out, and checked before it is trusted.
 
 use super::listen::refused;
-use crate::channel::attach::{Attached, control_bytes};
+use crate::channel::attach::control_bytes;
+use crate::channel::attached::Attached;
 use crate::channel::place::{Place, memory_file};
 use crate::error::{OpenError, SealedError};
 use crate::region::Words;

@@ -7,7 +7,7 @@
 use super::listen::Listener;
 use super::memory::{new_page, with_lane};
 use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
-use crate::channel::attach::Attached;
+use crate::channel::attached::Attached;
 use crate::channel::join;
 use crate::error::{LinkError, OpenError};
 use crate::fork::ClosedInChildren;

@@ -1,7 +1,8 @@
 //! A subscriber's thread that waits for the end of its publisher, and says which end it was.
 
 use super::wire::{LONGEST, Said, Why};
-use crate::channel::attach::{Attached, io_error};
+use crate::channel::attach::io_error;
+use crate::channel::attached::Attached;
 use crate::error::{LinkError, OpenError, SealedError};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};

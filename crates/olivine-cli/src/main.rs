@@ -79,7 +79,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
             if error.kind() == ErrorKind::InvalidSubcommand && !line.contains("similar") {
                 let unknown = error.get(ContextKind::InvalidSubcommand);
                 let unknown = unknown.map(ToString::to_string).unwrap_or_default();
-                line.push_str(&format!("; {}", commands(std::env::args(), &unknown)));
+                let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+                line.push_str(&format!("; {}", commands(words, &unknown)));
             }
             failure::complain(&line);
             ExitCode::from(2)

@@ -1,5 +1,7 @@
 //! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is a test.
 
+use std::os::unix::ffi::OsStrExt;
+
 /// Runs sessions in a folder of channels of their own.
 fn sessions(pattern: &str) {
     let memory = std::path::Path::new("/dev/shm");
@@ -33,4 +35,15 @@ fn sessions_that_make_no_channel_read_as_recorded() {
 #[test]
 fn sessions_that_leave_a_channel_read_as_recorded() {
     sessions("tests/cmd/alone/*.trycmd");
+}
+
+#[test]
+fn a_word_that_is_no_text_is_refused_in_one_line() {
+    let word = std::ffi::OsStr::from_bytes(b"\xff");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_olivine"));
+    let output = command.arg(word).output().expect("the tool");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("there are pub, sub, ls"), "{said}");
 }

@@ -5,7 +5,7 @@ use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, ChannelInfo, PublisherInfo, SubscriberInfo};
-use olivine::{Config, LaneState, Subscriber};
+use olivine::{Config, LaneState};
 use olivine_bench::error::chain;
 use olivine_bench::text;
 use serde::Serialize;
@@ -155,44 +155,55 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     if common.json {
         print_json(&json!({ "removed": removed, "failed_count": failures }))?;
     }
+    all_done(failures, printed)
+}
+
+/// Forgets the durable subscriber `name` of each channel; goes on after one that it cannot be forgotten of.
+fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
+    let mut failures = 0;
+    let mut forgotten = Vec::new();
+    let mut printed = Ok(());
+    for config in configs {
+        match admin::forget(config, name) {
+            Ok(gone) => {
+                if !common.json && printed.is_ok() {
+                    printed = print(&format!(
+                        "forgot '{name}' of {}, which was {} behind{}\n",
+                        crate::settings::short(config),
+                        text::bytes(gone.lag_bytes),
+                        if gone.removed {
+                            "; nobody else uses the channel: removed"
+                        } else {
+                            ""
+                        },
+                    ));
+                }
+                forgotten.push(json!({
+                    "channel": config.channel(),
+                    "name": name,
+                    "lag_bytes": gone.lag_bytes,
+                    "channel_removed": gone.removed,
+                }));
+            }
+            Err(error) => {
+                failures += 1;
+                complain(&chain(&error));
+            }
+        }
+    }
+    if common.json {
+        print_json(&json!({ "forgotten": forgotten, "failed_count": failures }))?;
+    }
+    all_done(failures, printed)
+}
+
+/// How a command over several channels ends, of which `failures` were complained about.
+fn all_done(failures: u64, printed: Outcome) -> Outcome {
     if failures == 0 {
         printed
     } else {
         Err(Failure::BadResult)
     }
-}
-
-/// Forgets the durable subscriber `name` of each channel.
-fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
-    let mut forgotten = Vec::new();
-    for config in configs {
-        let info = admin::inspect(config)?;
-        let found = info
-            .subscribers
-            .iter()
-            .find(|one| one.name.as_deref() == Some(name));
-        let uri = crate::settings::short(config);
-        let Some(found) = found else {
-            return Err(Failure::failed(format!(
-                "{uri} has no durable subscriber '{name}': 'olivine inspect {uri}' lists those it has"
-            )));
-        };
-        // Whoever bears the name decides about it, and one that is attached is refused here.
-        Subscriber::open_with(&config.clone().name(name))?.unsubscribe();
-        let lag_bytes = found.lag_bytes;
-        if !common.json {
-            let lag = text::bytes(lag_bytes);
-            print(&format!(
-                "forgot '{name}' of {uri}, which was {lag} behind\n"
-            ))?;
-        }
-        forgotten
-            .push(json!({ "channel": config.channel(), "name": name, "lag_bytes": lag_bytes }));
-    }
-    if common.json {
-        return print_json(&json!({ "forgotten": forgotten }));
-    }
-    Ok(())
 }
 
 /// Collects channels that nobody uses.

@@ -1,7 +1,7 @@
 //! What a command waits for, told to the person who started it: once it has taken a while, and again when it changes.
 
 use crate::{log, settings};
-use olivine::admin::{self, SubscriberInfo};
+use olivine::admin::{self, ChannelInfo, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::time::{Duration, Instant};
@@ -99,24 +99,33 @@ pub(crate) fn publisher(config: &Config) -> Option<What> {
     (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
 }
 
-/// Who holds the publishers of a channel of this machine back, and what frees them.
-pub(crate) fn holder(config: &Config) -> Option<What> {
+/// Who holds the publisher in `lane` of a channel of this machine back, and what frees it.
+pub(crate) fn holder(config: &Config, lane: usize) -> Option<What> {
     if config.scheme() != Scheme::Shm {
         return None;
     }
     let info = admin::inspect(config).ok()?;
+    let (slowest, lag_bytes) = slowest(&info, lane)?;
+    Some(held_by(slowest, lag_bytes, config))
+}
+
+/// Whom the publisher in `lane` waits for, and how far behind its cursor that one is.
+fn slowest(info: &ChannelInfo, lane: usize) -> Option<(&SubscriberInfo, u64)> {
+    let place = info.publishers.iter().position(|one| one.lane == lane)?;
+    let cursor = info.publishers[place].cursor;
     let gating = info.subscribers.iter().filter(|one| {
         one.delivery == Delivery::Reliable && !one.evicted && (one.alive || one.name.is_some())
     });
-    let slowest = gating.max_by_key(|one| one.lag_bytes)?;
-    Some(held_by(slowest, config))
+    gating
+        .filter_map(|one| Some((one, cursor.saturating_sub(*one.positions.get(place)?))))
+        .max_by_key(|(_, lag_bytes)| *lag_bytes)
 }
 
-fn held_by(slowest: &SubscriberInfo, config: &Config) -> What {
+fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let uri = settings::short(config);
     let dir = config.directory();
     let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
-    let lag = text::bytes(slowest.lag_bytes);
+    let lag = text::bytes(lag_bytes);
     let line = match (&slowest.name, slowest.alive) {
         (Some(name), false) => format!(
             "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: start it again, or forget it and what it has not read with 'olivine rm {uri} --name {name}{dir}'"
@@ -125,9 +134,10 @@ fn held_by(slowest: &SubscriberInfo, config: &Config) -> What {
             let name = name
                 .as_ref()
                 .map_or_else(String::new, |name| format!(" '{name}',"));
+            // As it calls itself: in another container that is somebody else's number.
             let pid = slowest.pid;
             format!(
-                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it reads slowly or not at all; 'kill {pid}' ends it, --slow evict:TIME on a new channel does without it"
+                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it reads slowly or not at all; its end frees the publisher, --slow evict:TIME on a new channel does without it"
             )
         }
     };

@@ -1,22 +1,22 @@
 //! `olivine pub`: messages from arguments, from standard input, or generated.
 
+mod ending;
 mod generate;
 mod input;
 
 use crate::args::{Common, InputForm, PubArgs, values::Rate};
 use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
-use crate::meter::{Extra, Meter, PublisherSummary, Summary, Totals};
+use crate::meter::{Extra, Meter, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{Config, LinkStage, NotSent, Publisher, Scheme, admin};
+use olivine::{Config, NotSent, Publisher, Scheme, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::text::{self, plural};
-use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages at full speed between two looks at the clock and at requests to stop.
 const BURST: u64 = 256;
@@ -271,7 +271,8 @@ impl Sender {
     fn tell_who_holds(&mut self) {
         if !self.tell_of_link() {
             let config = &self.config;
-            self.awaited.goes_on(|| awaited::holder(config));
+            let lane = self.publisher.lane();
+            self.awaited.goes_on(|| awaited::holder(config, lane));
         }
     }
 
@@ -293,99 +294,4 @@ impl Sender {
             self.publisher.capacity(),
         ))
     }
-
-    /// Waits up to `linger` until everything is read, or for a place elsewhere acknowledged, for which no `linger` leaves
-    /// as long as it takes. Returns whether it was.
-    fn linger(&mut self, linger: Duration) -> Outcome<bool> {
-        let elsewhere = settings::is_elsewhere(&self.config);
-        if linger.is_zero() && !elsewhere {
-            return Ok(true);
-        }
-        let look = if linger.is_zero() {
-            LOOK
-        } else {
-            LOOK.min(linger)
-        };
-        let begun = Instant::now();
-        let mut reached = begun;
-        while !self.publisher.wait_drained(Some(look))? {
-            self.tell_who_holds();
-            let status = self.publisher.link_status();
-            let is_away = status.is_some_and(|status| status.stage == LinkStage::Waiting);
-            if !is_away {
-                reached = Instant::now();
-            }
-            let interrupted = self.stop.interrupted();
-            self.cut |= interrupted;
-            // Who is connected is on the way of taking it.
-            let stops = interrupted && (is_away || !elsewhere);
-            let too_long = !linger.is_zero() && begun.elapsed() >= linger;
-            if stops || too_long || reached.elapsed() >= settings::patience(&self.config) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Lets subscribers read what is left, closes, and sums up.
-    /// An `endless` stream is complete whenever it is stopped.
-    fn finish(mut self, linger: Duration, quiet: bool, endless: bool) -> Outcome {
-        let elapsed_ns = self.meter.elapsed_ns();
-        let delivered = self.linger(linger)?;
-        self.meter.finish(self.totals, Extra::default())?;
-        let interrupted = self.stop.interrupted();
-        let stats = self.publisher.stats();
-        let mut summary = Summary::new(
-            "publisher",
-            self.publisher.uri(),
-            self.totals,
-            elapsed_ns,
-            interrupted,
-        );
-        summary.publisher = Some(PublisherSummary {
-            back_pressure_count: stats.back_pressure_count,
-            back_pressure_ns: stats.back_pressure_ns,
-            wakes_count: stats.wakes,
-            evicted_count: stats.evicted,
-            reclaimed_count: stats.reclaimed,
-        });
-        let left = close(self.publisher, &self.config, delivered)?;
-        if !quiet || interrupted {
-            self.meter.say(&summary.text(), &summary)?;
-        }
-        match left {
-            Some(line) if self.cut => {
-                log::warn(&line);
-                self.stop.cut_short()
-            }
-            Some(line) => Err(Failure::failed(line)),
-            None if self.cut && !endless => self.stop.cut_short(),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Ends the stream. What a place elsewhere has not got by now does not keep us any longer: returns what that is, in
-/// words.
-fn close(publisher: Publisher, config: &Config, delivered: bool) -> Outcome<Option<String>> {
-    if delivered || !settings::is_elsewhere(config) {
-        if !delivered {
-            log::warn(
-                "some subscribers have not read everything yet; it stays in the ring for them",
-            );
-        }
-        publisher.close()?;
-        return Ok(None);
-    }
-    // Closing would try on; the end of the process lets go of everything it holds.
-    let _undelivered = ManuallyDrop::new(publisher);
-    let place = settings::short(config);
-    let rest = if settings::is_durable(config) {
-        "the next publisher of this name goes on with it"
-    } else {
-        "it goes with this program"
-    };
-    Ok(Some(format!(
-        "{place} has not acknowledged everything that was published: {rest}"
-    )))
 }

@@ -47,9 +47,9 @@ pub(crate) fn short(config: &Config) -> String {
     uri.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// Whether this endpoint ties the thread that opens it to a CPU.
-pub(crate) fn is_pinned(config: &Config) -> bool {
-    value(config, "cpu").is_some()
+/// CPU to which this endpoint ties the thread that opens it.
+pub(crate) fn cpu(config: &Config) -> Option<u32> {
+    value(config, "cpu").and_then(|cpu| cpu.parse().ok())
 }
 
 /// How long closing waits for a far side that is away, by the library's own measure. A disk that is full is waited for

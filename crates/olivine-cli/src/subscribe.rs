@@ -14,7 +14,7 @@ use olivine_bench::payload;
 use olivine_bench::tally::Verifier;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 
 /// Bytes of output gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
@@ -102,8 +102,8 @@ fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputF
 
 /// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
 fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
-    // Only opening a sealed channel waits; and what it ties to a CPU is the thread that opens.
-    if config.scheme() != Scheme::Sealed || settings::is_pinned(config) {
+    // Only opening a sealed channel waits.
+    if config.scheme() != Scheme::Sealed {
         return Ok(Some(Subscriber::open_with(config)?));
     }
     let (opened, newcomer) = mpsc::channel();
@@ -113,16 +113,28 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
         let _ = opened.send(Subscriber::open_with(&asked));
     });
     let mut awaited = Awaited::default();
-    loop {
+    let subscriber = loop {
         match newcomer.recv_timeout(LOOK) {
-            Ok(subscriber) => return Ok(Some(subscriber?)),
-            Err(_) if stop.now() => return Ok(None),
-            Err(_) => awaited.goes_on(|| {
+            Ok(subscriber) => break subscriber?,
+            Err(RecvTimeoutError::Timeout) if stop.now() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => awaited.goes_on(|| {
                 let place = settings::short(config);
                 Some(format!("waiting for the publisher of {place}").into())
             }),
+            Err(RecvTimeoutError::Disconnected) => {
+                let place = settings::short(config);
+                return Err(Failure::failed(format!("opening {place} panicked")));
+            }
         }
+    };
+    // What opening has tied to the CPU is the thread that opened, which refused a CPU that is not there.
+    if let Some(cpu) = settings::cpu(config) {
+        olivine::probe::pin_to_cpu(cpu).map_err(|error| {
+            let context = format!("cannot tie this program to CPU {cpu}");
+            Failure::Failed(anyhow::Error::new(error).context(context))
+        })?;
     }
+    Ok(Some(subscriber))
 }
 
 /// Sums up that nothing came, because nobody was there.

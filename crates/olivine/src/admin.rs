@@ -1,4 +1,5 @@
-//! Channels seen from outside: listing, inspecting, removing, collecting those that nobody uses.
+//! Channels seen from outside: listing, inspecting, removing, forgetting a durable subscriber, collecting those that
+//! nobody uses.
 //!
 //! Looking maps everything read-only and takes no lock that anybody waits for, so it costs participants nothing.
 
@@ -7,7 +8,7 @@ use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, rem
 use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::error::OpenError;
-use crate::ring::gate::bits;
+use crate::ring::gate::{bits, clear_slot};
 use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{ChannelFolder, Folder, default_folder};
 use crate::sync::Ordering;
@@ -117,7 +118,7 @@ pub struct SubscriberInfo {
     pub positions: Vec<u64>,
 }
 
-/// Why a channel was not removed.
+/// Why a channel was not removed, or a subscriber of it not forgotten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
@@ -135,10 +136,20 @@ pub enum AdminError {
         pids: String,
     },
     /// Only `shm://` channels have files.
-    #[error("'{uri}' has no files: only shm:// channels can be removed")]
+    #[error("'{uri}' has no files: only shm:// channels can be looked after from outside")]
     NoFiles {
         /// The URI.
         uri: String,
+    },
+    /// Nobody of that name.
+    #[error(
+        "channel '{channel}' has no durable subscriber '{name}': 'olivine inspect' lists those it has"
+    )]
+    NoSubscriber {
+        /// The channel.
+        channel: String,
+        /// The name.
+        name: String,
     },
 }
 
@@ -148,6 +159,16 @@ pub enum AdminError {
 pub struct Removed {
     /// Bytes of shared memory given back (once the last process has unmapped them).
     pub bytes: u64,
+}
+
+/// A durable subscriber that [`forget`] took away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forgotten {
+    /// Bytes published that it had not released, over all lanes; 0 for one that held nobody back.
+    pub lag_bytes: u64,
+    /// Whether the channel was removed with it: no process used it, and no other durable subscriber may come back.
+    pub removed: bool,
 }
 
 /// A channel that [`collect`] removed, or would remove.
@@ -186,9 +207,7 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, AdminError> {
 /// [`OpenError`]; `Missing` if there is none.
 pub fn inspect(config: &Config) -> Result<ChannelInfo, OpenError> {
     config.validate()?;
-    let path = config
-        .directory()
-        .map_or_else(default_folder, Path::to_owned);
+    let path = folder_of(config);
     let folder = Folder::open(config, false)?.ok_or_else(|| missing(config.channel(), &path))?;
     look(&folder, config.channel())?.ok_or_else(|| missing(config.channel(), &path))
 }
@@ -200,16 +219,7 @@ pub fn inspect(config: &Config) -> Result<ChannelInfo, OpenError> {
 ///
 /// [`AdminError`].
 pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
-    if config.scheme() != Scheme::Shm {
-        return Err(AdminError::NoFiles { uri: config.uri() });
-    }
-    config.validate().map_err(OpenError::from)?;
-    let path = config
-        .directory()
-        .map_or_else(default_folder, Path::to_owned);
-    let gone = || AdminError::Open(missing(config.channel(), &path));
-    let folder = Folder::open(config, false)?.ok_or_else(gone)?;
-    let files = folder.channel(config.channel(), false)?.ok_or_else(gone)?;
+    let (folder, files) = find(config)?;
     let bytes = files.bytes();
     let attached = match open_control(files, config.channel(), true) {
         Ok(Some(attached)) => attached,
@@ -241,6 +251,71 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     }
     remove_files(&attached)?;
     Ok(Removed { bytes })
+}
+
+/// Forgets the durable subscriber `name` of a channel that it is not attached to, and with it what it has not read:
+/// publishers wait for it no longer. Whatever type the channel's messages are of; of `config` only the name and the
+/// folder matter. Where no process uses the channel and nobody else may come back to it, the channel is removed.
+///
+/// Waits for others to finish joining or leaving, microseconds each, for up to 10 s.
+///
+/// # Errors
+///
+/// [`AdminError`]; `NoSubscriber` if there is none of that name, `Open` with [`OpenError::NameInUse`] if it is attached.
+pub fn forget(config: &Config, name: &str) -> Result<Forgotten, AdminError> {
+    let (_, files) = find(config)?;
+    let gone = || AdminError::Open(missing(config.channel(), &folder_of(config)));
+    let attached = open_control(files, config.channel(), true)?.ok_or_else(gone)?;
+    let membership = attached.membership()?;
+    if !is_current(&attached) {
+        return Err(gone());
+    }
+    let Attached {
+        place,
+        control,
+        geometry,
+        locks,
+        ..
+    } = &attached;
+    let taken = slots::take_durable(control, geometry, locks, name, place.path())?;
+    let slot = taken.ok_or_else(|| AdminError::NoSubscriber {
+        channel: config.channel().to_owned(),
+        name: name.to_owned(),
+    })?;
+    let found = subscribers(&attached)
+        .into_iter()
+        .find(|one| one.slot == slot);
+    clear_slot(control, geometry, slot);
+    locks.unlock(lock_byte::SLOT + slot as u64);
+    let removed = is_abandoned(&attached);
+    if removed {
+        remove_files(&attached)?;
+    }
+    drop(membership);
+    attached.wake_publishers();
+    Ok(Forgotten {
+        lag_bytes: found.map_or(0, |one| one.lag_bytes),
+        removed,
+    })
+}
+
+/// The folder of channels of these settings, and the channel's own files in it.
+fn find(config: &Config) -> Result<(Folder, ChannelFolder), AdminError> {
+    if config.scheme() != Scheme::Shm {
+        return Err(AdminError::NoFiles { uri: config.uri() });
+    }
+    config.validate().map_err(OpenError::from)?;
+    let gone = || AdminError::Open(missing(config.channel(), &folder_of(config)));
+    let folder = Folder::open(config, false)?.ok_or_else(gone)?;
+    let files = folder.channel(config.channel(), false)?.ok_or_else(gone)?;
+    Ok((folder, files))
+}
+
+/// The folder of channels of these settings.
+fn folder_of(config: &Config) -> PathBuf {
+    config
+        .directory()
+        .map_or_else(default_folder, Path::to_owned)
 }
 
 fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, AdminError> {

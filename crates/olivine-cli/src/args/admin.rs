@@ -47,8 +47,9 @@ pub(crate) struct RmArgs {
     /// Remove also what is in use; those attached keep their memory
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Keep the channel and forget its durable subscriber of this name, which
-    /// must not be attached; publishers wait for it no longer
+    /// Forget the durable subscriber of this name instead, which must not be
+    /// attached; publishers wait for it no longer. The channel stays, unless
+    /// nobody else uses it
     #[arg(long, value_name = "NAME", conflicts_with = "force")]
     pub(crate) name: Option<String>,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]

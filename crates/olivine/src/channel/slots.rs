@@ -12,6 +12,7 @@ use crate::ring::gate::{bits, clear_slot, set_bit};
 use crate::ring::layout::{Geometry, NO_POSITION, control, lock_byte, pack, slot, unpack};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
+use std::path::Path;
 
 /// A slot whose lock the caller now holds.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,8 @@ fn is_gating(words: &Words, geometry: &Geometry, index: usize) -> bool {
     bits(words, control::GATING, geometry.slots()).any(|gating| gating == index)
 }
 
+/// How often a slot that somebody else holds is tried again before it counts as taken.
+const TAKE_TRIES: u32 = 1000;
 /// How often the slots are looked through for one whose lock is not just being looked at.
 const CLAIM_ROUNDS: usize = 16;
 
@@ -89,53 +92,17 @@ pub(crate) fn claim(
     locks: &Locks,
     config: &Config,
     channel: &str,
-    path: &std::path::Path,
+    path: &Path,
 ) -> Result<Claimed, OpenError> {
-    let lock = |index: usize| {
-        locks
-            .try_lock(lock_byte::SLOT + index as u64)
-            .map_err(|source| OpenError::Io {
-                action: "lock",
-                path: path.to_owned(),
-                source,
-            })
-    };
-    if let Some(wanted) = &config.name {
-        for index in 0..geometry.slots() {
-            if state(words, geometry, index) != slot::DURABLE
-                || name(words, geometry, index).as_deref() != Some(wanted)
-            {
-                continue;
-            }
-            // A publisher that is held back looks at the slot now and then, for microseconds.
-            let mut tries = 0;
-            while !lock(index)? && tries < 1000 {
-                std::thread::yield_now();
-                tries += 1;
-            }
-            if !lock(index)? {
-                let pid = words
-                    .word(geometry.slot(index) + slot::PID)
-                    .load(Ordering::Relaxed);
-                return Err(OpenError::NameInUse {
-                    name: wanted.clone(),
-                    pid,
-                });
-            }
-            // Again, now that it is ours: a publisher may have cleared it because it had expired.
-            if state(words, geometry, index) != slot::DURABLE
-                || name(words, geometry, index).as_deref() != Some(wanted)
-            {
-                locks.unlock(lock_byte::SLOT + index as u64);
-                continue;
-            }
-            let resumed = has_places(words, geometry, index);
-            if !resumed {
-                clear_slot(words, geometry, index);
-            }
-            describe(words, geometry, index, config);
-            return Ok(Claimed { index, resumed });
+    if let Some(wanted) = &config.name
+        && let Some(index) = take_durable(words, geometry, locks, wanted, path)?
+    {
+        let resumed = has_places(words, geometry, index);
+        if !resumed {
+            clear_slot(words, geometry, index);
         }
+        describe(words, geometry, index, config);
+        return Ok(Claimed { index, resumed });
     }
     // Free ones first, then those of the dead. A publisher that is held back by a dead one looks at its slot now and
     // then, for microseconds.
@@ -144,7 +111,7 @@ pub(crate) fn claim(
             let found = state(words, geometry, index);
             if want_free != (found == slot::FREE)
                 || (found == slot::DURABLE && !has_expired(words, geometry, index))
-                || !lock(index)?
+                || !lock(locks, index, path)?
             {
                 continue;
             }
@@ -162,6 +129,62 @@ pub(crate) fn claim(
         channel: channel.to_owned(),
         max: geometry.subscribers_max,
     })
+}
+
+/// Takes the lock of a slot; `false` if somebody else has it.
+fn lock(locks: &Locks, index: usize, path: &Path) -> Result<bool, OpenError> {
+    locks
+        .try_lock(lock_byte::SLOT + index as u64)
+        .map_err(|source| OpenError::Io {
+            action: "lock",
+            path: path.to_owned(),
+            source,
+        })
+}
+
+/// Takes the lock of the slot of the durable subscriber `wanted`; `None` if there is none. The caller holds the
+/// membership lock.
+///
+/// # Errors
+///
+/// [`OpenError::NameInUse`] if that one is attached.
+pub(crate) fn take_durable(
+    words: &Words,
+    geometry: &Geometry,
+    locks: &Locks,
+    wanted: &str,
+    path: &Path,
+) -> Result<Option<usize>, OpenError> {
+    let is_wanted = |index: usize| {
+        state(words, geometry, index) == slot::DURABLE
+            && name(words, geometry, index).as_deref() == Some(wanted)
+    };
+    for index in 0..geometry.slots() {
+        if !is_wanted(index) {
+            continue;
+        }
+        // A publisher that is held back looks at the slot now and then, for microseconds.
+        let mut tries = 0;
+        while !lock(locks, index, path)? {
+            if tries == TAKE_TRIES {
+                let pid = words
+                    .word(geometry.slot(index) + slot::PID)
+                    .load(Ordering::Relaxed);
+                return Err(OpenError::NameInUse {
+                    name: wanted.to_owned(),
+                    pid,
+                });
+            }
+            std::thread::yield_now();
+            tries += 1;
+        }
+        // Again, now that it is ours: a publisher may have cleared it because it had expired.
+        if is_wanted(index) {
+            return Ok(Some(index));
+        }
+        locks.unlock(lock_byte::SLOT + index as u64);
+    }
+    Ok(None)
 }
 
 /// Writes who the subscriber is; its state comes last, in [`attach`].

@@ -104,6 +104,7 @@ fn file() -> ResultFile {
         runs: 5,
         seconds_per_variant: 2.0,
         interrupted: false,
+        cut_short: true,
         privileges: Privileges {
             real_time: true,
             locked_memory: false,

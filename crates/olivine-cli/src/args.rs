@@ -157,29 +157,87 @@ pub(crate) struct PeerArgs {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use olivine::UriError;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
     }
 
+    /// The table of keys by scheme at the end of `olivine pub --help`.
+    fn keys_by_scheme(help: &str) -> Vec<(String, Vec<String>)> {
+        let (_, table) = help.split_once("these keys:\n").unwrap();
+        let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+        for word in table.split_whitespace() {
+            match (word.strip_suffix("://"), rows.last_mut()) {
+                (Some(scheme), _) => rows.push((scheme.to_owned(), Vec::new())),
+                (None, Some((_, keys))) => keys.push(word.to_owned()),
+                (None, None) => panic!("'{word}' before the first scheme"),
+            }
+        }
+        rows
+    }
+
+    /// Whether places like this one have `key`, as the library has it.
+    fn has(place: &str, key: &str) -> bool {
+        // One of them, at least, is a value of the key and not its default.
+        const VALUES: [&str; 15] = [
+            "yes", "1", "1s", "1MiB", "listen", "any", "block", "zstd", "full", "memory", "limits",
+            "word", "/a/b", "@/a/b", "h:1",
+        ];
+        let (mut usable, mut misplaced) = (0, 0);
+        for value in VALUES {
+            match olivine::Config::parse(&format!("{place}?{key}={value}")) {
+                // Or it is, with another one that it needs or excludes.
+                Ok(_) => usable += 1,
+                Err(UriError::Pair { second, .. }) if second == "this scheme" => misplaced += 1,
+                Err(UriError::Pair { .. }) => usable += 1,
+                Err(UriError::Value { .. } | UriError::Address { .. }) => {}
+                Err(error) => panic!("{place} {key}={value}: {error}"),
+            }
+        }
+        assert!(usable + misplaced > 0, "no value of {key} is usable");
+        misplaced == 0
+    }
+
     #[test]
     fn every_key_of_a_uri_stands_in_the_help() {
         let error = olivine::Config::parse("shm://x?no-such-key=1").unwrap_err();
-        let olivine::UriError::UnknownKey { known, .. } = error else {
+        let UriError::UnknownKey { known, .. } = error else {
             panic!("{error}");
         };
         let mut command = Cli::command();
         command.build();
-        let help = command
-            .find_subcommand_mut("pub")
-            .map(|command| command.render_long_help().to_string())
-            .unwrap_or_default();
-        let words: Vec<&str> = help.split_whitespace().collect();
-        for key in known.split(", ") {
-            let flag = format!("--{}", key.replace('_', "-"));
-            assert!(words.contains(&key) || words.contains(&&*flag), "{key}");
+        let command = command.find_subcommand("pub").unwrap();
+        let flags: Vec<String> = command
+            .get_arguments()
+            .filter_map(|argument| Some(argument.get_long()?.replace('-', "_")))
+            .collect();
+        let table = keys_by_scheme(&command.get_after_help().unwrap().to_string());
+        let places = [
+            ("shm+fd", "shm+fd:///a/b"),
+            ("tcp", "tcp://h:1/x"),
+            ("nats", "nats://h/x"),
+            ("file", "file:///a/b"),
+        ];
+        assert_eq!(table.len(), places.len());
+        // Where a path does not name the channel; elsewhere no value of it is usable.
+        for (scheme, keys) in &table {
+            let is_listed = keys.iter().any(|listed| listed == "channel");
+            assert_eq!(is_listed, scheme == "file", "channel of {scheme}://");
         }
+        let others = known.split(", ").filter(|key| *key != "channel");
+        let mut checked = 0;
+        for key in others.filter(|key| flags.iter().all(|flag| flag != key)) {
+            assert!(!has("shm://x", key), "{key}");
+            for ((scheme, keys), (of, place)) in table.iter().zip(places) {
+                assert_eq!(scheme, of);
+                let is_listed = keys.iter().any(|listed| listed == key);
+                assert_eq!(is_listed, has(place, key), "{key} of {scheme}://");
+            }
+            checked += 1;
+        }
+        assert!(checked > 20, "{checked} of {known}");
     }
 
     #[test]

@@ -26,9 +26,6 @@ const FULL_SHARE: f64 = 4.0 / 7.0;
 /// Time for the look at the floor, in seconds.
 const FLOOR_SECONDS: f64 = 0.15;
 
-/// Share of the time without a CPU from which on the slowest messages tell of nothing else.
-const WAITED_NOTABLY: f64 = 0.02;
-
 /// What is printed as JSON.
 #[derive(Serialize)]
 struct Report {
@@ -181,7 +178,7 @@ impl Report {
     /// A line if others had the CPUs for so much of the time that latencies tell of them.
     fn busy(&self) -> String {
         let share = self.paced.as_ref().map_or(0.0, PhaseResult::waited_share);
-        if share < WAITED_NOTABLY {
+        if share < bench::WAITED_NOTABLY {
             return String::new();
         }
         format!(

@@ -4,9 +4,6 @@ use crate::args::values;
 use olivine::{Config, Scheme};
 use std::time::Duration;
 
-/// How long closing waits for a far side that is away, unless `expire` says otherwise.
-const PATIENCE_DEFAULT: Duration = Duration::from_secs(30);
-
 /// The value of `key` in the canonical URI; `None` where it is the default.
 fn value(config: &Config, key: &str) -> Option<String> {
     let uri = config.uri();
@@ -52,15 +49,10 @@ pub(crate) fn cpu(config: &Config) -> Option<u32> {
     value(config, "cpu").and_then(|cpu| cpu.parse().ok())
 }
 
-/// How long closing waits for a far side that is away, by the library's own measure. A disk that is full is waited for
-/// without end.
-pub(crate) fn patience(config: &Config) -> Duration {
-    match config.scheme() {
-        Scheme::Tcp | Scheme::Nats => value(config, "expire")
-            .and_then(|text| values::duration(&text).ok())
-            .unwrap_or(PATIENCE_DEFAULT),
-        _ => Duration::MAX,
-    }
+/// How long closing waits for a far side that is away, by the library's own measure; `None` without end, for a disk that
+/// is full.
+pub(crate) fn patience(config: &Config) -> Option<Duration> {
+    matches!(config.scheme(), Scheme::Tcp | Scheme::Nats).then(|| config.patience())
 }
 
 /// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it has not delivered.
@@ -88,10 +80,9 @@ mod tests {
         assert_eq!(short(&config), "shm://x");
         let far = Config::parse("tcp://host:9000/x?token=abc").unwrap();
         assert_eq!(short(&far), "tcp://host:9000/x");
-        assert_eq!(patience(&far), PATIENCE_DEFAULT);
         let far = Config::parse("tcp://host:9000/x?name=a&expire=2s").unwrap();
-        assert_eq!(patience(&far), Duration::from_secs(2));
-        assert_eq!(patience(&config), Duration::MAX);
+        assert_eq!(patience(&far), Some(Duration::from_secs(2)));
+        assert_eq!(patience(&config), None);
         assert!(!is_durable(&config));
         assert!(is_durable(&Config::parse("shm://x?name=reader").unwrap()));
     }

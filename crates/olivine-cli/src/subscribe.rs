@@ -33,6 +33,8 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     if args.report.tied {
         stop.follow_stdin();
     }
+    // First, so that whoever ends by the time limit has taken no less.
+    let begun_ns = clock::monotonic_ns();
     let stop = stop.with_time_limit(args.duration);
     // Statistics in JSON and messages in JSON are one stream.
     let stdout_taken = match form {
@@ -41,7 +43,6 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         _ => true,
     };
     let meter = Meter::start(&args.report, common.json, stdout_taken)?;
-    let begun_ns = clock::monotonic_ns();
     let Some(subscriber) = open(&config, &stop)? else {
         return finish_unopened(&config, &stop, &meter, endless, begun_ns);
     };

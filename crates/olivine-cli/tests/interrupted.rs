@@ -4,12 +4,18 @@ mod common;
 
 use common::{Place, Running, hear, json, said, until};
 use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
 
-/// Ends it by these signals, sent right after each other; its exit code.
+/// Ends it by these signals, which find it all at once; its exit code.
 fn end(mut running: Running, signals: &[Signal]) -> Option<i32> {
+    // Whatever comes while it stands still is there when it goes on.
+    running.signal(Signal::STOP);
     for signal in signals {
         running.signal(*signal);
     }
+    running.signal(Signal::CONT);
     running = running.reading();
     running.wait().code()
 }
@@ -113,7 +119,63 @@ fn a_publisher_whose_far_side_is_away_ends_at_once_and_says_what_was_not_deliver
     assert!(line.contains("trying again"), "{line}");
     publisher.signal(Signal::INT);
     let mut said = String::new();
-    std::io::Read::read_to_string(&mut rest, &mut said).unwrap();
+    rest.read_to_string(&mut said).unwrap();
     assert_eq!(publisher.wait().code(), Some(130), "{said}");
     assert!(said.contains("has not acknowledged everything"), "{said}");
+}
+
+/// One far side is connected, another one is away with something unread and may come back for ever.
+#[test]
+fn a_publisher_that_waits_for_one_of_two_far_sides_says_so_and_ends_on_request() {
+    let place = Place::new();
+    // Free a moment ago, and one of very many.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
+    let uri = format!("tcp://127.0.0.1:{port}/two");
+    let mut command = place.olivine(&["pub", &uri, "--subscribers", "2", "--stdin", "lines"]);
+    let mut publisher = Running::new(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut lines = publisher.child.stdin.take().unwrap();
+    lines.write_all(b"one\n").unwrap();
+    let mut connected = place.start(&["sub", &uri]);
+    let mut away = place.start(&["sub", &uri, "--name", "audit"]);
+    for subscriber in [&mut connected, &mut away] {
+        let mut line = [0; 4];
+        let stdout = subscriber.child.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"one\n");
+    }
+    drop(away);
+    lines.write_all(b"two\n").unwrap();
+    drop(lines);
+    let (line, mut rest) = hear(&mut publisher, "waiting until");
+    assert!(line.contains(&uri), "{line}");
+    publisher.signal(Signal::INT);
+    let mut said = String::new();
+    rest.read_to_string(&mut said).unwrap();
+    assert_eq!(publisher.wait().code(), Some(130), "{said}");
+    assert!(said.contains("has not acknowledged everything"), "{said}");
+    drop(connected);
+}
+
+/// The request finds the publisher with everything read.
+#[test]
+fn a_publisher_that_was_stopped_with_nothing_left_is_complete() {
+    let place = Place::new();
+    let subscriber = place.start(&["sub", "shm://all", "--out", "none"]);
+    place.await_subscribers("all", 1);
+    subscriber.signal(Signal::STOP);
+    let mut publisher = place.start(&["pub", "shm://all", "hello", "--linger", "1h"]);
+    let (_, _rest) = hear(&mut publisher, "waits for its subscriber");
+    publisher.signal(Signal::STOP);
+    publisher.signal(Signal::INT);
+    subscriber.signal(Signal::CONT);
+    until("the message is read", || {
+        let info = place.look("all");
+        info.is_some_and(|info| info.subscribers.iter().all(|one| one.lag_bytes == 0))
+    });
+    publisher.signal(Signal::CONT);
+    assert_eq!(publisher.wait().code(), Some(0));
+    assert!(subscriber.output().status.success());
 }

@@ -91,7 +91,7 @@ fn a_publisher_names_the_process_that_stands_still() {
     let mut publisher = filling(&place, uri);
     let (line, _rest) = hear(&mut publisher, "waits for its subscriber");
     assert!(
-        line.contains(&format!("'kill {}'", stopped.child.id())),
+        line.contains(&format!("process {},", stopped.child.id())),
         "{line}"
     );
     stopped.signal(Signal::CONT);
@@ -119,23 +119,66 @@ fn only_a_durable_subscriber_that_exists_and_is_gone_can_be_forgotten() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
+/// Whatever type its messages are of; and one that cannot be forgotten does not keep the others.
+#[test]
+fn a_durable_subscriber_is_forgotten_by_every_channel_that_has_it() {
+    let place = Place::new();
+    for (channel, uri) in [("about", "shm://about?topic=a.*"), ("plain", "shm://plain")] {
+        let subscriber = place.start(&["sub", uri, "--name", "audit"]);
+        place.await_subscribers(channel, 1);
+        subscriber.signal(Signal::INT);
+        assert!(subscriber.output().status.success());
+    }
+    let stays = place.start(&["sub", "shm://plain"]);
+    place.await_subscribers("plain", 1);
+    let words = [
+        "rm",
+        "shm://about",
+        "shm://none",
+        "shm://plain",
+        "--name",
+        "audit",
+        "--json",
+    ];
+    let output = place.run(&words);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    assert!(said(&output).contains("'none'"), "{}", said(&output));
+    let report = json(&output);
+    assert_eq!(report["failed_count"], 1, "{report}");
+    let forgotten = report["forgotten"].as_array().unwrap();
+    let told: Vec<_> = forgotten
+        .iter()
+        .map(|one| (one["channel"].as_str(), one["channel_removed"].as_bool()))
+        .collect();
+    let expected = [("about", true), ("plain", false)];
+    assert_eq!(told, expected.map(|(name, gone)| (Some(name), Some(gone))));
+    assert_eq!(place.left(), ["plain"]);
+    drop(stays);
+}
+
+/// One that runs on a CPU of its own is opened in the same way.
 #[test]
 fn a_sealed_channel_is_waited_for_as_long_as_was_asked() {
     let place = Place::new();
     let uri = format!("shm+fd://{}/sock", place.path().display());
-    let output = place.run(&["sub", &uri, "--duration", "1s", "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
-    let summary = json(&output);
-    assert_eq!(summary["messages_count"], 0);
-    assert!(
-        summary["elapsed_ns"].as_u64().unwrap() >= 1_000_000_000,
-        "{summary}"
-    );
-    assert!(
-        said(&output).contains("waiting for the publisher of shm+fd://"),
-        "{}",
-        said(&output)
-    );
+    let cpu = olivine::probe::allowed_cpus()[0].to_string();
+    for pinned in [&[][..], &["--cpu", &cpu]] {
+        let words = ["sub", &uri, "--duration", "1s", "--json"];
+        let output = place.run(&[&words, pinned].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let summary = json(&output);
+        assert_eq!(summary["messages_count"], 0);
+        assert!(
+            summary["elapsed_ns"].as_u64().unwrap() >= 1_000_000_000,
+            "{summary}"
+        );
+        assert!(
+            said(&output).contains("waiting for the publisher of shm+fd://"),
+            "{}",
+            said(&output)
+        );
+    }
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub(crate) const CAPACITY_DEFAULT: u64 = 1 << 20;
 pub(crate) const PUBLISHERS_LIMIT: u64 = 256;
 /// Most subscribers a channel can be created for.
 pub(crate) const SUBSCRIBERS_LIMIT: u64 = 1024;
+/// How long the place of somebody without a name is kept after its connection broke, and how long closing waits for a
+/// far side that is away, unless the settings say otherwise.
+pub(crate) const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
 /// Longest durable name in bytes.
 pub(crate) const NAME_LENGTH_MAX: usize = 48;
 
@@ -400,6 +403,16 @@ impl Config {
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {
         self.dir.as_deref()
+    }
+
+    /// How long closing a `tcp://` or `nats://` channel waits for a far side that is away and has not got everything:
+    /// [`Config::expire`], or 30 s where that is never. Others wait for nobody who is away.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        match self.expire {
+            Expire::After(after) => after,
+            Expire::Never => EXPIRE_DEFAULT,
+        }
     }
 
     /// The canonical URI: settings that differ from their defaults, in a fixed order. A token is not shown.

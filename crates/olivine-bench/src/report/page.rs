@@ -120,6 +120,9 @@ fn warnings(sources: &[Source]) -> String {
         if file.interrupted {
             reasons.push("stopped before its end".to_owned());
         }
+        if file.cut_short {
+            reasons.push("fewer runs of some methods, for lack of time".to_owned());
+        }
         if file.machine.load_average_1m > 0.5 {
             reasons.push(format!(
                 "the machine was not idle before the start (load {:.1})",

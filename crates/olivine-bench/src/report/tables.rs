@@ -329,10 +329,10 @@ pub(super) fn machines(sources: &[Source]) -> String {
                     "{} of each variant, in turns, {} s in all{}",
                     file.runs,
                     text::three_figures(file.seconds_per_variant),
-                    if file.interrupted {
-                        "; stopped before its end"
-                    } else {
-                        ""
+                    match (file.interrupted, file.cut_short) {
+                        (true, _) => "; stopped before its end",
+                        (false, true) => "; fewer of some, for lack of time",
+                        (false, false) => "",
                     }
                 )),
             ),

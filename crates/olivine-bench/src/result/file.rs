@@ -33,6 +33,9 @@ pub struct ResultFile {
     pub seconds_per_variant: f64,
     /// Somebody stopped it: fewer slices than planned, all of them whole.
     pub interrupted: bool,
+    /// Its time was up before all turns: fewer runs of some variants than of others, each of them whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
     /// What both processes ran with beyond what any process has.
     #[serde(default, skip_serializing_if = "Privileges::is_none")]
     pub privileges: Privileges,
@@ -136,10 +139,10 @@ impl ResultFile {
         })
     }
 
-    /// Whether its figures may be quoted: enough runs, not interrupted.
+    /// Whether its figures may be quoted: enough runs of everything, not interrupted.
     #[must_use]
     pub fn is_quotable(&self) -> bool {
-        self.runs >= RUNS_QUOTABLE && !self.interrupted
+        self.runs >= RUNS_QUOTABLE && !self.interrupted && !self.cut_short
     }
 
     /// When it began, as `2026-11-21 07:30 UTC`; empty if unknown.

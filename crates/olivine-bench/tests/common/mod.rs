@@ -101,6 +101,7 @@ pub(crate) fn file(scenario: &str, results: Vec<Row>) -> ResultFile {
         runs: 5,
         seconds_per_variant: 2.0,
         interrupted: false,
+        cut_short: false,
         privileges: Privileges::default(),
         measuring_error: None,
         floor: None,

@@ -24,8 +24,9 @@ number, their intended send time and a pattern that 'sub --verify' checks.
 A URI has the settings below and, by place, these keys:
   shm+fd://  peers timeout
   tcp://     role timeout token tls tls_cert tls_key tls_ca
-  nats://    timeout token user password nkey creds tls tls_ca servers stream
-             replicas storage retention max_bytes max_age duplicates
+  nats://    timeout token user password nkey creds tls tls_cert tls_key tls_ca
+             servers stream replicas storage retention max_bytes max_age
+             duplicates
   file://    channel sync rotate compress follow pace")]
 pub(crate) struct PubArgs {
     /// Channel, such as shm://ticks or shm://ticks?capacity=4MiB

@@ -1,6 +1,6 @@
 //! One scenario being measured: progress, interruption, the result in every form that was asked for.
 
-use super::{cpus, files, print as show, setup};
+use super::{WAITED_NOTABLY, cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json};
@@ -18,9 +18,6 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Share of the time without a CPU from which on it is worth a word.
-const WAITED_NOTABLY: f64 = 0.02;
 
 /// What a measurement found.
 #[derive(Default)]
@@ -175,6 +172,7 @@ impl Bench {
             runs: self.setup.runs,
             seconds_per_variant: self.setup.seconds,
             interrupted: self.stop.interrupted(),
+            cut_short: self.is_used_up.get(),
             privileges: self.setup.privileges,
             measuring_error: found.error,
             floor: found.floor,

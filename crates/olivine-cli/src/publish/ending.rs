@@ -61,6 +61,7 @@ impl Sender {
         if linger.is_none() && !elsewhere {
             return Ok(End::Whole);
         }
+        let patience = settings::patience(&self.config);
         let begun = Instant::now();
         let mut connected = begun;
         let mut standstill = Standstill::new();
@@ -81,7 +82,12 @@ impl Sender {
             // Who is connected is on the way of taking it, as long as that goes on.
             let stops = interrupted && (is_away || !elsewhere || still >= STILL_MAX);
             let too_long = linger.is_some_and(|linger| begun.elapsed() >= linger);
-            if stops || too_long || connected.elapsed() >= settings::patience(&self.config) {
+            let is_gone = patience.is_some_and(|patience| connected.elapsed() >= patience);
+            if stops || too_long || is_gone {
+                // It may have been read since.
+                if self.publisher.wait_drained(Some(Duration::ZERO))? {
+                    break;
+                }
                 self.cut |= interrupted;
                 return Ok(End::Rest);
             }
@@ -117,9 +123,8 @@ impl Sender {
             }
             End::Still => {
                 let stop = &self.stop;
-                let must_end = || {
-                    stop.interrupted() || until.is_some_and(|until| Instant::now() >= until)
-                };
+                let must_end =
+                    || stop.interrupted() || until.is_some_and(|until| Instant::now() >= until);
                 let left = close_watched(self.publisher, must_end)?;
                 self.cut |= left && self.stop.interrupted();
                 left

@@ -2,24 +2,11 @@
 
 use crate::channel::attach::draw;
 use crate::link::{Control, LinkStage};
-use crate::uri::{Config, Expire};
 use std::time::{Duration, Instant};
 
 /// First and longest pause between attempts.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long the place of somebody without a name is kept after its connection broke, and how long closing waits for a
-/// far side that is away, unless the settings say otherwise.
-pub(super) const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
-
-/// How long closing waits for a far side that is away.
-pub(super) fn patience(config: &Config) -> Duration {
-    match config.expire {
-        Expire::After(after) => after,
-        Expire::Never => EXPIRE_DEFAULT,
-    }
-}
-
 /// Attempts to reach one far side.
 #[derive(Debug)]
 pub(super) struct Absence<'a> {
@@ -110,12 +97,5 @@ mod tests {
             !absence.goes_on(String::new(), || false),
             "away for too long"
         );
-    }
-
-    #[test]
-    fn closing_waits_as_long_as_the_settings_say() {
-        let of = |query: &str| patience(&Config::parse(&format!("tcp://h:1/c{query}")).unwrap());
-        assert_eq!(of(""), EXPIRE_DEFAULT);
-        assert_eq!(of("?expire=5s"), Duration::from_secs(5));
     }
 }

@@ -23,14 +23,13 @@ mod source;
 #[cfg_attr(not(feature = "tls"), path = "tcp/tls_absent.rs")]
 mod tls;
 
-use super::absence::{self, EXPIRE_DEFAULT};
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
-use crate::uri::{Config, Expire, Role, WaitStrategy};
+use crate::uri::{Config, EXPIRE_DEFAULT, Expire, Role, WaitStrategy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
@@ -100,7 +99,7 @@ impl Tcp {
     }
 
     fn patience(&self) -> Duration {
-        absence::patience(&self.config)
+        self.config.patience()
     }
 }
 

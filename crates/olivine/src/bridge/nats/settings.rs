@@ -1,12 +1,11 @@
 //! What the URI and the environment say about the server, and who we are to it.
 
-use crate::bridge::absence::{self, EXPIRE_DEFAULT};
 use crate::bridge::secret;
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
 use crate::uri::nats::Nats;
 use crate::uri::remote::TIMEOUT_DEFAULT;
-use crate::uri::{Config, Expire};
+use crate::uri::{Config, EXPIRE_DEFAULT, Expire};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +111,7 @@ impl Settings {
 
     /// How long closing waits for a server that is away.
     pub(super) fn patience(&self) -> Duration {
-        absence::patience(&self.config)
+        self.config.patience()
     }
 }
 

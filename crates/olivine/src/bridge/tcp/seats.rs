@@ -1,9 +1,9 @@
 //! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
 
 use super::pipe::Broken;
-use crate::bridge::absence::EXPIRE_DEFAULT;
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
+use crate::uri::EXPIRE_DEFAULT;
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -187,3 +187,13 @@ fn refusals_name_the_part_the_value_and_the_rule() {
             .contains("1 to 64")
     );
 }
+
+#[test]
+fn closing_waits_as_long_as_the_settings_say() {
+    let of = |query: &str| {
+        let config = Config::parse(&format!("tcp://h:1/c{query}")).unwrap();
+        config.patience()
+    };
+    assert_eq!(of(""), crate::uri::EXPIRE_DEFAULT);
+    assert_eq!(of("?expire=5s"), Duration::from_secs(5));
+}

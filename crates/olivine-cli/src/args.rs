@@ -190,7 +190,10 @@ mod tests {
             match olivine::Config::parse(&format!("{place}?{key}={value}")) {
                 // Or it is, with another one that it needs or excludes.
                 Ok(_) => usable += 1,
-                Err(UriError::Pair { second, .. }) if second == "this scheme" => misplaced += 1,
+                Err(UriError::Pair {
+                    second: "this scheme",
+                    ..
+                }) => misplaced += 1,
                 Err(UriError::Pair { .. }) => usable += 1,
                 Err(UriError::Value { .. } | UriError::Address { .. }) => {}
                 Err(error) => panic!("{place} {key}={value}: {error}"),

@@ -161,7 +161,7 @@ fn pieces_of_a_record_keep_no_idle_connection() {
     /// A record of application data, as long as they may be.
     const RECORD: [u8; 5] = [23, 3, 3, 0x40, 0];
     /// A pause of a millisecond lies between two bytes: far more than the time-out between requests all together.
-    const BYTES: usize = 16_000;
+    const BYTES: usize = 4_000;
     let (server, trusting) = identities();
     for backend in backends() {
         let settings = config(backend).tls(Some(Arc::clone(&server)));

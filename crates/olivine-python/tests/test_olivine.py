@@ -623,6 +623,9 @@ class Waiting(Case):
         self.assertEqual(got, [b"woken"])
 
     def test_ctrl_c_ends_every_wait(self):
+        # Whoever starts us in the background of a shell has us ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         publisher, subscriber = self.pair()
         full = Publisher("inproc://full", capacity="4KiB")
         unread = Subscriber("inproc://full")

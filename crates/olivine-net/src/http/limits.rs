@@ -77,7 +77,8 @@ impl Limits {
     /// An answer that is owed, streamed, or queued in this process is no idle time: event streams live as long as they
     /// like. Queued is what the kernel's send buffer has no room for; what it has taken counts as sent, whether the peer
     /// has read it or not, and is delivered after the close too. A request that has arrived in time is answered, however
-    /// late the shard comes to read it. [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
+    /// late the shard comes to read it.
+    /// [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self

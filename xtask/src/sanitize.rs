@@ -55,8 +55,13 @@ impl Sanitizer {
                 "heap-use-after-free",
             ),
             Self::Thread => (
-                "static mut N: u64 = 0; fn add() { for _ in 0..100_000 { unsafe { N += 1 } } } \
-                 fn main() { let other = std::thread::spawn(add); add(); other.join().unwrap(); }",
+                // In turns, which relaxed words order for nobody: two loops may by chance not meet at all.
+                "use std::sync::atomic::{AtomicU32, Ordering::Relaxed}; \
+                 static mut N: u64 = 0; static TURN: AtomicU32 = AtomicU32::new(0); \
+                 fn add(me: u32) { for _ in 0..100 { \
+                 while TURN.load(Relaxed) % 2 != me { std::thread::yield_now() } \
+                 unsafe { N += 1 } TURN.fetch_add(1, Relaxed); } } \
+                 fn main() { let other = std::thread::spawn(|| add(1)); add(0); other.join().unwrap(); }",
                 "data race",
             ),
         }

@@ -259,7 +259,7 @@ impl EngineConfig {
     }
 
     /// Time without a byte in either direction after which a connection is closed, 1 ms to 24 h.
-    /// Default `None`: never.
+    /// Default `None`: never. Bytes that have arrived are read first, however late, unless reading is paused.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.idle_timeout = timeout;
         self

@@ -10,7 +10,7 @@ mod support;
 
 use std::{
     env,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -115,6 +115,56 @@ fn slow_heads_and_bodies_are_ended_and_harm_nobody() {
         server.settles_at(before);
         honest.was_unharmed();
         assert_eq!(server.stop()["cut"], 0);
+    }
+}
+
+/// A connection that was asked on, to a server that was stopped before it closed it for being idle.
+fn paused(settings: Settings) -> (Server, TcpStream) {
+    for _ in 0..20 {
+        let server = Server::start(settings).unwrap();
+        let mut peer = client(server.address);
+        ask(&mut peer);
+        server.pause();
+        peer.set_nonblocking(true).unwrap();
+        let seen = peer.peek(&mut [0]);
+        peer.set_nonblocking(false).unwrap();
+        // On a busy machine its time may be over first, which is no mistake.
+        if seen.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            return (server, peer);
+        }
+    }
+    panic!("{settings:?}: each time the connection was closed before the process stopped")
+}
+
+#[test]
+fn a_request_that_came_while_the_process_was_stopped_is_answered() {
+    let settings = |backend| Settings {
+        idle_timeout: Duration::from_millis(500),
+        ..Settings::of(backend)
+    };
+    let mut stopped: Vec<_> = backends()
+        .into_iter()
+        .map(|backend| paused(settings(backend)))
+        .collect();
+    for (_, peer) in &mut stopped {
+        peer.write_all(GET).unwrap();
+    }
+    // Twice the idle time-out passes: elsewhere, one connection after the other is closed for it.
+    let clock = Server::start(settings(Backend::Mio)).unwrap();
+    for _ in 0..2 {
+        let mut idle = client(clock.address);
+        ask(&mut idle);
+        assert!(read_to_end(&mut idle).is_empty());
+    }
+    for (server, mut peer) in stopped {
+        server.go_on();
+        let answer = read_to_end(&mut peer);
+        assert!(
+            answer.ends_with(b"Hello, World!"),
+            "{}: closed with a request unread",
+            server.backend
+        );
+        server.stop();
     }
 }
 

@@ -154,3 +154,38 @@ fn garbage_and_half_a_handshake_harm_nobody() {
         );
     }
 }
+
+/// A byte now and then of a record that never becomes whole is no request: its connection is idle all the while.
+#[test]
+fn pieces_of_a_record_keep_no_idle_connection() {
+    /// A record of application data, as long as they may be.
+    const RECORD: [u8; 5] = [23, 3, 3, 0x40, 0];
+    /// A pause of a millisecond lies between two bytes: far more than the time-out between requests all together.
+    const BYTES: usize = 4_000;
+    let (server, trusting) = identities();
+    for backend in backends() {
+        let settings = config(backend).tls(Some(Arc::clone(&server)));
+        let limits = Limits::default().idle_timeout(Duration::from_millis(60));
+        let engine = http::serve(settings, limits, |_| Mirror).unwrap();
+        let mut peer = connect(engine.local_address().unwrap(), &trusting);
+        peer.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"/a") {
+            let mut byte = [0];
+            peer.read_exact(&mut byte).unwrap();
+            answer.extend(byte);
+        }
+        let mut socket = peer.sock;
+        socket.write_all(&RECORD).unwrap();
+        let pause = Some(Duration::from_millis(1));
+        socket.set_read_timeout(pause).unwrap();
+        let closed = (0..BYTES).any(|_| {
+            let gone = socket.write_all(&[0]).is_err();
+            let read = socket.read(&mut [0; 512]);
+            gone || matches!(read, Ok(0))
+        });
+        assert!(closed, "{backend:?}: kept by pieces of a record");
+        assert_eq!(engine.counters()[0].timed_out, 1, "{backend:?}");
+    }
+}

@@ -433,6 +433,17 @@ impl Message {
         copy
     }
 
+    /// Whether it is the message received last, which the subscriber has not gone past.
+    fn is_last(&self) -> PyResult<bool> {
+        if self.copy.is_none() {
+            return self.alive();
+        }
+        // Copies go anywhere, with work of their own: a call under way in another thread has gone past it, and where the
+        // subscriber was closed or dropped it is known what becomes of it.
+        let state = lock(&self.subscriber.get().state);
+        Ok(state.is_ok_and(|state| state.serial == self.serial && state.look().is_ok()))
+    }
+
     /// What it was made of, if it is a view.
     fn found(&self) -> Option<Found> {
         self.copy.is_none().then(|| self.found.clone())
@@ -472,7 +483,7 @@ impl Message {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        if self.copy.is_none() && self.alive()? {
+        if self.is_last()? {
             self.subscriber.get().release(py)?;
         }
         Ok(())

@@ -456,6 +456,54 @@ class Durable(Case):
             self.assertEqual(bytes(subscriber.receive()), b"1")
         self.assertEqual(self.first(), b"2")
 
+    def test_a_copy_whose_block_ends_well_is_gone_past(self):
+        async def one():
+            async for message in self.subscriber:
+                return message
+
+        takes = [
+            lambda: next(self.subscriber),
+            lambda: asyncio.run(asyncio.wait_for(one(), WATCHDOG)),
+            lambda: self.subscriber.poll(1)[0],
+        ]
+        for n, take in enumerate(takes):
+            with self.assertRaises(LookupError):
+                with take() as message:
+                    raise LookupError
+            self.subscriber.drop()
+            self.again()
+            with take() as message:
+                self.assertEqual(bytes(message), b"%d" % n)
+            self.assertEqual(bytes(message), b"%d" % n)
+            self.subscriber.drop()
+            message.release()
+            self.again()
+        self.assertEqual(bytes(self.subscriber.receive(0)), b"3")
+
+    def test_an_older_copy_does_not_go_past_a_newer_one(self):
+        older, newer = self.subscriber.poll(2)
+        older.release()
+        self.subscriber.drop()
+        newer.release()
+        self.assertEqual(self.first(), b"1")
+        self.subscriber.close()
+        self.assertEqual([bytes(m) for m in self.again().poll(10)], [b"2", b"3", b"4"])
+        self.subscriber.drop()
+        self.assertIsNone(self.again().receive(0))
+
+    def test_a_copy_is_released_while_its_subscriber_waits(self):
+        for _ in range(5):
+            message = next(self.subscriber)
+        got = []
+        thread = threading.Thread(target=lambda: got.append(bytes(self.subscriber.receive(WATCHDOG))))
+        thread.start()
+        while "in use" not in repr(self.subscriber):
+            pass
+        message.release()
+        self.publisher.publish(b"5")
+        thread.join()
+        self.assertEqual(got, [b"5"])
+
     def test_closing_does_not_go_past_what_a_handler_raised_at(self):
         with self.assertRaises(ZeroDivisionError):
             self.subscriber.poll(10, lambda message: 1 / 0)
@@ -575,6 +623,9 @@ class Waiting(Case):
         self.assertEqual(got, [b"woken"])
 
     def test_ctrl_c_ends_every_wait(self):
+        # Whoever starts us in the background of a shell has us ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         publisher, subscriber = self.pair()
         full = Publisher("inproc://full", capacity="4KiB")
         unread = Subscriber("inproc://full")

@@ -184,12 +184,6 @@ impl ClosedInChildren {
         self.file
     }
 
-    /// Whether it is still ours: not in a forked child.
-    pub(crate) fn is_ours(&self) -> bool {
-        // Relaxed: as in `drop`.
-        self.slot.load(Ordering::Relaxed) == self.file
-    }
-
     /// The descriptor, borrowed.
     pub(crate) fn borrow(&self) -> BorrowedFd<'_> {
         // SAFETY: open for as long as `self`, except in a forked child, where every handle refuses to work.

@@ -34,17 +34,6 @@ impl LockFile {
     }
 }
 
-impl Drop for LockFile {
-    fn drop(&mut self) {
-        // Closing gives locks back only with the last descriptor: a process that another thread is just starting has
-        // one until its `exec`.
-        if self.file.is_ours() {
-            // As in `unlock`; a length of zero is everything.
-            let _ = control(self.file.raw(), libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0);
-        }
-    }
-}
-
 /// In-process locks: byte → holder.
 #[derive(Debug)]
 pub(crate) struct LockTable {
@@ -286,13 +275,14 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-    fn dropping_releases_what_a_process_being_started_still_has_open() {
+    fn unlocking_releases_what_a_process_being_started_still_has_open() {
         let [(a, b), _] = pair();
         assert!(a.try_lock(7).unwrap());
         let Locks::File(file) = &a else {
             panic!("not a file")
         };
         let childs = rustix::io::fcntl_dupfd_cloexec(file.as_fd(), 0).unwrap();
+        a.unlock(7);
         drop(a);
         assert!(!b.held_by_others(0, 100));
         drop(childs);

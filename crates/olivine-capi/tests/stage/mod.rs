@@ -2,10 +2,12 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use std::{iter, thread};
 
 /// Longer than anything here takes on a busy machine; only a hang reaches it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
@@ -103,16 +105,15 @@ impl Place {
 /// A program that runs, killed at the end of the test if need be.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    output: BufReader<ChildStdout>,
+    /// What it says, line by line.
+    lines: Receiver<String>,
 }
 
 impl Running {
     /// Starts a program and waits until it says that it is open.
     pub(crate) fn start(program: &Path, words: &[&str]) -> Self {
-        let mut running = Self::launch(program, words);
-        let mut line = String::new();
-        running.output.read_line(&mut line).unwrap();
-        assert_eq!(line, "open\n", "{}", program.display());
+        let running = Self::launch(program, words);
+        assert_eq!(running.line().as_deref(), Some("open"), "{program:?}");
         running
     }
 
@@ -123,23 +124,37 @@ impl Running {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
+        let (said, lines) = mpsc::channel();
+        thread::spawn(move || {
+            // Until it ends, or nobody listens any more.
+            let _ = output.lines().try_for_each(|line| said.send(line.unwrap()));
+        });
+        Self { child, lines }
+    }
+
+    /// The next line that it says; `None` at the end of its output.
+    fn line(&self) -> Option<String> {
+        match self.lines.recv_timeout(WATCHDOG) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("the program hangs"),
+        }
     }
 
     /// What it says until it ends, with success.
     pub(crate) fn finish(mut self) -> String {
+        let lines: Vec<_> = iter::from_fn(|| self.line()).collect();
+        let text = lines.join("\n");
         let watchdog = Instant::now() + WATCHDOG;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
             assert!(Instant::now() < watchdog, "the program hangs");
-            std::thread::yield_now();
+            thread::yield_now();
         };
-        let mut text = String::new();
-        self.output.read_to_string(&mut text).unwrap();
         assert!(status.success(), "{status}: {text}");
-        text.trim().to_owned()
+        text
     }
 }
 

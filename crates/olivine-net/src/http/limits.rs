@@ -72,10 +72,13 @@ impl Limits {
     }
 
     /// Time between requests, from the end of an answer to the first byte of the next head, 1 ms to 24 h; the
-    /// connection is closed in good order then. Default 60 s.
+    /// connection is closed in good order then. Default 60 s. With TLS the first byte counts once its record is whole.
     ///
-    /// An answer that is owed, streamed, or not yet taken by the peer is no idle time: event streams live as long as
-    /// they like. [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
+    /// An answer that is owed, streamed, or queued in this process is no idle time: event streams live as long as they
+    /// like. Queued is what the kernel's send buffer has no room for; what it has taken counts as sent, whether the peer
+    /// has read it or not, and is delivered after the close too. A request that has arrived in time is answered, however
+    /// late the shard comes to read it.
+    /// [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self

@@ -483,7 +483,8 @@ impl<S: Service> Handler for Server<S> {
                 if left.is_zero() {
                     shard.close_idle(id);
                 } else {
-                    // The last answer was on its way until lately; how long that may take is the engine's to say.
+                    // The last answer was on its way until lately (how long that may take is the engine's to say), or
+                    // the next request has come and is still to be read.
                     shard.set_deadline(id, Some(left));
                 }
             }

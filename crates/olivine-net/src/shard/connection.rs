@@ -77,6 +77,8 @@ pub(crate) struct Connection {
     pub(crate) timer_at: u64,
     /// Tick of the last byte in either direction.
     pub(crate) activity: u64,
+    /// Tick of the last completed send.
+    pub(crate) sent_at: u64,
     /// Tick since which the peer has accepted nothing; [`NEVER`] while no send is under way.
     pub(crate) write_since: u64,
     pub(crate) deadline: u64,
@@ -107,6 +109,7 @@ impl Connection {
             timer: None,
             timer_at: NEVER,
             activity: 0,
+            sent_at: 0,
             write_since: NEVER,
             deadline: NEVER,
             attempt: None,

@@ -63,12 +63,13 @@ impl<H: Handler> Runner<H> {
         } else if connection.phase == Phase::Open
             && connection.queued() == 0
             && passed(connection.activity, config.idle_timeout)
+            && !self.shard.has_unshown(slot)
         {
             self.shard.close_idle(id);
         }
         let connection = &self.shard.connections[slot as usize];
         if connection.generation == generation && connection.timer.is_none() {
-            // Nothing queued and idle for long, but something keeps it: look again a tick later.
+            // Idle for long, but something keeps it, such as bytes to be read: look again a tick later.
             self.shard.arm(slot);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     Alarm, BUFFER_BYTES, POOL_MAX, POOLED_BYTES_MAX, Shard,
-    connection::{Connection, NEVER, Phase},
+    connection::{Connection, End, NEVER, Phase},
 };
 use crate::{
     counters::ShardCounters,
@@ -14,6 +14,9 @@ use crate::{
     handler::ConnectionId,
     sys::socket::StreamOptions,
 };
+
+/// When to look again at a connection whose time is over, but which is still to be read.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<M> Shard<M> {
     /// The connection's output, to be appended to; the bytes leave with the next flush.
@@ -175,15 +178,30 @@ impl<M> Shard<M> {
         }
     }
 
-    /// What is left of `timeout` since the last byte in either direction; all of it while something is queued.
+    /// What is left of `timeout` since the last byte was sent; all of it while something is queued, and a little while the
+    /// handler has not been shown all that is at hand.
     pub(crate) fn quiet_left(&self, id: ConnectionId, timeout: Duration) -> Duration {
         match self.find(id) {
             Some(connection) if connection.queued() == 0 => {
-                let quiet = self.tick.saturating_sub(connection.activity);
-                timeout.saturating_sub(Duration::from_millis(quiet))
+                let quiet = self.tick.saturating_sub(connection.sent_at);
+                let left = timeout.saturating_sub(Duration::from_millis(quiet));
+                if left.is_zero() && self.has_unshown(id.slot) {
+                    LOOK_AGAIN
+                } else {
+                    left
+                }
             }
             _ => timeout,
         }
+    }
+
+    /// Whether bytes of the peer are at hand that the handler is still to be shown: a shard that was kept from its work, by
+    /// other connections or by the machine, finds time-outs over before it has read what came in time.
+    pub(super) fn has_unshown(&self, slot: Slot) -> bool {
+        let connection = &self.connections[slot as usize];
+        let kept = connection.resume && !connection.rest.is_empty();
+        let unread = connection.end == End::No && self.driver.has_unread(slot);
+        !connection.blocked() && (kept || unread)
     }
 
     /// Closes, in good order, a connection on which nothing went on for too long.
@@ -279,6 +297,7 @@ impl<M> Shard<M> {
         connection.sending_bytes = 0;
         connection.write_since = NEVER;
         connection.activity = self.tick;
+        connection.sent_at = self.tick;
         if let Outgoing::Owned(buffer) = buffer {
             self.give_back(buffer);
         }

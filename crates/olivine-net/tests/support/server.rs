@@ -18,7 +18,7 @@ use olivine_net::{
     Backend, Counters,
     http::{self, Limits, Request, Responder, Service, StaticAnswer},
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use super::support::{config, wait_until};
@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub backend: Backend,
     /// Time-out of heads and of bodies.
     pub timeout: Duration,
+    /// Time-out between requests.
+    pub idle_timeout: Duration,
     /// Descriptors the process may have.
     pub descriptors_max: Option<u64>,
     /// Whether a seccomp filter forbids io_uring, as container profiles do.
@@ -47,6 +49,7 @@ impl Settings {
         Self {
             backend,
             timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
             descriptors_max: None,
             forbids_io_uring: false,
         }
@@ -54,9 +57,10 @@ impl Settings {
 
     fn to_text(self) -> String {
         format!(
-            "backend={:?},timeout={},descriptors={},forbid={}",
+            "backend={:?},timeout={},idle={},descriptors={},forbid={}",
             self.backend,
             self.timeout.as_millis(),
+            self.idle_timeout.as_millis(),
             self.descriptors_max.unwrap_or(0),
             u8::from(self.forbids_io_uring),
         )
@@ -72,6 +76,7 @@ impl Settings {
                 _ => Backend::Auto,
             },
             timeout: Duration::from_millis(number("timeout")),
+            idle_timeout: Duration::from_millis(number("idle")),
             descriptors_max: Some(number("descriptors")).filter(|count| *count > 0),
             forbids_io_uring: number("forbid") == 1,
         }
@@ -108,7 +113,8 @@ pub(crate) fn serve() {
     let answer = StaticAnswer::new(200, &[], b"Hello, World!").unwrap();
     let limits = Limits::default()
         .header_timeout(settings.timeout)
-        .body_timeout(settings.timeout);
+        .body_timeout(settings.timeout)
+        .idle_timeout(settings.idle_timeout);
     let engine = config(settings.backend).linger(Duration::from_millis(200));
     let engine = match http::serve(engine, limits, move |_| Hello(answer.clone())) {
         Ok(engine) => engine,
@@ -176,6 +182,33 @@ impl Server {
             backend: backend.to_owned(),
             child,
             lines,
+        })
+    }
+
+    /// Stops the process where it is until [`Server::go_on`]; returns once it has stopped.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let stopped = || self.threads().all(|state| state == "T");
+        wait_until("the server process has stopped", stopped);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_child(&self.child);
+        kill_process(process, signal).unwrap();
+    }
+
+    /// What each thread of the process is doing, by the kernel's letter.
+    fn threads(&self) -> impl Iterator<Item = String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks.map(|task| {
+            let text = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            // Behind the name, which may hold anything.
+            let (_, behind) = text.rsplit_once(") ").unwrap();
+            behind.split(' ').next().unwrap().to_owned()
         })
     }
 

@@ -113,9 +113,10 @@ class Message:
         """Whether the bytes can still be looked at: always for copies, until the subscriber goes on for views."""
 
     def release(self) -> None:
-        """Goes past the message and gives its room back now. BufferError while its bytes are looked at.
+        """Goes past the message and gives its room back now. BufferError while its bytes are looked at in the ring.
 
         Leaving the message's `with` block does it too, unless an exception does: then the subscriber's next call goes past.
+        Nothing is left to do, for a view or a copy, once the subscriber has gone on. A copy's bytes stay.
         """
 
     def __enter__(self) -> Self: ...
@@ -147,8 +148,8 @@ class Subscriber:
     def poll(self, limit: int = 256) -> list[Message]:
         """Copies of up to `limit` messages. Never waits. Raises EndOfStream.
 
-        A durable subscriber goes past all of them but the last: where each has to be dealt with, receive, iterate or give
-        a handler.
+        A durable subscriber goes past all of them but the last, and past that too if there were fewer than `limit`: where
+        each has to be dealt with, receive, iterate or give a handler.
         """
 
     @overload

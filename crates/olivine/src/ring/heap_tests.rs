@@ -214,7 +214,6 @@ fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
     }
 }
 
-/// What is given up may leave anything where the next message of the old length would end.
 /// Without the bound this walks 2^48 frames.
 #[test]
 fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
@@ -236,6 +235,7 @@ fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
     assert!(producer.position() > cursor);
 }
 
+/// What is given up may leave anything where the next message of the old length would end.
 #[test]
 fn what_was_given_up_never_shows() {
     let channel = channel(8, 0);

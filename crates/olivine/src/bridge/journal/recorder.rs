@@ -456,10 +456,16 @@ fn repeated(
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if self.page.is_ours() && !self.unsynced {
+        if !self.page.is_ours() {
+            return;
+        }
+        if !self.unsynced {
             // Whoever wants to know calls `close`.
             let _ = self.finish();
         }
+        // Closing gives a lock back only with the last descriptor, and a process that another thread is just starting
+        // has one until its `exec`.
+        term::unlock(&self.locks);
     }
 }
 

@@ -99,6 +99,11 @@ pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalE
     Ok(ours.then_some(locks))
 }
 
+/// Gives the recorder's lock back.
+pub(super) fn unlock(locks: &Locks) {
+    locks.unlock(LOCK_BYTE);
+}
+
 /// Whether a recorder is at work on the file at `path`, a journal's newest.
 pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
     let Some(file) = open(path, false)? else {

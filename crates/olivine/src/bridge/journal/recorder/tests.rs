@@ -1,4 +1,4 @@
-//! A disk that refuses.
+//! A disk that refuses, and the end of recording.
 
 use super::*;
 
@@ -67,4 +67,18 @@ fn a_file_is_not_ended_while_it_is_synced() {
     recorder.sync_done();
     assert!(add(&mut recorder, 2).is_some());
     assert_eq!(recorder.stats().files, 2);
+}
+
+/// As another thread's child has a copy of every descriptor until its `exec`.
+#[test]
+fn a_closed_journal_is_not_recorded_into_whoever_has_its_descriptor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("closed.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 0, 1, &frame(1)).unwrap();
+    let copy = rustix::io::fcntl_dupfd_cloexec(recorder.descriptor().unwrap(), 0).unwrap();
+    assert!(term::is_recorded_into(&path).unwrap());
+    recorder.close().unwrap();
+    assert!(!term::is_recorded_into(&path).unwrap());
+    drop(copy);
 }

@@ -1,6 +1,7 @@
 //! Every key with its range, and what is refused.
 
 use super::*;
+use std::time::Duration;
 
 #[test]
 fn every_key_round_trips_through_its_canonical_form() {

@@ -328,12 +328,9 @@ impl Frame {
 
     /// Names under the drawing, as many in a row as fit.
     fn legend(mut self, lines: &[Line]) -> Svg {
-        let (mut x, mut y) = (self.left, self.bottom + 56.0);
+        let mut names = Names::under(self.left, self.bottom);
         for line in lines {
-            let wide = 28.0 + width_of(&line.name) + 12.0;
-            if x > self.left && x + wide > WIDTH {
-                (x, y) = (self.left, y + 18.0);
-            }
+            let (x, y) = names.next(28.0 + width_of(&line.name) + 12.0);
             let middle = y - TEXT * 0.34;
             let thin = if line.thin { " thin" } else { "" };
             let class = format!("curve s{}{thin}", line.series);
@@ -344,15 +341,46 @@ impl Frame {
             }
             self.svg
                 .text("label", Anchor::Start, (x + 28.0, y), &line.name);
-            x += wide;
         }
-        let legend = if lines.is_empty() {
-            44.0
+        let end = if lines.is_empty() {
+            self.bottom + 44.0
         } else {
-            y - self.bottom + 8.0
+            names.end()
         };
-        self.svg.set_height(self.bottom + legend);
+        self.svg.set_height(end);
         self.svg
+    }
+}
+
+/// Places of names under a drawing, side by side, and in a line of their own where they would be cut off.
+struct Names {
+    left: f64,
+    x: f64,
+    y: f64,
+}
+
+impl Names {
+    fn under(left: f64, bottom: f64) -> Self {
+        Self {
+            left,
+            x: left,
+            y: bottom + 56.0,
+        }
+    }
+
+    /// Where the next begins that takes this much room.
+    fn next(&mut self, wide: f64) -> (f64, f64) {
+        if self.x > self.left && self.x + wide > WIDTH {
+            (self.x, self.y) = (self.left, self.y + 18.0);
+        }
+        let at = (self.x, self.y);
+        self.x += wide;
+        at
+    }
+
+    /// How far down they reach.
+    fn end(&self) -> f64 {
+        self.y + 8.0
     }
 }
 
@@ -416,8 +444,9 @@ impl Rows {
     /// Names of marks under the drawing; no mark stands for the floor's line.
     fn finish(mut self, marks: &[(Option<usize>, &str)]) -> Svg {
         let bottom = self.bottom();
-        let (mut x, y) = (self.left, bottom + 56.0);
+        let mut names = Names::under(self.left, bottom);
         for (shape, name) in marks {
+            let (x, y) = names.next(14.0 + width_of(name) + 16.0);
             match shape {
                 Some(shape) => self.svg.mark("f7", *shape, (x + 5.0, y - TEXT * 0.34), ""),
                 None => self
@@ -425,10 +454,13 @@ impl Rows {
                     .line("floor", (x + 5.0, y - 11.0), (x + 5.0, y + 2.0)),
             }
             self.svg.text("label", Anchor::Start, (x + 14.0, y), name);
-            x += 14.0 + width_of(name) + 16.0;
         }
-        let legend = if marks.is_empty() { 42.0 } else { 64.0 };
-        self.svg.set_height(bottom + legend);
+        let end = if marks.is_empty() {
+            bottom + 42.0
+        } else {
+            names.end()
+        };
+        self.svg.set_height(end);
         self.svg
     }
 }
@@ -462,10 +494,20 @@ mod tests {
         let (mut places, on) = (0, |value: f64, end: f64| {
             (-0.1..=end + 0.1).contains(&value)
         });
-        let inside = xs.into_iter().all(|x| {
-            places += 1;
-            on(x, WIDTH)
-        }) && ys.into_iter().all(|y| on(y, height));
+        // Those that say nothing else start there.
+        let starts = drawing.split("class=\"label\" x=\"").skip(1);
+        let uncut = starts.filter_map(|text| {
+            let (attributes, rest) = text.split_once('>')?;
+            let name = rest.split('<').next()?;
+            (!attributes.contains("text-anchor")).then_some(number(attributes)? + width_of(name))
+        });
+        let uncut = uncut.into_iter().all(|end| end <= WIDTH + 0.1);
+        let inside = uncut
+            && xs.into_iter().all(|x| {
+                places += 1;
+                on(x, WIDTH)
+            })
+            && ys.into_iter().all(|y| on(y, height));
         inside && places > 10
     }
 
@@ -525,6 +567,16 @@ mod tests {
             &[(0, "near"), (1, "far")],
         );
         assert!(is_within(&drawn) && drawn.inline().contains("near"));
+        let long = "one lane for each of the publishers";
+        let drawn = dots(
+            "p50",
+            "time",
+            text::nanos,
+            &[dot(33.0, 3)],
+            Some(120.0),
+            &[(0, long), (1, long), (2, long)],
+        );
+        assert!(is_within(&drawn), "names go on in the next line");
 
         let names: Vec<String> = ["1", "2", "6"].map(str::to_owned).to_vec();
         let mut cells = vec![Some((46.8e6, "46.8 M/s".to_owned(), note(5))); 9];

@@ -116,4 +116,8 @@ fn a_bad_wire_and_killed_bridges_lose_and_repeat_nothing() {
         }
     });
     assert_eq!(wire.order("set 0 0"), "set", "the wire was there all along");
+    eprintln!(
+        "{count} messages with a bridge killed after each {}, over 4 ms and a loss of 0.5 %, cut for {cut_s} s: none lost, none repeated",
+        count / 6
+    );
 }

@@ -168,5 +168,8 @@ fn a_file_reads_back_as_it_was_written() {
         serde_json::to_value(&file).unwrap()
     );
     assert_eq!(back.failures().count(), 1);
-    assert!(back.is_quotable());
+    let mut whole = back.clone();
+    assert!(!back.is_quotable(), "its time was up before it was whole");
+    whole.cut_short = false;
+    assert!(whole.is_quotable());
 }

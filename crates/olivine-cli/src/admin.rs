@@ -4,7 +4,7 @@ use crate::args::channel::shm_only;
 use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
-use olivine::admin::{self, ChannelInfo, PublisherInfo, SubscriberInfo};
+use olivine::admin::{self, AdminError, ChannelInfo, PublisherInfo, SubscriberInfo};
 use olivine::{Config, LaneState};
 use olivine_bench::error::chain;
 use olivine_bench::text;
@@ -130,60 +130,59 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     if let Some(name) = &args.name {
         return forget(&configs, name, common);
     }
-    let mut failures = 0;
-    let mut removed = Vec::new();
-    // Whoever stops reading what was removed wants the rest removed all the same.
-    let mut printed = Ok(());
-    for config in &configs {
-        match admin::remove(config, args.force) {
-            Ok(gone) => {
-                if !common.json && printed.is_ok() {
-                    printed = print(&format!(
-                        "removed {} ({})\n",
-                        config.channel(),
-                        text::bytes(gone.bytes)
-                    ));
-                }
-                removed.push(json!({ "name": config.channel(), "file_bytes": gone.bytes }));
-            }
-            Err(error) => {
-                failures += 1;
-                complain(&chain(&error));
-            }
-        }
-    }
-    if common.json {
-        print_json(&json!({ "removed": removed, "failed_count": failures }))?;
-    }
-    all_done(failures, printed)
+    each(&configs, "removed", common, |config| {
+        let gone = admin::remove(config, args.force)?;
+        let channel = config.channel();
+        Ok((
+            format!("removed {channel} ({})\n", text::bytes(gone.bytes)),
+            json!({ "name": channel, "file_bytes": gone.bytes }),
+        ))
+    })
 }
 
 /// Forgets the durable subscriber `name` of each channel; goes on after one that it cannot be forgotten of.
 fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
+    each(configs, "forgotten", common, |config| {
+        let gone = admin::forget(config, name)?;
+        let removed = if gone.removed {
+            "; nobody else uses the channel: removed"
+        } else {
+            ""
+        };
+        let line = format!(
+            "forgot '{name}' of {}, which was {} behind{removed}\n",
+            crate::settings::short(config),
+            text::bytes(gone.lag_bytes),
+        );
+        let object = json!({
+            "channel": config.channel(),
+            "name": name,
+            "lag_bytes": gone.lag_bytes,
+            "channel_removed": gone.removed,
+        });
+        Ok((line, object))
+    })
+}
+
+/// Does `act` to each channel and prints what it answers: a line, or all objects under `key`. Goes on after one where
+/// it fails, and fails at the end.
+fn each(
+    configs: &[Config],
+    key: &str,
+    common: Common,
+    act: impl Fn(&Config) -> Result<(String, Value), AdminError>,
+) -> Outcome {
     let mut failures = 0;
-    let mut forgotten = Vec::new();
+    let mut done = Vec::new();
+    // Whoever stops reading what was done wants the rest done all the same.
     let mut printed = Ok(());
     for config in configs {
-        match admin::forget(config, name) {
-            Ok(gone) => {
+        match act(config) {
+            Ok((line, object)) => {
                 if !common.json && printed.is_ok() {
-                    printed = print(&format!(
-                        "forgot '{name}' of {}, which was {} behind{}\n",
-                        crate::settings::short(config),
-                        text::bytes(gone.lag_bytes),
-                        if gone.removed {
-                            "; nobody else uses the channel: removed"
-                        } else {
-                            ""
-                        },
-                    ));
+                    printed = print(&line);
                 }
-                forgotten.push(json!({
-                    "channel": config.channel(),
-                    "name": name,
-                    "lag_bytes": gone.lag_bytes,
-                    "channel_removed": gone.removed,
-                }));
+                done.push(object);
             }
             Err(error) => {
                 failures += 1;
@@ -192,13 +191,8 @@ fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
         }
     }
     if common.json {
-        print_json(&json!({ "forgotten": forgotten, "failed_count": failures }))?;
+        print_json(&json!({ key: done, "failed_count": failures }))?;
     }
-    all_done(failures, printed)
-}
-
-/// How a command over several channels ends, of which `failures` were complained about.
-fn all_done(failures: u64, printed: Outcome) -> Outcome {
     if failures == 0 {
         printed
     } else {

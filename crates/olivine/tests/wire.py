@@ -73,9 +73,12 @@ def main():
         readable, _, _ = select.select([0, first, second], [], [], wait)
         for ready in readable:
             if ready == 0:
-                words = os.read(0, 4096).split()
-                if not words:
+                order = os.read(0, 4096)
+                if not order:
                     return
+                words = order.split()
+                if not words:
+                    continue
                 if words[0] == b"set":
                     delay, loss = float(words[1]) / 1000, float(words[2]) / 100
                     say("set")

@@ -262,7 +262,7 @@ fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     Ok(config)
 }
 
-fn failed(error: admin::AdminError) -> Failure {
+fn failed(error: AdminError) -> Failure {
     Failure::Failed(error.into())
 }
 

@@ -196,6 +196,15 @@ fn silent() -> BenchError {
     }
 }
 
+/// An error of a door: its other side is gone, or else what the system says to `action`.
+fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    move |error| match error.kind() {
+        BrokenPipe | ConnectionReset => BenchError::EndClosed,
+        _ => io(action)(error),
+    }
+}
+
 /// One side's connection to the other while they open their ends.
 #[derive(Debug)]
 pub struct Door {
@@ -257,12 +266,12 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// [`BenchError::EndClosed`] if the other side gave up; what the system says.
     pub fn tell(&mut self, text: impl std::fmt::Display) -> Result<()> {
         let line = format!("{text}\n");
         self.stream
             .write_all(line.as_bytes())
-            .map_err(io("tell the other end"))
+            .map_err(ended_or("tell the other end"))
     }
 
     /// Waits for a line from the other side.
@@ -283,7 +292,7 @@ impl Door {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Err(silent());
                 }
-                Err(error) => return Err(io("hear the other end")(error)),
+                Err(error) => return Err(ended_or("hear the other end")(error)),
             }
         }
         Ok(String::from_utf8_lossy(&line).into_owned())
@@ -313,7 +322,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// [`BenchError::EndClosed`] if the other side gave up; what the system says.
     pub fn give(&mut self, descriptor: impl AsFd) -> Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -321,7 +330,7 @@ impl Door {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let byte = [IoSlice::new(b"d")];
         sendmsg(&self.stream, &byte, &mut control, SendFlags::empty())
-            .map_err(|error| io("give a descriptor")(error.into()))?;
+            .map_err(|error| ended_or("give a descriptor")(error.into()))?;
         Ok(())
     }
 
@@ -387,6 +396,29 @@ mod tests {
             assert_eq!(Object::parse(object.line().trim_end()), Some(object));
         }
         assert_eq!(Object::parse("nonsense"), None);
+    }
+
+    #[test]
+    fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {
+        let door = || {
+            let (stream, other) = UnixStream::pair().unwrap();
+            // What was not read makes the end a reset.
+            (&stream).write_all(b"unread").unwrap();
+            drop(other);
+            Door {
+                stream,
+                folder: PathBuf::new(),
+            }
+        };
+        let file = tempfile::tempfile().unwrap();
+        for outcome in [
+            door().tell("a line"),
+            door().give(&file),
+            door().hear().map(drop),
+        ] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, BenchError::EndClosed), "{error}");
+        }
     }
 
     #[test]

@@ -134,6 +134,8 @@ fn processes_in(folder: &Path) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::process::Stdio;
 
     #[test]
     fn whatever_is_left_or_missing_makes_a_run_fail() {
@@ -165,14 +167,23 @@ mod tests {
     fn a_process_that_is_left_is_found_by_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(processes_in(folder.path()), 0);
-        let mut sleeper = Command::new("sleep")
-            .arg("1000")
+        let mut left = Command::new("cat")
             .env("OLIVINE_DIR", folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // A program shows its environment only once it has been loaded: this one then answers.
+        left.stdin.as_mut().unwrap().write_all(b"there\n").unwrap();
+        let mut answer = [0; 6];
+        left.stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut answer)
+            .unwrap();
         assert_eq!(processes_in(folder.path()), 1);
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
+        left.kill().unwrap();
+        left.wait().unwrap();
         assert_eq!(processes_in(folder.path()), 0);
     }
 }

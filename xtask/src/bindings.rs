@@ -13,9 +13,9 @@ use std::process::Command;
 use std::time::Duration;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
-const RUN_LIMIT: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(480);
 /// Long enough for a virtual environment and one package from the registry.
-const PYTHON_LIMIT: Duration = Duration::from_secs(120);
+const PYTHON_LIMIT: Duration = Duration::from_secs(480);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`, `lib/cmake`.

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
 /// The browser installs its profile first.
-const BROWSER_LIMIT: Duration = Duration::from_secs(120);
+const BROWSER_LIMIT: Duration = Duration::from_secs(300);
 /// Bytes of a body that is sent to a page that is not there: more than the server takes at once.
 const BODY_BYTES: usize = 300_000;
 const ANSWER: &str = "Hello, World!";

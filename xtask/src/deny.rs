@@ -14,7 +14,7 @@ const DENY: Tool = Tool {
     version: "0.20.2",
     arguments: &["--no-default-features"],
 };
-const CHECK_LIMIT: Duration = Duration::from_secs(180);
+const CHECK_LIMIT: Duration = Duration::from_secs(600);
 
 /// What can be decided from the lock file and the crates alone.
 const LOCAL: [&str; 3] = ["bans", "licenses", "sources"];

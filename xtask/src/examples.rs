@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
-const RUN_LIMIT: Duration = Duration::from_secs(60);
+const RUN_LIMIT: Duration = Duration::from_secs(240);
 
 #[derive(Clone, Debug, Default)]
 struct Example {

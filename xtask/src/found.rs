@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(480);
 /// What `tests/cmake` compiles and runs.
 const PROGRAMS: usize = 3;
 

@@ -21,7 +21,7 @@ pub(crate) const DEMO: &str = "cargo run --release -- demo";
 pub(crate) const TEST: &str = "cargo xtask test";
 const SHELLS: [&str; 5] = ["sh", "bash", "shell", "console", "text,sh"];
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
-const RUN_LIMIT: Duration = Duration::from_secs(180);
+const RUN_LIMIT: Duration = Duration::from_secs(600);
 
 /// Checks every command and every Rust block, and runs the demonstration.
 pub(crate) fn run() -> Result<Step> {

@@ -14,8 +14,8 @@ use anyhow::Result;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TESTS_LIMIT: Duration = Duration::from_secs(1500);
-const LINT_LIMIT: Duration = Duration::from_secs(900);
+const TESTS_LIMIT: Duration = Duration::from_secs(3000);
+const LINT_LIMIT: Duration = Duration::from_secs(1800);
 /// What the core's tests are built with besides, to be run once more: blocks are packed, and there are named points to die at.
 const MORE_FEATURES: &str = "olivine/zstd,olivine/points";
 

@@ -132,9 +132,14 @@ fn percentiles(distribution: Option<&Distribution>) -> Option<&Percentiles> {
 /// Runs, CPUs and machine: what every figure above depends on.
 pub(super) fn conditions(file: &ResultFile) -> String {
     let cpus: Vec<String> = file.cpus.iter().map(u32::to_string).collect();
+    let at_most = if file.interrupted || file.cut_short {
+        "up to "
+    } else {
+        ""
+    };
     let mut out = format!(
-        "\n{} runs on CPUs {}, a process each, every byte checked{}\n",
-        file.runs,
+        "\n{at_most}{} on CPUs {}, a process each, every byte checked{}\n",
+        text::plural(file.runs.into(), "run"),
         cpus.join(", "),
         if file.interrupted {
             "; interrupted"

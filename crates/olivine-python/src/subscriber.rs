@@ -6,7 +6,7 @@ use crate::settings::config;
 use crate::views::{Place, Views, export};
 use core::ffi::c_int;
 use olivine::{Message as RustMessage, Subscriber as RustSubscriber};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -32,6 +32,8 @@ struct State {
     views: Views,
     /// It comes again: its handler raised.
     again: Option<Found>,
+    /// What went wrong behind messages that were handed out: the next call that receives raises it.
+    late: Option<PyErr>,
     /// It has ended, but for the last message, whose bytes are still looked at.
     ending: Option<Ending>,
 }
@@ -105,9 +107,27 @@ impl State {
             self.look()?;
             return Ok(Some(again));
         }
+        if self.late.is_some() {
+            self.look()?;
+        }
+        if let Some(late) = self.late.take() {
+            return Err(late);
+        }
         let received = self.go_on()?.try_receive();
         let received = received.map_err(|error| of_received(py, &error))?;
         Ok(received.as_ref().map(Found::of))
+    }
+
+    /// The next message of a call that has handed out `count` already: those are told of first, and what goes wrong behind
+    /// them by the next call.
+    fn next_of(&mut self, count: usize, py: Python<'_>) -> PyResult<Option<Found>> {
+        match self.next(py) {
+            Err(error) if count > 0 && !error.is_instance_of::<PyBufferError>(py) => {
+                self.late = Some(error);
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// The next message within a time.
@@ -169,6 +189,7 @@ impl Subscriber {
                 serial: 0,
                 views: Views::default(),
                 again: None,
+                late: None,
                 ending: None,
             }),
         })
@@ -205,7 +226,7 @@ impl Subscriber {
         while count < limit {
             let message = {
                 let mut state = lock(&slf.get().state)?;
-                let Some(found) = ended_later(state.next(py), count, py)? else {
+                let Some(found) = state.next_of(count, py)? else {
                     break;
                 };
                 Message::view(slf, &state, found).into_pyobject(py)?
@@ -228,7 +249,8 @@ impl Subscriber {
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
         let mut state = lock(&self.state)?;
-        if state.again.is_some() {
+        state.look()?;
+        if state.again.is_some() || state.late.is_some() {
             return Ok(true);
         }
         let subscriber = state.go_on()?;
@@ -378,26 +400,12 @@ impl Subscriber {
         let mut state = lock(&slf.get().state)?;
         let mut copies = Vec::new();
         while copies.len() < limit {
-            let Some(found) = ended_later(state.next(py), copies.len(), py)? else {
+            let Some(found) = state.next_of(copies.len(), py)? else {
                 break;
             };
             copies.push(Message::copy(slf, &state, &found));
         }
         Ok(copies)
-    }
-}
-
-/// What was received before the end of the stream, or before anything else that can be told once more, is told first.
-fn ended_later(
-    found: PyResult<Option<Found>>,
-    count: usize,
-    py: Python<'_>,
-) -> PyResult<Option<Found>> {
-    match found {
-        Err(error) if count > 0 && error.is_instance_of::<crate::errors::EndOfStream>(py) => {
-            Ok(None)
-        }
-        found => found,
     }
 }
 

@@ -272,6 +272,30 @@ class Views(Case):
         del copies
         self.assertEqual([view.tobytes() for view in views], [b"0", b"1", b"2"])
 
+    def test_what_goes_wrong_behind_copies_takes_none_of_them_away(self):
+        lapped = Subscriber("shm://pair", dir=self.folder, capacity="4KiB", delivery="latest")
+        self.addCleanup(lapped.close)
+        first, second = (Publisher("shm://pair", dir=self.folder) for _ in range(2))
+        for publisher in (first, second):
+            self.addCleanup(publisher.close)
+
+        def lap(receives):
+            self.assertEqual(lapped.poll(), [])
+            first.publish(b"whole")
+            for _ in range(20):
+                second.publish(bytes(1000))
+            receives()
+            self.assertTrue(lapped.wait(timeout=0))
+            with self.assertRaises(olivine.Overrun) as raised:
+                lapped.receive(timeout=0)
+            self.assertGreater(raised.exception.lost_bytes, 0)
+            lapped.poll()
+
+        lap(lambda: self.assertEqual([bytes(m) for m in lapped.poll()], [b"whole"]))
+        seen = []
+        lap(lambda: self.assertEqual(lapped.poll(9, lambda m: seen.append(bytes(m))), 1))
+        self.assertEqual(seen, [b"whole"])
+
     def test_a_handler_that_raises_gets_the_message_again(self):
         publisher, subscriber = self.pair()
         for n in range(4):

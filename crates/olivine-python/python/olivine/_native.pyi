@@ -148,6 +148,9 @@ class Subscriber:
     def poll(self, limit: int = 256) -> list[Message]:
         """Copies of up to `limit` messages. Never waits. Raises EndOfStream.
 
+        What goes wrong behind messages (Overrun, Evicted, Corrupt) does not take them away: they are returned, and the
+        next call that receives raises it.
+
         A durable subscriber goes past all of them but the last, and past that too if there were fewer than `limit`: where
         each has to be dealt with, receive, iterate or give a handler.
         """

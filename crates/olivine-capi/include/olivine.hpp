@@ -17,6 +17,7 @@
 #include <exception>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -172,15 +173,20 @@ inline std::vector<olivine_setting> rows(Settings settings) {
     return rows;
 }
 
+// What a handle shares with whoever is in the middle of something with it: NULL once it was given back.
+template <class Raw> struct Cell {
+    Raw *raw = nullptr;
+};
+
 // A handle that is given back once: by `Destroy` where nobody says otherwise.
 template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
   public:
-    explicit Handle(Raw *raw) noexcept : raw_(raw) {}
-    Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Handle() : cell_(std::make_shared<Cell<Raw>>()) {}
+    Handle(Handle &&other) noexcept = default;
     Handle &operator=(Handle &&other) noexcept {
         if (this != &other) {
             give_back(Destroy);
-            raw_ = std::exchange(other.raw_, nullptr);
+            cell_ = std::move(other.cell_);
         }
         return *this;
     }
@@ -189,15 +195,22 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
     ~Handle() { give_back(Destroy); }
 
     // NULL once given back or moved from: the calls then say so by a status.
-    Raw *get() const noexcept { return raw_; }
+    Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
+    // Where opening puts it; of a new handle only.
+    Raw **place() noexcept { return &cell_->raw; }
+    const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
     // Gives it back by `way`; twice is once.
     olivine_status give_back(olivine_status (*way)(Raw *)) noexcept {
-        Raw *raw = std::exchange(raw_, nullptr);
-        return raw == nullptr ? OLIVINE_STATUS_OK : way(raw);
+        Raw *raw = get();
+        if (raw == nullptr) {
+            return OLIVINE_STATUS_OK;
+        }
+        cell_->raw = nullptr;
+        return way(raw);
     }
 
   private:
-    Raw *raw_;
+    std::shared_ptr<Cell<Raw>> cell_;
 };
 
 using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close>;
@@ -207,19 +220,18 @@ using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
 
 class Publisher;
 
-// A reserved message: fill it in place, then commit it. Destroyed, it is given up. It must not outlive its publisher, and
-// the publisher must not move meanwhile.
+// A reserved message: fill it in place, then commit it. Destroyed, it is given up. Its publisher may move meanwhile. Where
+// that closes or is destroyed first, the message is given up with it: the bytes are gone, and a commit throws.
 class Claim {
   public:
-    Claim(Claim &&other) noexcept
-        : publisher_(std::exchange(other.publisher_, nullptr)), data_(other.data_), size_(other.size_) {}
+    Claim(Claim &&other) noexcept : publisher_(std::move(other.publisher_)), data_(other.data_), size_(other.size_) {}
     Claim &operator=(Claim &&) = delete;
     Claim(const Claim &) = delete;
     Claim &operator=(const Claim &) = delete;
     ~Claim() {
-        if (publisher_ != nullptr) {
+        if (olivine_publisher *publisher = let_go()) {
             // There is nobody to tell, and nothing was sent either way.
-            static_cast<void>(olivine_publisher_abort(publisher_));
+            static_cast<void>(olivine_publisher_abort(publisher));
         }
     }
 
@@ -232,18 +244,25 @@ class Claim {
     // Makes the message visible, with `tag`; where the publisher is then.
     Position commit(std::uint32_t tag = 0) {
         Position position = 0;
-        check(olivine_publisher_commit(std::exchange(publisher_, nullptr), tag, &position));
+        check(olivine_publisher_commit(let_go(), tag, &position));
         return position;
     }
     // Gives the message up, as destroying it does.
-    void abort() { check(olivine_publisher_abort(std::exchange(publisher_, nullptr))); }
+    void abort() { check(olivine_publisher_abort(let_go())); }
 
   private:
     friend class Publisher;
-    Claim(olivine_publisher *publisher, const olivine_claim &claim) noexcept
-        : publisher_(publisher), data_(reinterpret_cast<std::byte *>(claim.data)), size_(claim.length) {}
+    using Cell = std::shared_ptr<detail::Cell<olivine_publisher>>;
+    Claim(Cell publisher, const olivine_claim &claim) noexcept
+        : publisher_(std::move(publisher)), data_(reinterpret_cast<std::byte *>(claim.data)), size_(claim.length) {}
 
-    olivine_publisher *publisher_;
+    // The publisher, for the last time; NULL where it was closed, or the claim moved from, committed or given up.
+    olivine_publisher *let_go() noexcept {
+        const Cell publisher = std::move(publisher_);
+        return publisher ? publisher->raw : nullptr;
+    }
+
+    Cell publisher_;
     std::byte *data_;
     std::size_t size_;
 };
@@ -293,7 +312,7 @@ class Publisher {
         if (!everyday(olivine_publisher_claim(handle_.get(), length, timeout.ms(), &claim))) {
             return std::nullopt;
         }
-        return Claim(handle_.get(), claim);
+        return Claim(handle_.cell(), claim);
     }
 
     // From the next message on, messages are about `topic`.
@@ -336,9 +355,9 @@ class Publisher {
   private:
     static detail::PublisherHandle open(const std::string &uri, Settings settings) {
         const auto rows = detail::rows(settings);
-        olivine_publisher *publisher = nullptr;
-        check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), &publisher));
-        return detail::PublisherHandle(publisher);
+        detail::PublisherHandle handle;
+        check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
+        return handle;
     }
     // Whether it was sent; throws where the answer is more than having to wait.
     static bool everyday(olivine_status status) {
@@ -493,9 +512,9 @@ class Subscriber {
   private:
     static detail::SubscriberHandle open(const std::string &uri, Settings settings) {
         const auto rows = detail::rows(settings);
-        olivine_subscriber *subscriber = nullptr;
-        check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), &subscriber));
-        return detail::SubscriberHandle(subscriber);
+        detail::SubscriberHandle handle;
+        check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
+        return handle;
     }
 
     detail::SubscriberHandle handle_;

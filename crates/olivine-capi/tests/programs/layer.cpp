@@ -106,6 +106,40 @@ static void values() {
     WANT(publisher.publish_batch({{large}, {large}}, std::chrono::milliseconds(1)) == 0);
 }
 
+// A claim that is there when its publisher closes, dies or is another one from now on.
+static void claims() {
+    using namespace olivine;
+    Subscriber subscriber("inproc://claims?capacity=4KiB");
+    Publisher publisher("inproc://claims");
+    {
+        auto claim = publisher.claim(3);
+        publisher.close();
+        WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { claim->commit(); }));
+    }
+    publisher = Publisher("inproc://claims");
+    {
+        auto outlived = publisher.claim(3);
+        publisher = Publisher("inproc://claims");
+        // The publisher's own from now on, which the older one must not give up.
+        auto claim = publisher.claim(3);
+        outlived.reset();
+        std::memcpy(claim->data(), "two", 3);
+        Publisher moved = std::move(publisher);
+        claim->commit();
+        publisher = std::move(moved);
+    }
+    std::optional<Claim> widow;
+    {
+        Publisher dies("inproc://claims");
+        auto claim = dies.claim(3);
+        widow.emplace(std::move(*claim));
+    }
+    WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { widow->abort(); }));
+    const auto message = subscriber.receive();
+    WANT(message && message->text() == "two");
+    WANT(!subscriber.receive(std::chrono::seconds(0)));
+}
+
 static void stream() {
     olivine::Subscriber subscriber("inproc://stream?capacity=4KiB");
     olivine::Publisher publisher("inproc://stream");
@@ -165,6 +199,7 @@ int main(int count, char **words) {
     WANT(count == 2);
     refusals();
     values();
+    claims();
     stream();
     durable(words[1]);
     std::puts("layered");

@@ -1,7 +1,11 @@
 //! Waiting that releases the interpreter and that signals interrupt.
 
+use crate::errors::Error;
+use core::ffi::{c_int, c_void};
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long a wait looks away from signals at most.
@@ -40,5 +44,66 @@ pub(crate) fn wait<R: Send>(
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(None);
         }
+    }
+}
+
+/// Does what may block and knows of no signals by a thread of its own, and waits for it: Ctrl-C leaves it to that thread.
+/// `what` is for texts: "closing".
+pub(crate) fn aside<R: Send + 'static>(
+    py: Python<'_>,
+    what: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> PyResult<R> {
+    let (done, answer) = sync_channel(1);
+    let builder = std::thread::Builder::new().name("olivine-aside".into());
+    // Without the interpreter: where there is no thread left, what `work` holds is dropped here, which may block.
+    let started = py.detach(|| builder.spawn(move || done.send(work())));
+    let thread = started.map_err(|error| {
+        Error::new_err(format!(
+            "cannot start a thread for {what}: {error}: end some, or raise the limit of threads"
+        ))
+    })?;
+    let answered = wait(py, None, move |slice| match answer.recv_timeout(slice) {
+        Ok(answer) => Some(Some(answer)),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(None),
+    })?;
+    // It has said its last word.
+    let _ = thread.join();
+    answered
+        .flatten()
+        .ok_or_else(|| Error::new_err(format!("{what} panicked: please report what it printed")))
+}
+
+/// Drops what lingers where Python collects the object that had it: there nothing can be raised, so that what a signal
+/// raises meanwhile is raised right after.
+pub(crate) fn forget(gone: impl Send + 'static) {
+    Python::attach(|py| {
+        // Collected while something else is being raised: that goes on afterwards.
+        let raised = PyErr::take(py);
+        if let Err(interrupted) = aside(py, "closing", move || drop(gone)) {
+            raise_later(py, interrupted);
+        }
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
+    });
+}
+
+/// Has the main thread raise `error` as soon as it runs Python again.
+fn raise_later(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        // SAFETY: from `Box::into_raw` below, and called once.
+        let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+        Python::attach(|py| error.restore(py));
+        -1
+    }
+    let error = Box::into_raw(Box::new(error));
+    // SAFETY: a function of this type, and what it takes.
+    let refused = unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) };
+    if refused != 0 {
+        // SAFETY: refused, so that it is still ours.
+        let error = unsafe { Box::from_raw(error) };
+        error.write_unraisable(py, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The sending end.
 
 use crate::errors::{closed, in_use, of_open, of_sent, of_uri, viewed};
-use crate::patience::{seconds, wait};
+use crate::patience::{aside, forget, seconds, wait};
 use crate::settings::config;
 use crate::views::{Bytes, Place, Views, export};
 use core::ffi::c_int;
@@ -11,7 +11,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -339,27 +338,9 @@ impl Publisher {
                 State::Closed => return Ok(()),
             }
         };
-        // By a thread of its own, because it may linger: Ctrl-C leaves it to that.
-        let (done, answer) = sync_channel(1);
-        let closing = std::thread::Builder::new()
-            .name("olivine-close".into())
-            .spawn(move || done.send(publisher.close().map(|_| ())))
-            .map_err(|error| {
-                crate::errors::Error::new_err(format!("cannot start a thread to close by: {error}"))
-            })?;
-        let closed = wait(py, None, move |slice| match answer.recv_timeout(slice) {
-            Ok(closed) => Some(Some(closed)),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(None),
-        })?;
-        // It has said its last word.
-        let _ = closing.join();
-        match closed.flatten() {
-            Some(closed) => closed.map_err(|error| of_sent(py, error)),
-            None => Err(crate::errors::Error::new_err(
-                "closing panicked: please report what it printed",
-            )),
-        }
+        // It may linger.
+        let closed = aside(py, "closing", move || publisher.close().map(|_| ()))?;
+        closed.map_err(|error| of_sent(py, error))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -377,6 +358,18 @@ impl Publisher {
             Ok(Ok(publisher)) => format!("<olivine.Publisher {}>", publisher.uri()),
             Ok(Err(_)) => "<olivine.Publisher, closed>".to_owned(),
             Err(_) => "<olivine.Publisher, in use>".to_owned(),
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(state, State::Closed) {
+            State::Open(publisher) => forget(publisher),
+            State::Claimed { claim, .. } => forget(claim.abort()),
+            State::Closed => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::os::fd::AsRawFd as _;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How many messages a poll takes where nobody says.
@@ -385,6 +385,16 @@ impl Subscriber {
     }
 }
 
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        if let Some((ending, subscriber)) = state.end(Ending::Drop) {
+            Python::attach(|py| py.detach(|| ending.end(subscriber)));
+        }
+    }
+}
+
 impl Subscriber {
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
         let ended = lock(&self.state)?.end(ending);
@@ -559,12 +569,15 @@ impl Message {
             return;
         }
         // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would be refused.
-        if let Ok(mut state) = lock(&self.subscriber.get().state)
-            && state.serial == self.serial
-            && let Some(ending) = state.ending
-            && let Some((ending, subscriber)) = state.end(ending)
-        {
-            ending.end(subscriber);
+        let ended = lock(&self.subscriber.get().state)
+            .ok()
+            .filter(|state| state.serial == self.serial)
+            .and_then(|mut state| {
+                let ending = state.ending?;
+                state.end(ending)
+            });
+        if let Some((ending, subscriber)) = ended {
+            Python::attach(|py| py.detach(|| ending.end(subscriber)));
         }
     }
 

@@ -390,6 +390,25 @@ class Ending(Case):
             publisher.close()
         self.assertEqual([bytes(m) for m in subscriber], [b"unread"])
 
+    def test_collecting_a_publisher_lingers_without_the_interpreter(self):
+        subscriber = Subscriber("inproc://collected")
+        publisher = Publisher("inproc://collected", linger=f"{WATCHDOG}s")
+        publisher.publish(b"unread")
+        goes = threading.Event()
+        got = []
+
+        def read():
+            goes.wait()
+            got.extend(bytes(message) for message in subscriber)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        goes.set()
+        del publisher
+        # Read while it lingered, or it would have gone on to the end of its time.
+        reader.join()
+        self.assertEqual(got, [b"unread"])
+
     def test_a_killed_publisher_leaves_whole_messages(self):
         _, subscriber = self.pair(publishers_max=2)
         script = (
@@ -657,6 +676,15 @@ class Waiting(Case):
             pass
         lingering = Publisher("inproc://full", linger="1h")
         lingering.publish(b"unread")
+        collected = [Publisher("inproc://full", linger="1h")]
+        collected[0].publish(b"unread")
+
+        def collect():
+            collected.clear()
+            # The interrupt is raised once Python runs again.
+            while True:
+                pass
+
         for wait in [
             subscriber.receive,
             subscriber.wait,
@@ -667,6 +695,7 @@ class Waiting(Case):
             full.wait_drained,
             lambda: publisher.wait_for_subscribers(9),
             lingering.close,
+            collect,
         ]:
             main = threading.main_thread().ident
             timer = threading.Timer(0.01, signal.pthread_kill, [main, signal.SIGINT])

@@ -176,6 +176,8 @@ inline std::vector<olivine_setting> rows(Settings settings) {
 // What a handle shares with whoever is in the middle of something with it: NULL once it was given back.
 template <class Raw> struct Cell {
     Raw *raw = nullptr;
+    // Nobody has the handle any more: the call that is in the middle of something gives it back.
+    bool orphaned = false;
 };
 
 // A handle that is given back once: by `Destroy` where nobody says otherwise.
@@ -185,31 +187,57 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
     Handle(Handle &&other) noexcept = default;
     Handle &operator=(Handle &&other) noexcept {
         if (this != &other) {
-            give_back(Destroy);
+            abandon();
             cell_ = std::move(other.cell_);
         }
         return *this;
     }
     Handle(const Handle &) = delete;
     Handle &operator=(const Handle &) = delete;
-    ~Handle() { give_back(Destroy); }
+    ~Handle() { abandon(); }
 
     // NULL once given back or moved from: the calls then say so by a status.
     Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
     // Where opening puts it; of a new handle only.
     Raw **place() noexcept { return &cell_->raw; }
     const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
-    // Gives it back by `way`; twice is once.
+    // Gives it back by `way`; twice is once. Refused from its own handler, and then the handle stays what it was.
     olivine_status give_back(olivine_status (*way)(Raw *)) noexcept {
         Raw *raw = get();
         if (raw == nullptr) {
             return OLIVINE_STATUS_OK;
         }
-        cell_->raw = nullptr;
-        return way(raw);
+        const olivine_status status = way(raw);
+        if (status != OLIVINE_STATUS_IN_USE) {
+            cell_->raw = nullptr;
+        }
+        return status;
     }
 
+    // A call that runs code of somebody else, which may destroy, move or assign the handle meanwhile.
+    class Call {
+      public:
+        explicit Call(const Handle &handle) noexcept : cell_(handle.cell_) {}
+        Call(const Call &) = delete;
+        Call &operator=(const Call &) = delete;
+        ~Call() {
+            if (cell_ && cell_->orphaned) {
+                // Nobody is left to tell.
+                static_cast<void>(Destroy(std::exchange(cell_->raw, nullptr)));
+            }
+        }
+
+      private:
+        std::shared_ptr<Cell<Raw>> cell_;
+    };
+
   private:
+    void abandon() noexcept {
+        if (give_back(Destroy) == OLIVINE_STATUS_IN_USE) {
+            cell_->orphaned = true;
+        }
+    }
+
     std::shared_ptr<Cell<Raw>> cell_;
 };
 
@@ -397,7 +425,8 @@ class Subscriber {
     }
 
     // Hands up to `limit` messages to `handler`; how many. Never sleeps. A handler that throws gets the same message
-    // again in the next call, and what it threw comes out here.
+    // again in the next call, and what it threw comes out here. A handler may destroy or assign the subscriber, which then
+    // leaves the channel with the end of this call, but neither close it nor call it otherwise: that throws.
     template <class Function> std::size_t poll(Function &&handler, std::size_t limit) {
         struct Context {
             std::remove_reference_t<Function> &handler;
@@ -414,6 +443,7 @@ class Subscriber {
             }
         };
         std::size_t count = 0;
+        const detail::SubscriberHandle::Call call(handle_);
         const olivine_status status = olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
         if (context.thrown) {
             std::rethrow_exception(context.thrown);

@@ -140,6 +140,30 @@ static void claims() {
     WANT(!subscriber.receive(std::chrono::seconds(0)));
 }
 
+// A handler that ends its own subscriber: that leaves the channel with the end of the poll at the latest.
+static void ending() {
+    using namespace olivine;
+    const char *uri = "inproc://ending?capacity=4KiB";
+    Publisher publisher(uri);
+    std::optional<Subscriber> subscriber;
+    const auto polled = [&](auto &&end) {
+        subscriber.emplace(uri);
+        publisher.publish("one");
+        publisher.publish("two");
+        WANT(publisher.subscribers() == 1);
+        return subscriber->poll(end, 1);
+    };
+    WANT(polled([&](const Message &) { subscriber.reset(); }) == 1);
+    WANT(!subscriber && publisher.subscribers() == 0);
+    WANT(polled([&](const Message &) { *subscriber = Subscriber("inproc://other"); }) == 1);
+    WANT(publisher.subscribers() == 0 && subscriber->lag() == 0);
+    WANT(throws<UsageError>(OLIVINE_STATUS_IN_USE, [&] { polled([&](const Message &) { subscriber->close(); }); }));
+    // It is still what it was, and so is the message.
+    WANT(publisher.subscribers() == 1 && subscriber->receive()->text() == "one");
+    subscriber->close();
+    WANT(publisher.subscribers() == 0);
+}
+
 static void stream() {
     olivine::Subscriber subscriber("inproc://stream?capacity=4KiB");
     olivine::Publisher publisher("inproc://stream");
@@ -200,6 +224,7 @@ int main(int count, char **words) {
     refusals();
     values();
     claims();
+    ending();
     stream();
     durable(words[1]);
     std::puts("layered");

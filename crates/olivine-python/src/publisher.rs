@@ -117,6 +117,8 @@ fn send(
         match publisher.offer_tagged(tag, message.get(py)) {
             Ok(position) => return Ok(position.0),
             Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                // Also where there is room each time, and others take it.
+                py.check_signals()?;
                 let left =
                     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 room(py, publisher, message.len(), left)?;
@@ -132,7 +134,7 @@ impl Publisher {
     #[pyo3(signature = (uri, **keys))]
     fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let config = config(uri, keys)?;
-        let opened = py.detach(|| RustPublisher::open_with(&config));
+        let opened = aside(py, "opening", move || RustPublisher::open_with(&config))?;
         let publisher = opened.map_err(|error| of_open(&error))?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
@@ -181,6 +183,8 @@ impl Publisher {
         let publisher = state.idle()?;
         let mut published = 0;
         while published < parts.len() {
+            // Also where a slow reader makes room each time.
+            py.check_signals()?;
             let mut batch = publisher.batch();
             let stopped = parts[published..]
                 .iter()

@@ -1,7 +1,7 @@
 //! The receiving end.
 
 use crate::errors::{closed, in_use, of_open, of_received, viewed};
-use crate::patience::{seconds, wait};
+use crate::patience::{aside, seconds, wait};
 use crate::settings::config;
 use crate::views::{Place, Views, export};
 use core::ffi::c_int;
@@ -181,7 +181,7 @@ impl Subscriber {
     #[pyo3(signature = (uri, **keys))]
     fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let config = config(uri, keys)?;
-        let opened = py.detach(|| RustSubscriber::open_with(&config));
+        let opened = aside(py, "opening", move || RustSubscriber::open_with(&config))?;
         let subscriber = opened.map_err(|error| of_open(&error))?;
         Ok(Self {
             state: Mutex::new(State {
@@ -202,6 +202,8 @@ impl Subscriber {
         let mut state = lock(&slf.get().state)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
+            // Also where something arrives all the time that is not asked for.
+            py.check_signals()?;
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if let Some(found) = state.next_within(py, left)? {
                 return Ok(Some(Message::view(slf, &state, found)));
@@ -345,6 +347,7 @@ impl Subscriber {
     fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
         let py = slf.py();
         loop {
+            py.check_signals()?;
             let mut state = lock(&slf.get().state)?;
             return match state.next_within(py, None) {
                 Ok(Some(found)) => Ok(Some(Message::copy(slf, &state, &found))),

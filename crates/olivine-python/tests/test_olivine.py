@@ -699,13 +699,56 @@ class Waiting(Case):
         ]:
             main = threading.main_thread().ident
             timer = threading.Timer(0.01, signal.pthread_kill, [main, signal.SIGINT])
-            timer.start()
             with self.assertRaises(KeyboardInterrupt):
+                timer.start()
                 wait()
             timer.join()
         publisher.publish(b"still")
         self.assertEqual(bytes(subscriber.receive()), b"still")
         self.assertGreater(len(unread.poll()), 0)
+
+    def test_ctrl_c_ends_a_wait_in_which_something_always_arrives(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        subscriber = Subscriber("inproc://busy", topic="wanted", capacity="4KiB")
+        stop = threading.Event()
+
+        def publish():
+            with Publisher("inproc://busy", topic="other", linger=0) as publisher:
+                while not stop.is_set():
+                    publisher.offer(bytes(100))
+
+        def interrupt():
+            # Once the wait is under way.
+            while True:
+                try:
+                    subscriber.lag
+                except olivine.InUse:
+                    break
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        for wait in [subscriber.receive, lambda: next(subscriber)]:
+            stop.clear()
+            threads = [threading.Thread(target=target, daemon=True) for target in (publish, interrupt)]
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    for thread in threads:
+                        thread.start()
+                    wait()
+            finally:
+                stop.set()
+            for thread in threads:
+                thread.join()
+
+    def test_ctrl_c_ends_opening(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        timer = threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
+        with self.assertRaises(KeyboardInterrupt):
+            timer.start()
+            # Nobody hands out descriptors there, which is waited for.
+            Subscriber(f"shm+fd://{self.folder}/nobody", timeout="1h")
+        timer.join()
 
     def test_a_loop_waits_for_the_descriptor(self):
         publisher, subscriber = self.pair()

@@ -774,6 +774,33 @@ class Waiting(Case):
         first, second, _ = asyncio.run(run())
         self.assertEqual((first, second), (list(range(count)), list(range(count))))
 
+    def test_closing_ends_a_loop_that_waits(self):
+        _, subscriber = self.pair()
+
+        async def read():
+            async for _ in subscriber:
+                pass
+
+        async def run():
+            task = asyncio.create_task(read())
+            # One turn, and it waits for the descriptor.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            subscriber.close()
+            with self.assertRaises(olivine.Closed):
+                await asyncio.wait_for(task, WATCHDOG)
+            # The number of its descriptor is free for somebody else's.
+            ours, theirs = os.pipe()
+            self.addCleanup(os.close, theirs)
+            self.addCleanup(os.close, ours)
+            heard = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().add_reader(ours, lambda: heard.done() or heard.set_result(None))
+            os.write(theirs, b"x")
+            await asyncio.wait_for(heard, WATCHDOG)
+            asyncio.get_running_loop().remove_reader(ours)
+
+        asyncio.run(run())
+
     def test_a_cancelled_loop_can_go_on(self):
         publisher, subscriber = self.pair()
 

@@ -1,6 +1,7 @@
 """`async for message in subscriber`: the loop waits for the subscriber's descriptor."""
 
 import asyncio
+import os
 
 from ._native import EndOfStream
 
@@ -41,8 +42,13 @@ class Messages:
 async def _readable(descriptor):
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    # One of our own: closing the subscriber wakes it, and closes its own number, which may be another file's by then.
+    own = os.dup(descriptor)
     try:
-        await ready
+        loop.add_reader(own, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(own)
     finally:
-        loop.remove_reader(descriptor)
+        os.close(own)

@@ -123,6 +123,8 @@ impl Drop for Watch {
             // A thread that panicked has nothing left to do for us.
             let _ = thread.join();
         }
+        // Whoever waits for a duplicate of the descriptor finds out. One that is full is readable already.
+        let _ = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes());
     }
 }
 

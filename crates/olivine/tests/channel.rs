@@ -563,3 +563,28 @@ fn a_handler_that_panics_gets_the_message_again() {
         expect(&mut subscriber, 0..3);
     }
 }
+
+#[test]
+fn a_handler_that_panics_gets_the_message_first_however_many_publishers_there_are() {
+    for query in ["", "&topic=a", "&slow=evict:1h", "&slow=evict:1h&topic=a"] {
+        let uri = format!("inproc://first?capacity=4KiB{query}");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut publishers = [(); 3].map(|()| Publisher::open(&uri).unwrap());
+        for (publisher, first) in publishers.iter_mut().zip([0, 10, 20]) {
+            send(publisher, first..first + 3);
+        }
+        for round in 0..9 {
+            let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                subscriber.poll(
+                    |message| std::panic::resume_unwind(Box::new(number(&message))),
+                    10,
+                )
+            }));
+            let refused = *thrown.unwrap_err().downcast::<u32>().unwrap();
+            let mut again = None;
+            let polled = subscriber.poll(|message| again = Some(number(&message)), 1);
+            assert_eq!(polled.unwrap(), 1);
+            assert_eq!(again, Some(refused), "{query}, round {round}");
+        }
+    }
+}

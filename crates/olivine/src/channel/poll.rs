@@ -56,9 +56,11 @@ impl<T: ?Sized> Subscriber<T> {
             }
             let budget = LANE_BUDGET.min(limit - total);
             let turn = self.turn;
-            // Before an error, too: one lane that is corrupt keeps no other waiting.
-            self.turn += 1;
-            total += drain(&mut self.lanes[turn], handler, budget)?;
+            let drained = drain(&mut self.lanes[turn], handler, budget);
+            // Behind the handler: one that panics gets the same message first again. Before an error: one lane that is
+            // corrupt keeps no other waiting.
+            self.turn = turn + 1;
+            total += drained?;
             if total == limit {
                 break;
             }
@@ -84,7 +86,10 @@ impl<T: ?Sized> Subscriber<T> {
             let chosen = self.choose(lane, &frame);
             if let Ok(Some(payload)) = chosen {
                 self.payload = payload;
+                // While the handler has it: one that panics gets the same message first again.
+                self.turn = lane;
                 handler(self.message(lane, &frame));
+                self.turn = lane + 1;
                 total += 1;
             }
             self.lanes[lane].advance(&frame);
@@ -110,7 +115,6 @@ impl<T: ?Sized> Subscriber<T> {
                 self.turn = 0;
             }
             let consumer = &mut self.lanes[self.turn];
-            self.turn += 1;
             let lane = consumer.index();
             let budget = LANE_BUDGET.min(limit - total);
             let count = consumer.walk(budget, |frame, bytes| match topic::split(bytes) {
@@ -121,7 +125,10 @@ impl<T: ?Sized> Subscriber<T> {
                     }
                 }
                 None => wrong = Some(no_topic(lane, frame)),
-            })?;
+            });
+            // As in `poll_lanes`.
+            self.turn += 1;
+            let count = count?;
             seen += count;
             dry = if count == 0 { dry + 1 } else { 0 };
             if let Some(wrong) = wrong {

@@ -147,6 +147,16 @@ pub(crate) fn closed(what: &str) -> PyErr {
     Closed::new_err(format!("the {what} is closed: open another one"))
 }
 
+/// Refuses what process `opener` opened in a child that was forked since.
+pub(crate) fn ours(opener: u32, what: &str) -> PyResult<()> {
+    if opener == std::process::id() {
+        return Ok(());
+    }
+    Err(Forked::new_err(format!(
+        "the {what} belongs to the parent process: open the channel again after fork"
+    )))
+}
+
 /// Another thread is in the middle of a call.
 pub(crate) fn in_use(what: &str) -> PyErr {
     InUse::new_err(format!(

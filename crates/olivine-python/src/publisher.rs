@@ -1,6 +1,6 @@
 //! The sending end.
 
-use crate::errors::{closed, in_use, of_open, of_sent, of_uri, viewed};
+use crate::errors::{closed, in_use, of_open, of_sent, of_uri, ours, viewed};
 use crate::patience::{aside, forget, seconds, wait};
 use crate::settings::config;
 use crate::views::{Bytes, Place, Views, export};
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Publisher {
     state: Mutex<State>,
+    /// The process that opened it.
+    opener: u32,
 }
 
 /// A publisher, and what it is in the middle of.
@@ -138,6 +140,7 @@ impl Publisher {
         let publisher = opened.map_err(|error| of_open(&error))?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
+            opener: std::process::id(),
         })
     }
 
@@ -414,7 +417,9 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// Refused in a forked child.
     fn is_open(&self) -> PyResult<bool> {
+        ours(self.publisher.get().opener, "claim")?;
         let state = lock(&self.publisher.get().state)?;
         Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
     }

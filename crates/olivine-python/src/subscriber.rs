@@ -1,6 +1,6 @@
 //! The receiving end.
 
-use crate::errors::{closed, in_use, of_open, of_received, viewed};
+use crate::errors::{closed, in_use, of_open, of_received, ours, viewed};
 use crate::patience::{aside, seconds, wait};
 use crate::settings::config;
 use crate::views::{Place, Views, export};
@@ -21,6 +21,8 @@ const LIMIT_DEFAULT: usize = 256;
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {
     state: Mutex<State>,
+    /// The process that opened it.
+    opener: u32,
 }
 
 struct State {
@@ -192,6 +194,7 @@ impl Subscriber {
                 late: None,
                 ending: None,
             }),
+            opener: std::process::id(),
         })
     }
 
@@ -465,6 +468,15 @@ impl Message {
         Ok(state.is_ok_and(|state| state.serial == self.serial && state.look().is_ok()))
     }
 
+    /// Refuses to look at bytes of the ring that are gone, or that belong to the parent process.
+    fn there(&self) -> PyResult<()> {
+        ours(self.subscriber.get().opener, "message")?;
+        if !self.alive()? {
+            return Err(gone());
+        }
+        Ok(())
+    }
+
     /// What it was made of, if it is a view.
     fn found(&self) -> Option<Found> {
         self.copy.is_none().then(|| self.found.clone())
@@ -500,7 +512,8 @@ impl Message {
             return Ok(true);
         }
         let state = lock(&self.subscriber.get().state)?;
-        Ok(state.serial == self.serial && state.subscriber.is_some())
+        let ours = ours(self.subscriber.get().opener, "message").is_ok();
+        Ok(ours && state.serial == self.serial && state.subscriber.is_some())
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
@@ -538,9 +551,7 @@ impl Message {
         if let Some(copy) = &message.copy {
             return Ok(copy.bind(py).clone());
         }
-        if !message.alive()? {
-            return Err(gone());
-        }
+        message.there()?;
         let place = message.found.place;
         // SAFETY: alive, and the interpreter is held, so that nobody goes on meanwhile.
         let bytes = unsafe { core::slice::from_raw_parts(place.data, place.length) };
@@ -558,8 +569,8 @@ impl Message {
         if let Some(copy) = &message.copy {
             // `bytes` stay where they are.
             place.data = copy.bind(slf.py()).as_bytes().as_ptr().cast_mut();
-        } else if !message.alive()? {
-            return Err(gone());
+        } else {
+            message.there()?;
         }
         // SAFETY: Python's own view; a copy lives with the message, and a subscriber does not go on while there are views.
         unsafe { export(slf.as_any(), place, &message.views, view, flags) }

@@ -628,6 +628,10 @@ class Refusing(Case):
 
     def test_a_forked_child_is_refused_and_harms_nobody(self):
         publisher, subscriber = self.pair()
+        publisher.publish(b"parent")
+        publisher.publish(b"parent, too")
+        [copy] = subscriber.poll(1)
+        message = subscriber.receive()
         claim = publisher.claim(4)
         child = os.fork()
         if child == 0:
@@ -636,14 +640,18 @@ class Refusing(Case):
                 claim.commit()
             except olivine.Forked:
                 refused += 1
-            for call in [lambda: publisher.publish(b"child"), subscriber.receive, publisher.close]:
+            looks = [lambda: bytes(message), lambda: memoryview(message), lambda: memoryview(claim)]
+            if message.alive or bytes(copy) != b"parent":
+                os._exit(100)
+            for call in looks + [lambda: publisher.publish(b"child"), subscriber.receive, publisher.close]:
                 try:
                     call()
                 except olivine.Forked:
                     refused += 1
             os._exit(refused)
         _, status = os.waitpid(child, 0)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 4)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 7)
+        self.assertEqual(bytes(message), b"parent, too")
         memoryview(claim)[:] = b"four"
         claim.commit()
         self.assertEqual(bytes(subscriber.receive()), b"four")

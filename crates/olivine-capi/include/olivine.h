@@ -258,8 +258,10 @@ const char *olivine_last_error(void);
 //
 // `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`; UTF-8.
 //
-// Blocks while somebody else opens or closes the same channel (milliseconds). A far side (`tcp://`, `nats://`) that is
-// not there is waited for by a thread of the handle, not by this call.
+// Blocks while somebody else opens or closes the same channel: milliseconds, and 10 seconds at most where they are
+// stopped in the middle of it, after which opening fails. A far side (`tcp://`, `nats://`, `file://`) is waited for by a
+// thread of the handle, of which this call awaits the first answer, for up to a second. A subscriber of `shm+fd://` waits
+// for its publisher, for up to `timeout`, and fails where none has come.
 //
 // Families 1, 2 and 3.
 //
@@ -420,8 +422,12 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and `IN_USE`; an open claim is
 // given up.
 //
-// Waits up to `linger` for reliable subscribers to read everything: `BACK_PRESSURED` if some had not when that was over.
-// Subscribers that are attached lose nothing either way. `LINK_FAILED` if the far side of a channel elsewhere did not
+// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything: `BACK_PRESSURED` if some had
+// not when that was over. Subscribers that are attached lose nothing either way.
+//
+// Of a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has everything, and there the
+// default 0 is without bound, also where nobody is at the far side: give such channels a `linger` of their own.
+// `LINK_FAILED` if the far side of a channel elsewhere did not
 // get everything; `FORKED` in a forked child, whose parent's publisher goes on.
 //
 // # Safety

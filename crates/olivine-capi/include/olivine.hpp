@@ -377,7 +377,8 @@ class Publisher {
     }
 
     // Ends the stream; throws where some had not read everything when `linger` was over. Destroying does the same and
-    // tells nobody.
+    // tells nobody. Both wait for as long as `linger` says, and without bound for the far side of a channel elsewhere
+    // (`tcp://`, `nats://`, `file://`) where that is 0, the default: give those one.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
 
   private:

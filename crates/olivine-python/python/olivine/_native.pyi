@@ -38,7 +38,10 @@ class Publisher:
     """Sends messages into a channel; each publisher has a lane of its own."""
 
     def __init__(self, uri: str, **keys: Setting) -> None:
-        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then."""
+        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
+
+        Waits while others open or close it (10 s at most), and up to 1 s for the first answer of a far side.
+        """
 
     def offer(self, message: Buffer, tag: int = 0) -> int | None:
         """Sends a copy if there is room; where the publisher is then, or None. Never waits."""
@@ -73,7 +76,11 @@ class Publisher:
     def uri(self) -> str: ...
     def stats(self) -> dict[str, int]: ...
     def close(self) -> None:
-        """Ends the stream, after up to `linger`; raises BackPressured if some had not read everything by then."""
+        """Ends the stream, after up to `linger`; raises BackPressured if some had not read everything by then.
+
+        On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has everything: without bound where
+        `linger` is 0, the default. Give those one: `linger="5s"`. So ends one that is forgotten, too, and tells nobody.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -139,7 +146,11 @@ class Subscriber:
     """
 
     def __init__(self, uri: str, **keys: Setting) -> None:
-        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then."""
+        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
+
+        Waits while others open or close it (10 s at most), up to 1 s for the first answer of a far side, and up to
+        `timeout` for the publisher of a shm+fd:// channel.
+        """
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message, a view of the ring; None when the time is over. Raises EndOfStream."""

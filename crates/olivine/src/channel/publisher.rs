@@ -340,6 +340,9 @@ impl<T: ?Sized> Publisher<T> {
     /// Waits up to `linger` for reliable subscribers to read everything, then ends the stream. Attached
     /// subscribers lose nothing either way.
     ///
+    /// Of a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has everything: up to `linger`,
+    /// and without bound where that is 0, the default. Give such channels a `linger` of their own. Dropping waits as long.
+    ///
     /// # Errors
     ///
     /// [`NotSent::BackPressured`] if some had not read everything when `linger` was over; the publisher is closed

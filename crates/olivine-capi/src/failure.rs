@@ -3,7 +3,7 @@
 use crate::status::Status;
 use core::cell::RefCell;
 use core::ffi::{CStr, c_char};
-use olivine::{NotSent, OpenError, ReceiveError, UriError};
+use olivine::{LinkError, NotSent, OpenError, ReceiveError, UriError};
 use std::error::Error;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +39,8 @@ pub(crate) enum Failure {
     Panicked,
     Open(OpenError),
     Sent(NotSent),
+    /// The link to the far side has failed, and why.
+    Link(Option<LinkError>),
     Received(ReceiveError),
 }
 
@@ -55,6 +57,7 @@ impl Failure {
             Self::Panicked => Status::Panicked,
             Self::Open(error) => error.into(),
             Self::Sent(error) => (*error).into(),
+            Self::Link(_) => NotSent::LinkFailed.into(),
             Self::Received(error) => error.into(),
         }
     }
@@ -78,6 +81,8 @@ impl Failure {
             }
             Self::Open(error) => chain(error),
             Self::Sent(error) => error.to_string(),
+            Self::Link(None) => NotSent::LinkFailed.to_string(),
+            Self::Link(Some(why)) => format!("{}: {}", NotSent::LinkFailed, chain(why)),
             Self::Received(error) => chain(error),
         }
     }

@@ -59,6 +59,18 @@ impl State {
         }
     }
 
+    /// `failure`, with the reason where the link has failed.
+    fn explained(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Sent(NotSent::LinkFailed) => Failure::Link(
+                self.look()
+                    .ok()
+                    .and_then(|publisher| publisher.link_failure()),
+            ),
+            other => other,
+        }
+    }
+
     fn claim(&mut self, length: usize, timeout_ms: i64) -> Result<(*mut u8, usize), Failure> {
         let publisher = self.idle()?;
         // Now and not after the reservation, so that a wait is in one place.
@@ -100,6 +112,23 @@ impl State {
             Self::Claimed(claim) => *self = Self::Open(claim.abort()),
             other => *self = other,
         }
+    }
+}
+
+/// Runs one call that sends, or waits for who receives.
+///
+/// # Safety
+///
+/// As for [`with`].
+unsafe fn send<R>(
+    publisher: *mut Publisher,
+    call: impl FnOnce(&mut State) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: the contract is the same.
+    unsafe {
+        with(publisher, |state| {
+            call(state).map_err(|failure| state.explained(failure))
+        })
     }
 }
 
@@ -248,7 +277,7 @@ pub unsafe extern "C" fn olivine_publisher_publish(
         let message = unsafe { bytes(data, length) }?;
         // SAFETY: the contract is the same.
         let sent = unsafe {
-            with(publisher, |state| {
+            send(publisher, |state| {
                 Ok(publish(state.idle()?, tag, message, timeout_ms)?)
             })
         }?;
@@ -287,13 +316,14 @@ pub unsafe extern "C" fn olivine_publisher_publish_batch(
         }
         // SAFETY: the contract is the same.
         let (sent, outcome) = unsafe {
-            with(publisher, |state| {
-                Ok(publish_batch(state.idle()?, &messages, timeout_ms))
+            send(publisher, |state| {
+                let (sent, outcome) = publish_batch(state.idle()?, &messages, timeout_ms);
+                Ok((sent, outcome.map_err(|error| state.explained(error.into()))))
             })
         }?;
         // SAFETY: the contract is the same.
         unsafe { give(published, sent) };
-        Ok(outcome?)
+        outcome
     })
 }
 
@@ -319,7 +349,7 @@ pub unsafe extern "C" fn olivine_publisher_claim(
         // SAFETY: the contract is the same.
         unsafe { check("claim", claim) }?;
         // SAFETY: the contract is the same.
-        let (data, length) = unsafe { with(publisher, |state| state.claim(length, timeout_ms)) }?;
+        let (data, length) = unsafe { send(publisher, |state| state.claim(length, timeout_ms)) }?;
         let reserved = Claim {
             struct_size: size_of::<Claim>(),
             data,
@@ -346,7 +376,7 @@ pub unsafe extern "C" fn olivine_publisher_commit(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let sent = unsafe { with(publisher, |state| state.commit(tag)) }?;
+        let sent = unsafe { send(publisher, |state| state.commit(tag)) }?;
         // SAFETY: the contract is the same.
         unsafe { give(position, sent) };
         Ok(())
@@ -405,7 +435,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
     guard(|| {
         // SAFETY: the contract is the same.
         let reached = unsafe {
-            with(publisher, |state| {
+            send(publisher, |state| {
                 let publisher = state.idle()?;
                 Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
             })
@@ -428,7 +458,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
     guard(|| {
         // SAFETY: the contract is the same.
         let reached = unsafe {
-            with(publisher, |state| {
+            send(publisher, |state| {
                 Ok(state.idle()?.wait_drained(timeout(timeout_ms))?)
             })
         }?;

@@ -105,16 +105,24 @@ pub(crate) fn of_open(error: &olivine::OpenError) -> PyErr {
     }
 }
 
-/// A message was not sent.
-pub(crate) fn of_sent(py: Python<'_>, error: olivine::NotSent) -> PyErr {
+/// A message was not sent by `publisher`.
+pub(crate) fn of_sent(
+    py: Python<'_>,
+    error: olivine::NotSent,
+    publisher: Option<&olivine::Publisher>,
+) -> PyErr {
     let text = error.to_string();
+    let why = publisher.and_then(olivine::Publisher::link_failure);
     match error {
         olivine::NotSent::BackPressured => BackPressured::new_err(text),
         olivine::NotSent::NotConnected => NotConnected::new_err(text),
         olivine::NotSent::Closed => Closed::new_err(text),
         olivine::NotSent::TooLong { max } => with(py, TooLong::new_err(text), "max", max as u64),
         olivine::NotSent::Forked => Forked::new_err(text),
-        olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
+        olivine::NotSent::LinkFailed => LinkFailed::new_err(match why {
+            Some(why) => format!("{text}: {}", chain(&why)),
+            None => text,
+        }),
         _ => NotSent::new_err(text),
     }
 }

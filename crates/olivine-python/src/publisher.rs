@@ -2,7 +2,7 @@
 
 use crate::errors::{closed, in_use, of_open, of_sent, of_uri, ours, viewed};
 use crate::patience::{aside, forget, seconds, wait};
-use crate::settings::config;
+use crate::settings::{config, link};
 use crate::views::{Bytes, Place, Views, export};
 use core::ffi::c_int;
 use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
@@ -103,7 +103,7 @@ fn room(
     })?;
     found
         .unwrap_or(Err(last))
-        .map_err(|error| of_sent(py, error))
+        .map_err(|error| of_sent(py, error, Some(publisher)))
 }
 
 /// Sends within a time.
@@ -125,7 +125,7 @@ fn send(
                     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 room(py, publisher, message.len(), left)?;
             }
-            Err(error) => return Err(of_sent(py, error)),
+            Err(error) => return Err(of_sent(py, error, Some(publisher))),
         }
     }
 }
@@ -148,10 +148,11 @@ impl Publisher {
     fn offer(&self, py: Python<'_>, message: &Bound<'_, PyAny>, tag: u32) -> PyResult<Option<u64>> {
         let message = Bytes::of(message)?;
         let mut state = lock(&self.state)?;
-        match state.idle()?.offer_tagged(tag, message.get(py)) {
+        let publisher = state.idle()?;
+        match publisher.offer_tagged(tag, message.get(py)) {
             Ok(position) => Ok(Some(position.0)),
             Err(NotSent::BackPressured | NotSent::NotConnected) => Ok(None),
-            Err(error) => Err(of_sent(py, error)),
+            Err(error) => Err(of_sent(py, error, Some(publisher))),
         }
     }
 
@@ -212,7 +213,7 @@ impl Publisher {
                         done => done?,
                     }
                 }
-                Err(error) => return Err(of_sent(py, error)),
+                Err(error) => return Err(of_sent(py, error, Some(publisher))),
             }
         }
         Ok(published)
@@ -257,8 +258,9 @@ impl Publisher {
                 })
             }
             Err((publisher, error)) => {
+                let error = of_sent(py, error, Some(&publisher));
                 *state = State::Open(publisher);
-                Err(of_sent(py, error))
+                Err(error)
             }
         }
     }
@@ -320,6 +322,12 @@ impl Publisher {
         Ok(lock(&self.state)?.look()?.uri())
     }
 
+    #[getter]
+    fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let status = lock(&self.state)?.look()?.link_status();
+        status.map(|status| link(py, &status)).transpose()
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = lock(&self.state)?.look()?.stats();
         let dict = PyDict::new(py);
@@ -347,7 +355,7 @@ impl Publisher {
         };
         // It may linger.
         let closed = aside(py, "closing", move || publisher.close().map(|_| ()))?;
-        closed.map_err(|error| of_sent(py, error))
+        closed.map_err(|error| of_sent(py, error, None))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -397,7 +405,7 @@ impl Publisher {
         })?;
         found
             .unwrap_or(Ok(false))
-            .map_err(|error| of_sent(py, error))
+            .map_err(|error| of_sent(py, error, Some(publisher)))
     }
 }
 
@@ -447,10 +455,11 @@ impl Claim {
             ));
         };
         let (publisher, position) = claim.commit(tag.unwrap_or(self.tag));
+        let position = position
+            .map(|position| position.0)
+            .map_err(|error| of_sent(py, error, Some(&publisher)));
         *state = State::Open(publisher);
         position
-            .map(|position| position.0)
-            .map_err(|error| of_sent(py, error))
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,7 +1,7 @@
-//! `Publisher(uri, **keys)`: the keywords are the keys of URIs.
+//! `Publisher(uri, **keys)`: the keywords are the keys of URIs. And what the link behind a channel elsewhere says.
 
 use crate::errors::of_uri;
-use olivine::Config;
+use olivine::{Config, LinkStatus};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
@@ -44,4 +44,21 @@ fn text(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
         "{key}={}: expected text as in a URI, a whole number, True or False, or a path",
         value.repr()?
     )))
+}
+
+/// What a link is doing, by name.
+pub(crate) fn link<'py>(py: Python<'py>, status: &LinkStatus) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("stage", status.stage.word())?;
+    dict.set_item("note", &status.note)?;
+    dict.set_item("address", &status.address)?;
+    dict.set_item("peers", status.peers)?;
+    dict.set_item("connections", status.connections)?;
+    dict.set_item("failures", status.failures)?;
+    dict.set_item("refusals", status.refusals)?;
+    dict.set_item("abandoned", status.abandoned)?;
+    dict.set_item("messages", status.messages)?;
+    dict.set_item("bytes", status.bytes)?;
+    dict.set_item("acknowledged_bytes", status.acknowledged_bytes)?;
+    Ok(dict)
 }

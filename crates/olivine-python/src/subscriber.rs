@@ -2,7 +2,7 @@
 
 use crate::errors::{closed, in_use, of_open, of_received, ours, viewed};
 use crate::patience::{aside, seconds, wait};
-use crate::settings::config;
+use crate::settings::{config, link};
 use crate::views::{Place, Views, export};
 use core::ffi::c_int;
 use olivine::{Message as RustMessage, Subscriber as RustSubscriber};
@@ -303,6 +303,12 @@ impl Subscriber {
     #[getter]
     fn uri(&self) -> PyResult<String> {
         Ok(lock(&self.state)?.look()?.uri())
+    }
+
+    #[getter]
+    fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let status = lock(&self.state)?.look()?.link_status();
+        status.map(|status| link(py, &status)).transpose()
     }
 
     fn event_fd(&self) -> PyResult<i32> {

@@ -90,6 +90,16 @@ class Sending(Case):
         thread.join()
         self.assertEqual(got, messages)
 
+    def test_a_link_says_what_it_does(self):
+        publisher, subscriber = self.pair()
+        self.assertEqual((publisher.link_status, subscriber.link_status), (None, None))
+        recorder = Publisher(f"file://{self.folder}/journal", linger=f"{WATCHDOG}s")
+        recorder.publish(b"recorded")
+        while recorder.link_status["acknowledged_bytes"] == 0:
+            pass
+        self.assertEqual(recorder.link_status["stage"], "connected")
+        recorder.close()
+
     def test_topics(self):
         publisher = Publisher("inproc://topics", topic="a.b")
         subscriber = Subscriber("inproc://topics?topic=a.*", from_="oldest")

@@ -74,6 +74,10 @@ class Publisher:
     def topic(self) -> str | None: ...
     @property
     def uri(self) -> str: ...
+    @property
+    def link_status(self) -> dict[str, str | int] | None:
+        """What the link behind a channel elsewhere is doing ("stage", "note", "peers" and counts); None without one."""
+
     def stats(self) -> dict[str, int]: ...
     def close(self) -> None:
         """Ends the stream, after up to `linger`; raises BackPressured if some had not read everything by then.
@@ -186,6 +190,10 @@ class Subscriber:
     def capacity(self) -> int: ...
     @property
     def uri(self) -> str: ...
+    @property
+    def link_status(self) -> dict[str, str | int] | None:
+        """What the link behind a channel elsewhere is doing ("stage", "note", "peers" and counts); None without one."""
+
     def event_fd(self) -> int:
         """Readable when there is something to poll; belongs to the subscriber."""
 

@@ -322,15 +322,21 @@ class Publisher {
         return position;
     }
 
-    // Sends messages in batches as large as there is room for; how many were sent when the time was over.
-    std::size_t publish_batch(const std::vector<Part> &messages, Timeout timeout = {}) {
+    // Sends messages in batches as large as there is room for; how many were sent when the time was over. `*sent`, if
+    // `sent` is not nullptr, is how many also where this throws: a repetition begins behind those.
+    std::size_t publish_batch(const std::vector<Part> &messages, Timeout timeout = {}, std::size_t *sent = nullptr) {
         std::vector<olivine_part> parts;
         parts.reserve(messages.size());
         for (const Part &part : messages) {
             parts.push_back({part.bytes.data(), part.bytes.size(), part.tag});
         }
         std::size_t published = 0;
-        everyday(olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(), timeout.ms(), &published));
+        const olivine_status status =
+            olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(), timeout.ms(), &published);
+        if (sent != nullptr) {
+            *sent = published;
+        }
+        everyday(status);
         return published;
     }
 

@@ -143,7 +143,7 @@ pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyEr
 }
 
 /// An exception with a number.
-fn with(py: Python<'_>, error: PyErr, name: &str, number: u64) -> PyErr {
+pub(crate) fn with(py: Python<'_>, error: PyErr, name: &str, number: u64) -> PyErr {
     match error.value(py).setattr(name, number) {
         Ok(()) => error,
         Err(other) => other,

@@ -1,6 +1,6 @@
 //! The sending end.
 
-use crate::errors::{closed, in_use, of_open, of_sent, of_uri, ours, viewed};
+use crate::errors::{closed, in_use, of_open, of_sent, of_uri, ours, viewed, with};
 use crate::patience::{aside, forget, seconds, wait};
 use crate::settings::{config, link};
 use crate::views::{Bytes, Place, Views, export};
@@ -130,6 +130,47 @@ fn send(
     }
 }
 
+/// Sends in batches until the deadline, counting in `published`.
+fn send_batch(
+    py: Python<'_>,
+    publisher: &mut RustPublisher,
+    parts: &[Bytes],
+    deadline: Option<Instant>,
+    published: &mut usize,
+) -> PyResult<()> {
+    while *published < parts.len() {
+        // Also where a slow reader makes room each time.
+        py.check_signals()?;
+        let mut batch = publisher.batch();
+        let stopped = parts[*published..]
+            .iter()
+            .try_for_each(|part| batch.push(part.get(py)));
+        *published += batch.len();
+        batch.commit();
+        match stopped {
+            Ok(()) => break,
+            Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                let left =
+                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    break;
+                }
+                match room(py, publisher, parts[*published].len(), left) {
+                    Err(error)
+                        if error.is_instance_of::<crate::errors::BackPressured>(py)
+                            || error.is_instance_of::<crate::errors::NotConnected>(py) =>
+                    {
+                        break;
+                    }
+                    done => done?,
+                }
+            }
+            Err(error) => return Err(of_sent(py, error, Some(publisher))),
+        }
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl Publisher {
     #[new]
@@ -184,39 +225,12 @@ impl Publisher {
             .map(|message| Bytes::of(&message?))
             .collect::<PyResult<Vec<_>>>()?;
         let mut state = lock(&self.state)?;
-        let publisher = state.idle()?;
         let mut published = 0;
-        while published < parts.len() {
-            // Also where a slow reader makes room each time.
-            py.check_signals()?;
-            let mut batch = publisher.batch();
-            let stopped = parts[published..]
-                .iter()
-                .try_for_each(|part| batch.push(part.get(py)));
-            published += batch.len();
-            batch.commit();
-            match stopped {
-                Ok(()) => break,
-                Err(NotSent::BackPressured | NotSent::NotConnected) => {
-                    let left =
-                        deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                    if left.is_some_and(|left| left.is_zero()) {
-                        break;
-                    }
-                    match room(py, publisher, parts[published].len(), left) {
-                        Err(error)
-                            if error.is_instance_of::<crate::errors::BackPressured>(py)
-                                || error.is_instance_of::<crate::errors::NotConnected>(py) =>
-                        {
-                            break;
-                        }
-                        done => done?,
-                    }
-                }
-                Err(error) => return Err(of_sent(py, error, Some(publisher))),
-            }
+        match send_batch(py, state.idle()?, &parts, deadline, &mut published) {
+            Ok(()) => Ok(published),
+            // A repetition begins behind those.
+            Err(error) => Err(with(py, error, "published", published as u64)),
         }
-        Ok(published)
     }
 
     #[pyo3(signature = (length, tag = 0, timeout = None))]

@@ -90,6 +90,13 @@ class Sending(Case):
         thread.join()
         self.assertEqual(got, messages)
 
+    def test_a_batch_that_stops_says_how_many_were_sent(self):
+        publisher, subscriber = self.pair()
+        with self.assertRaises(olivine.TooLong) as raised:
+            publisher.publish_batch([b"one", b"two", bytes(1 << 20), b"four"])
+        self.assertEqual(raised.exception.published, 2)
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"one", b"two"])
+
     def test_a_link_says_what_it_does(self):
         publisher, subscriber = self.pair()
         self.assertEqual((publisher.link_status, subscriber.link_status), (None, None))
@@ -729,6 +736,9 @@ class Waiting(Case):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
         subscriber = Subscriber("inproc://busy", topic="wanted", capacity="4KiB")
+        # The stream does not end between two rounds.
+        stays = Publisher("inproc://busy", topic="other")
+        self.addCleanup(stays.close)
         stop = threading.Event()
 
         def publish():

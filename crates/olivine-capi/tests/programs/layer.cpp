@@ -104,6 +104,13 @@ static void values() {
                                [&] { publisher.publish(large, 0, std::chrono::milliseconds(1)); }));
     WANT(!publisher.claim(large.size(), std::chrono::milliseconds(1)));
     WANT(publisher.publish_batch({{large}, {large}}, std::chrono::milliseconds(1)) == 0);
+    subscriber.poll([](const Message &) {}, 1000);
+    subscriber.release();
+    std::size_t sent = 99;
+    const std::string longer(1 << 20, 'x');
+    WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG,
+                         [&] { publisher.publish_batch({{"one"}, {"two"}, {longer}, {"four"}}, {}, &sent); }));
+    WANT(sent == 2);
 }
 
 // A claim that is there when its publisher closes, dies or is another one from now on.

@@ -50,7 +50,10 @@ class Publisher:
         """Sends a copy, waiting for room. Raises BackPressured or NotConnected when the time is over, TooLong."""
 
     def publish_batch(self, messages: Iterable[Buffer], timeout: float | None = None) -> int:
-        """Sends copies in batches as large as there is room for; how many were sent when the time was over."""
+        """Sends copies in batches as large as there is room for; how many were sent when the time was over.
+
+        What it raises has `published`, how many were sent before: a repetition begins behind those.
+        """
 
     def claim(self, length: int, tag: int = 0, timeout: float | None = None) -> Claim:
         """Reserves a message, to be filled in place; this publisher sends nothing else meanwhile."""

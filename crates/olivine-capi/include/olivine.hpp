@@ -500,8 +500,11 @@ class Subscriber {
     // Leaves the channel, as destroying does. A durable subscriber keeps its place before the message received last,
     // which comes again: a program that ends in good order closes.
     void drop() { check(handle_.give_back(olivine_subscriber_drop)); }
-    // Leaves the channel and forgets a durable name.
-    void unsubscribe() { check(handle_.give_back(olivine_subscriber_unsubscribe)); }
+    // Leaves the channel and forgets a durable name. Throws where it has left: the name is kept then.
+    void unsubscribe() {
+        check(handle_.get() == nullptr ? olivine_subscriber_unsubscribe(nullptr)
+                                       : handle_.give_back(olivine_subscriber_unsubscribe));
+    }
 
     // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives until the next step.
     class Iterator {

@@ -341,6 +341,8 @@ impl Subscriber {
             if state.views.count() > 0 {
                 return Err(viewed("the message received last", state.views.count()));
             }
+            // Nobody who is closed can forget a name, which would be waited for.
+            state.look()?;
             state.end(Ending::Close)
         };
         if let Some((_, subscriber)) = subscriber {

@@ -398,6 +398,8 @@ class Ending(Case):
             with self.assertRaises(olivine.Closed):
                 call()
         self.assertIn("closed", repr(publisher) + repr(subscriber))
+        with self.assertRaises(olivine.Closed):
+            subscriber.unsubscribe()
 
     def test_lingering_tells_who_did_not_read(self):
         subscriber = Subscriber("inproc://lingering")

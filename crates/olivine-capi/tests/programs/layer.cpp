@@ -223,7 +223,11 @@ static void durable(const char *uri) {
     WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.release(); }) == '1');
     // Given to another handle: what that held comes again as well.
     WANT(next_of(uri, [](Subscriber &subscriber) { subscriber = Subscriber("inproc://other"); }) == '2');
-    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.unsubscribe(); }) == '2');
+    const auto forget = [](Subscriber &subscriber) {
+        subscriber.unsubscribe();
+        WANT(throws<olivine::UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { subscriber.unsubscribe(); }));
+    };
+    WANT(next_of(uri, forget) == '2');
 }
 
 int main(int count, char **words) {

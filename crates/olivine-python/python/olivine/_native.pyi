@@ -214,7 +214,7 @@ class Subscriber:
         """
 
     def unsubscribe(self) -> None:
-        """Leaves the channel and forgets a durable name."""
+        """Leaves the channel and forgets a durable name. Raises Closed where it has left: the name is kept then."""
 
     def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...

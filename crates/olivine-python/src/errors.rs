@@ -1,8 +1,9 @@
 //! The exceptions: families as those of the errors in Rust, and the everyday ones by name.
 
-use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::exceptions::{PyBufferError, PyException, PyOSError};
 use pyo3::prelude::*;
 use std::error::Error as StdError;
+use std::io;
 
 pyo3::create_exception!(
     olivine,
@@ -98,10 +99,37 @@ pub(crate) fn of_uri(error: &olivine::UriError) -> PyErr {
 }
 
 /// A channel could not be opened.
-pub(crate) fn of_open(error: &olivine::OpenError) -> PyErr {
+pub(crate) fn of_open(py: Python<'_>, error: &olivine::OpenError) -> PyErr {
     match error {
         olivine::OpenError::Uri(error) => of_uri(error),
-        error => OpenError::new_err(chain(error)),
+        error => {
+            let made = OpenError::new_err(chain(error));
+            match errno(error) {
+                Some(errno) => with(py, made, "errno", errno),
+                None => made,
+            }
+        }
+    }
+}
+
+/// What the system answered, if it is among the causes of `error`.
+fn errno(error: &(dyn StdError + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.raw_os_error();
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The system refused something that is no message.
+pub(crate) fn of_system(action: &str, error: &io::Error) -> PyErr {
+    let text = format!("cannot {action}: {error}");
+    match error.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, text)),
+        None => PyOSError::new_err(text),
     }
 }
 
@@ -143,7 +171,12 @@ pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyEr
 }
 
 /// An exception with a number.
-pub(crate) fn with(py: Python<'_>, error: PyErr, name: &str, number: u64) -> PyErr {
+pub(crate) fn with<'py>(
+    py: Python<'py>,
+    error: PyErr,
+    name: &str,
+    number: impl IntoPyObject<'py>,
+) -> PyErr {
     match error.value(py).setattr(name, number) {
         Ok(()) => error,
         Err(other) => other,

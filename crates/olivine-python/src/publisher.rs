@@ -178,7 +178,7 @@ impl Publisher {
     fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let config = config(uri, keys)?;
         let opened = aside(py, "opening", move || RustPublisher::open_with(&config))?;
-        let publisher = opened.map_err(|error| of_open(&error))?;
+        let publisher = opened.map_err(|error| of_open(py, &error))?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
             opener: std::process::id(),

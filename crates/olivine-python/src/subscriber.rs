@@ -1,12 +1,12 @@
 //! The receiving end.
 
-use crate::errors::{closed, in_use, of_open, of_received, ours, viewed};
+use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed};
 use crate::patience::{aside, seconds, wait};
 use crate::settings::{config, link};
 use crate::views::{Place, Views, export};
 use core::ffi::c_int;
 use olivine::{Message as RustMessage, Subscriber as RustSubscriber};
-use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -184,7 +184,7 @@ impl Subscriber {
     fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let config = config(uri, keys)?;
         let opened = aside(py, "opening", move || RustSubscriber::open_with(&config))?;
-        let subscriber = opened.map_err(|error| of_open(&error))?;
+        let subscriber = opened.map_err(|error| of_open(py, &error))?;
         Ok(Self {
             state: Mutex::new(State {
                 subscriber: Some(subscriber),
@@ -312,6 +312,7 @@ impl Subscriber {
     }
 
     fn event_fd(&self) -> PyResult<i32> {
+        ours(self.opener, "subscriber")?;
         let mut state = lock(&self.state)?;
         state.look()?;
         let subscriber = state
@@ -319,7 +320,8 @@ impl Subscriber {
             .as_mut()
             .ok_or_else(|| closed("subscriber"))?;
         let descriptor = subscriber.event_fd();
-        let descriptor = descriptor.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let descriptor =
+            descriptor.map_err(|error| of_system("make a descriptor for event loops", &error))?;
         Ok(descriptor.as_raw_fd())
     }
 

@@ -662,6 +662,7 @@ class Refusing(Case):
             looks = [lambda: bytes(message), lambda: memoryview(message), lambda: memoryview(claim)]
             if message.alive or bytes(copy) != b"parent":
                 os._exit(100)
+            looks.append(subscriber.event_fd)
             for call in looks + [lambda: publisher.publish(b"child"), subscriber.receive, publisher.close]:
                 try:
                     call()
@@ -669,7 +670,7 @@ class Refusing(Case):
                     refused += 1
             os._exit(refused)
         _, status = os.waitpid(child, 0)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 7)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 8)
         self.assertEqual(bytes(message), b"parent, too")
         memoryview(claim)[:] = b"four"
         claim.commit()

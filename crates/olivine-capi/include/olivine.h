@@ -13,7 +13,10 @@
 // - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs milliseconds.
 // - Structures that the library fills begin with their size, so that later versions can add fields at the end:
 //   olivine_message message = OLIVINE_MESSAGE_INIT;
-// - Sending and receiving make no system call and allocate nothing, except where they wait.
+// - Sending and receiving make no system call and allocate nothing, except where they wait; publish_batch allocates a
+//   list of its parts, and a handler that stops a poll costs an unwinding.
+// - A signal ends no call that waits: it goes on waiting once its handler has run. Where a program must react to one,
+//   wait in slices by timeout_ms, and look between them.
 //
 // A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are those of the Rust
 // library and of the tool: docs.rs/olivine, `Config`.

@@ -4,6 +4,8 @@
 // and how long a view lives. A failure is an exception of the family its status is of; what is an everyday outcome is
 // a value: no room is an empty optional, and so is a time-out.
 //
+// A signal ends no call that waits: wait in slices by a Timeout, and look between them.
+//
 // Handles are move-only and leave the channel when they are destroyed: a publisher closes, a subscriber drops. One thread uses a handle at a time.
 
 #ifndef OLIVINE_HPP

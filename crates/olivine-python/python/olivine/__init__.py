@@ -12,7 +12,8 @@ A channel is named by a URI. A publisher sends, any number of subscribers receiv
 
 Keywords are the keys of URIs, with the same units, ranges and defaults; `from_` stands for `from`. What `receive` and a
 handler of `poll` get is a view of the ring (`memoryview(message)`, `numpy.frombuffer(message)`), nothing copied; as long as
-it is looked at, the subscriber refuses to go on. Iterating, and `poll` without a handler, give copies.
+it is looked at, the subscriber refuses to go on. What takes an address out of a buffer and lets go of the buffer escapes
+that count: give `torch.frombuffer(memoryview(message), ...)` the view, which the tensor keeps, and not the message. Iterating, and `poll` without a handler, give copies.
 
 One thread uses a handle at a time. Waits let other threads run, and Ctrl-C ends them.
 """

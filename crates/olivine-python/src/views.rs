@@ -97,7 +97,8 @@ impl Bytes {
         Ok(Self { view })
     }
 
-    /// The bytes. The token says that the interpreter is held, so that nobody writes them meanwhile.
+    /// The bytes, while the interpreter is held: no Python code writes them meanwhile. Native code that works without the
+    /// interpreter (numpy does) could, which the stub forbids its caller.
     pub(crate) fn get<'a>(&'a self, _py: Python<'a>) -> &'a [u8] {
         let length = usize::try_from(self.view.len).unwrap_or(0);
         if length == 0 || self.view.buf.is_null() {

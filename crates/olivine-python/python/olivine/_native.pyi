@@ -1,9 +1,15 @@
 """What the native part offers. Time-outs are seconds; None waits for as long as it takes. Lengths are bytes."""
 
 import os
-from collections.abc import AsyncIterator, Buffer, Callable, Iterable, Iterator
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self, overload
+
+if sys.version_info >= (3, 12):
+    from collections.abc import Buffer
+else:
+    from typing_extensions import Buffer
 
 Setting = str | int | bool | os.PathLike[str] | None
 
@@ -38,7 +44,10 @@ class Evicted(ReceiveError): ...
 class Corrupt(ReceiveError): ...
 
 class Publisher:
-    """Sends messages into a channel; each publisher has a lane of its own."""
+    """Sends messages into a channel; each publisher has a lane of its own.
+
+    While a call sends bytes, no other thread may write them: numpy, for one, writes without holding the interpreter.
+    """
 
     def __init__(self, uri: str, **keys: Setting) -> None:
         """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.

@@ -661,7 +661,7 @@ class Stubs(unittest.TestCase):
     def test_the_stubs_say_what_is_there(self):
         with open(os.environ["OLIVINE_STUBS"], encoding="utf-8") as file:
             stubs = ast.parse(file.read())
-        seen = 0
+        seen = compared = 0
         for node in stubs.body:
             if not isinstance(node, ast.ClassDef):
                 continue
@@ -672,6 +672,17 @@ class Stubs(unittest.TestCase):
                 there = set()
             self.assertEqual({name for name in said if not name.startswith("_")}, there, node.name)
             seen += 1
+            for function in (f for f in node.body if isinstance(f, ast.FunctionDef)):
+                if function.name.startswith("_") or function.decorator_list:
+                    continue
+                names = [argument.arg for argument in function.args.args]
+                given = [ast.literal_eval(default) for default in function.args.defaults]
+                given = [inspect.Parameter.empty] * (len(names) - len(given)) + given
+                made = inspect.signature(getattr(real, function.name)).parameters.values()
+                made = [(one.name, one.default) for one in made]
+                self.assertEqual(list(zip(names, given)), made, f"{node.name}.{function.name}")
+                compared += 1
+        self.assertGreaterEqual(compared, 20)
         self.assertGreaterEqual(seen, 20)
         self.assertEqual(set(olivine.__all__) - {"__version__"}, {n.name for n in stubs.body if isinstance(n, ast.ClassDef)})
 

@@ -6,11 +6,11 @@ use crate::settings::{config, link};
 use crate::views::{Bytes, Place, Views, export};
 use core::ffi::c_int;
 use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -269,6 +269,7 @@ impl Publisher {
                     tag,
                     views,
                     shown: Mutex::new(None),
+                    failed: AtomicBool::new(false),
                 })
             }
             Err((publisher, error)) => {
@@ -376,9 +377,20 @@ impl Publisher {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        match self.close(py) {
+            // A claim is still looked at, by what the exception holds as a rule: it closes when it is collected.
+            Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -436,6 +448,8 @@ pub(crate) struct Claim {
     views: Views,
     /// The view that `__enter__` gave.
     shown: Mutex<Option<Py<PyMemoryView>>>,
+    /// Its block was left by an exception while its bytes were looked at: it is given up with the last view.
+    failed: AtomicBool,
 }
 
 impl Claim {
@@ -505,6 +519,8 @@ impl Claim {
     ) -> PyResult<()> {
         if !exception.is_none() {
             // Where its bytes are still looked at it is given up later, with the last view: the exception matters more.
+            // Relaxed here and below: the interpreter's lock orders.
+            self.failed.store(true, Ordering::Relaxed);
             let _ = self.abort(py);
         } else if self.is_open()? {
             self.commit(py, None)?;
@@ -533,6 +549,9 @@ impl Claim {
     // SAFETY: as above.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.views.release();
+        if self.failed.load(Ordering::Relaxed) {
+            self.give_up();
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -542,7 +561,14 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Nobody looks at it any more, or it would live. Where the publisher is in use it has no claim of ours.
+        // Nobody looks at it any more, or it would live.
+        self.give_up();
+    }
+}
+
+impl Claim {
+    /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no claim of ours.
+    fn give_up(&self) {
         if let Ok(mut state) = lock(&self.publisher.get().state)
             && let Ok(Some(claim)) = state.take_claim(self.serial)
         {

@@ -167,6 +167,19 @@ class Claims(Case):
         publisher.publish(b"free")
         self.assertEqual(bytes(subscriber.receive()), b"free")
 
+    def test_a_claim_still_looked_at_hides_no_exception(self):
+        subscriber = Subscriber("inproc://hidden")
+        publisher = Publisher("inproc://hidden")
+        kept = []
+        with self.assertRaises(ZeroDivisionError):
+            with publisher, publisher.claim(4) as view:
+                kept.append(view[1:])
+                raise ZeroDivisionError
+        kept.pop().release()
+        # Given up with the last view.
+        publisher.publish(b"next")
+        self.assertEqual(bytes(subscriber.receive()), b"next")
+
     @unittest.skipUnless(numpy, "no numpy")
     def test_numpy_fills_in_place(self):
         publisher, subscriber = self.pair()

@@ -1,6 +1,6 @@
 //! nng: PAIR sockets over TCP and over its ipc transport, between processes.
 
-use nng::options::{Options, RecvTimeout, SendTimeout};
+use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Longest single wait.
 const WAIT: Duration = Duration::from_millis(400);
+/// Messages that a socket holds in each direction while streaming; without, every message is waited for.
+const STREAMED: i32 = 1024;
 
 static IPC: Described = Described {
     name: "nng-ipc",
@@ -71,15 +73,32 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Bo
         Ok(socket)
     })?;
     let message = vec![0; size];
-    Ok(play(Pair { socket, message }, size))
+    let pair = Pair {
+        socket,
+        message,
+        streams: false,
+    };
+    Ok(play(pair, size))
 }
 
 struct Pair {
     socket: Socket,
     message: Vec<u8>,
+    /// Whether its buffers are those for streams.
+    streams: bool,
 }
 
 impl End for Pair {
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        if !self.streams {
+            let socket = &self.socket;
+            socket.set_opt::<SendBufferSize>(STREAMED).map_err(says)?;
+            socket.set_opt::<RecvBufferSize>(STREAMED).map_err(says)?;
+            self.streams = true;
+        }
+        Ok(())
+    }
+
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
         fill(&mut self.message);
         let mut message = nng::Message::from(self.message.as_slice());

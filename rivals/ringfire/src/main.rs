@@ -64,10 +64,15 @@ impl<const N: usize> Push<N> for To<N> {
 
     #[inline(always)]
     fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        if self.0.headroom() < messages.len() as u64 {
-            return Ok(usize::from(self.push(&messages[0])?));
+        // The first shows whether there is room, from what the producer remembers of the slowest reader; the rest is
+        // as lossless, and waits by the library's own means where the ring is full in between.
+        let Some((first, rest)) = messages.split_first() else {
+            return Ok(0);
+        };
+        if self.0.try_push(first).is_err() {
+            return Ok(0);
         }
-        self.0.push_batch(messages);
+        self.0.push_batch(rest);
         Ok(messages.len())
     }
 }

@@ -6,6 +6,7 @@ use olivine_bench::method::{
     Described, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
 };
 use olivine_bench::rival;
+use rtrb::chunks::ChunkError;
 use std::process::ExitCode;
 
 /// Messages of a ring.
@@ -50,11 +51,13 @@ impl<const N: usize> Push<N> for To<N> {
 
     #[inline(always)]
     fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        let count = self.0.slots().min(messages.len());
-        let Ok(chunk) = self.0.write_chunk_uninit(count) else {
-            return Ok(0);
+        // Only where what the producer remembers is not enough does it look at the consumer's place.
+        let room = match self.0.write_chunk_uninit(messages.len()) {
+            Ok(chunk) => return Ok(chunk.fill_from_iter(messages.iter().copied())),
+            Err(ChunkError::TooFewSlots(room)) => room,
         };
-        Ok(chunk.fill_from_iter(messages.iter().copied()))
+        let chunk = self.0.write_chunk_uninit(room);
+        Ok(chunk.map_or(0, |chunk| chunk.fill_from_iter(messages.iter().copied())))
     }
 }
 
@@ -66,7 +69,11 @@ impl<const N: usize> Pop<N> for From<N> {
 
     #[inline(always)]
     fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
-        let count = self.0.slots().min(limit);
+        let limit = limit.min(CAPACITY);
+        let count = match self.0.read_chunk(limit) {
+            Ok(_) => limit,
+            Err(ChunkError::TooFewSlots(count)) => count,
+        };
         let Ok(chunk) = self.0.read_chunk(count) else {
             return Ok(0);
         };

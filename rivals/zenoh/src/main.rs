@@ -80,19 +80,24 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         let session = session(side, door)?;
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
-        let publisher = session
-            .declare_publisher(to)
-            .congestion_control(CongestionControl::Block)
-            .express(true)
-            .wait()
-            .map_err(says)?;
+        // At once for a message that is waited for, gathered where messages stream.
+        let publisher = |at_once: bool| {
+            let declared = session
+                .declare_publisher(to)
+                .congestion_control(CongestionControl::Block)
+                .express(at_once);
+            declared.wait().map_err(says)
+        };
+        let (publisher, streaming) = (publisher(true)?, publisher(false)?);
         let pool = PosixShmProviderBackend::builder(POOL_BYTES)
             .wait()
             .map_err(says)?;
         meet(&publisher)?;
+        meet(&streaming)?;
         Ok(Pair {
             subscriber,
             publisher,
+            streaming: Some(streaming),
             pool: ShmProviderBuilder::backend(pool).wait(),
             size,
             _session: session,
@@ -120,12 +125,21 @@ fn meet(publisher: &Publisher<'_>) -> Result<()> {
 struct Pair {
     subscriber: Subscriber<FifoChannelHandler<Sample>>,
     publisher: Publisher<'static>,
+    /// The one for streams, until it takes the other's place.
+    streaming: Option<Publisher<'static>>,
     pool: ShmProvider<PosixShmProviderBackend>,
     size: usize,
     _session: Session,
 }
 
 impl End for Pair {
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        if let Some(streaming) = self.streaming.take() {
+            self.publisher = streaming;
+        }
+        Ok(())
+    }
+
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
         let mut message = loop {
             let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();

@@ -16,6 +16,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Sizes are fixed when the end is opened. Waiting is bounded by a [`Patience`].
 pub trait End {
+    /// Told before messages are streamed, and again before each further stream: for libraries that have one setting
+    /// for latency and another for throughput. Does nothing unless there is such a setting.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Sends the message that `fill` writes over the whole of what it is given. Waits for room.
     ///
     /// # Errors
@@ -207,6 +217,7 @@ impl<E: End> Player for Hands<E> {
 
     fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
         let _alarm = alarm()?;
+        self.end.prepare_to_stream()?;
         let Batches {
             first,
             count,
@@ -236,6 +247,7 @@ impl<E: End> Player for Hands<E> {
 
     fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64> {
         let _alarm = alarm()?;
+        self.end.prepare_to_stream()?;
         let mut next = first;
         let mut wrong = None;
         let last = first + count;

@@ -25,7 +25,7 @@ mod uring;
 mod vm;
 mod wrong_echo;
 
-pub use fixed::{FIXED_SIZES, Fixed, Pop, Push, no_such_size};
+pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
 pub use place::{Door, remove};
 pub use player::{Batches, End, Pair, Player, play};
 pub use threads::play_in_threads;

@@ -72,10 +72,9 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Bo
         }
         Ok(socket)
     })?;
-    let message = vec![0; size];
     let pair = Pair {
         socket,
-        message,
+        size,
         streams: false,
     };
     Ok(play(pair, size))
@@ -83,9 +82,36 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Bo
 
 struct Pair {
     socket: Socket,
-    message: Vec<u8>,
+    size: usize,
     /// Whether its buffers are those for streams.
     streams: bool,
+}
+
+impl Pair {
+    /// Sends a message, which is the socket's from then on.
+    fn pass(&self, mut message: nng::Message, patience: &mut Patience<'_>) -> Result<()> {
+        loop {
+            match self.socket.send(message) {
+                Ok(()) => return Ok(()),
+                Err((back, nng::Error::TimedOut)) => {
+                    message = back;
+                    patience.look()?;
+                }
+                Err((_, error)) => return Err(says(error)),
+            }
+        }
+    }
+
+    /// Waits for a message.
+    fn next(&self, patience: &mut Patience<'_>) -> Result<nng::Message> {
+        loop {
+            match self.socket.recv() {
+                Ok(message) => return Ok(message),
+                Err(nng::Error::TimedOut) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
 }
 
 impl End for Pair {
@@ -100,18 +126,24 @@ impl End for Pair {
     }
 
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        fill(&mut self.message);
-        let mut message = nng::Message::from(self.message.as_slice());
-        loop {
-            match self.socket.send(message) {
-                Ok(()) => return Ok(()),
-                Err((back, nng::Error::TimedOut)) => {
-                    message = back;
-                    patience.look()?;
-                }
-                Err((_, error)) => return Err(says(error)),
-            }
+        let mut message = nng::Message::with_zeros(self.size);
+        fill(&mut message);
+        self.pass(message, patience)
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let message = self.next(patience)?;
+        let fits = check(&message);
+        if fits {
+            // The same message goes back, as a program would send it.
+            self.pass(message, patience)?;
         }
+        Ok(fits)
     }
 
     fn receive<T>(
@@ -119,12 +151,6 @@ impl End for Pair {
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            match self.socket.recv() {
-                Ok(message) => return Ok(handle(&message)),
-                Err(nng::Error::TimedOut) => patience.look()?,
-                Err(error) => return Err(says(error)),
-            }
-        }
+        self.next(patience).map(|message| handle(&message))
     }
 }

@@ -132,6 +132,18 @@ struct Pair {
     _session: Session,
 }
 
+impl Pair {
+    /// Waits for a message.
+    fn next(&self, patience: &mut Patience<'_>) -> Result<Sample> {
+        loop {
+            if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
+                return Ok(sample);
+            }
+            patience.look()?;
+        }
+    }
+}
+
 impl End for Pair {
     fn prepare_to_stream(&mut self) -> Result<()> {
         if let Some(streaming) = self.streaming.take() {
@@ -159,16 +171,28 @@ impl End for Pair {
         self.publisher.put(message).wait().map_err(says)
     }
 
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let sample = self.next(patience)?;
+        let fits = check(&sample.payload().to_bytes());
+        if fits {
+            // The same shared memory goes back, as a program would send it.
+            let payload = sample.payload().clone();
+            self.publisher.put(payload).wait().map_err(says)?;
+        }
+        Ok(fits)
+    }
+
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
-                return Ok(handle(&sample.payload().to_bytes()));
-            }
-            patience.look()?;
-        }
+        let sample = self.next(patience)?;
+        Ok(handle(&sample.payload().to_bytes()))
     }
 }

@@ -22,6 +22,7 @@ pub(super) const CONDVAR: Described = Described {
     about: "ring of 64 slots under a process-shared mutex with condition variables, blocking",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open,
 };
@@ -74,7 +75,12 @@ impl Rings {
             self.mapping.word(ring + WRITTEN),
             self.mapping.word(ring + READ),
         );
-        let mut held = monitor.hold().map_err(io("lock a mutex"))?;
+        let mut held = loop {
+            if let Some(held) = monitor.hold().map_err(io("lock a mutex"))? {
+                break held;
+            }
+            patience.look()?;
+        };
         loop {
             // Relaxed: the mutex orders them.
             let (w, r) = (

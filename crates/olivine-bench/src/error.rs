@@ -151,6 +151,9 @@ pub enum BenchError {
     /// A method that carries one message at a time was asked to stream.
     #[error("this method carries one message at a time: measure it with pingpong")]
     OneAtATime,
+    /// A method that hands messages over one by one was asked for batches.
+    #[error("this method hands messages over one by one: measure it with --batch 1")]
+    NoBatches,
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]
     NoRate,

@@ -78,6 +78,12 @@ pub trait Method: Sync {
         false
     }
 
+    /// Whether a batch of streamed messages is handed over at once. Without, there is no figure of batches: one by one
+    /// under that name would be none.
+    fn batches(&self) -> bool {
+        false
+    }
+
     /// What it does without that a channel of this library has, in a few words; empty if that is not why it is fast.
     ///
     /// Said wherever it is ahead, so that nobody takes a figure for the whole.
@@ -119,6 +125,8 @@ pub struct Described {
     pub wait: &'static str,
     /// See [`Method::streams`].
     pub streams: bool,
+    /// See [`Method::batches`].
+    pub batches: bool,
     /// See [`Method::lacks`].
     pub lacks: &'static str,
     /// See [`Method::open`].
@@ -140,6 +148,10 @@ impl Method for Described {
 
     fn streams(&self) -> bool {
         self.streams
+    }
+
+    fn batches(&self) -> bool {
+        self.batches
     }
 
     fn lacks(&self) -> &'static str {
@@ -202,8 +214,12 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// What the self-check measures: a method that works and one that lies.
-pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WRONG_ECHO];
+/// What the self-check measures: a method that works and two that lie.
+pub const SELF_CHECK: &[&dyn Method] = &[
+    &olivine_shm::ADAPTIVE,
+    &wrong_echo::WRONG_ECHO,
+    &wrong_echo::SHORT_ECHO,
+];
 
 /// The method called `name`.
 ///

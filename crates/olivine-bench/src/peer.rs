@@ -68,8 +68,13 @@ pub(crate) enum Order {
     Echo { first: u64, rounds: u64 },
     /// Check `count` messages of a method from number `first` on.
     Take { first: u64, count: u64 },
-    /// Check `count` messages from number `first` on; note latencies if `timed`.
-    Consume { first: u64, count: u64, timed: bool },
+    /// Check `count` messages of `size_bytes` from number `first` on; note latencies if `timed`.
+    Consume {
+        size_bytes: usize,
+        first: u64,
+        count: u64,
+        timed: bool,
+    },
     /// Open a publisher for messages of `size_bytes`, `batch` at once.
     Publish {
         there: String,
@@ -83,8 +88,9 @@ pub(crate) enum Order {
         count: u64,
         at_ticks: u64,
     },
-    /// Check `count` messages of each of `publishers` publishers, each from number `first` on.
+    /// Check `count` messages of `size_bytes` of each of `publishers` publishers, each from number `first` on.
     Gather {
+        size_bytes: usize,
         publishers: usize,
         first: u64,
         count: u64,

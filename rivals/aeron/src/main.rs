@@ -25,6 +25,7 @@ static AERON: Described = Described {
     about: "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads not pinned",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "needs a driver process beside",
     open,
 };

@@ -21,6 +21,7 @@ static CROSSBAR: Described = Described {
     about: "crossbar PodBus in shared memory, bounded, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "fixed size of messages on its bus; the dead are told by their process number",
     open: |side, door, size, _| match size {
         16 => open::<16, 2>(side, door),

@@ -19,6 +19,7 @@ static QUEUE: Described = Described {
     about: "crossbeam ArrayQueue between threads, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => queue::<N>(side, door)),
 };
@@ -28,6 +29,7 @@ static CHANNEL: Described = Described {
     about: "crossbeam bounded channel between threads, spinning with try_recv",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => channel::<N>(side, door)),
 };

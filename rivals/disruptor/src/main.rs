@@ -20,6 +20,7 @@ static DISRUPTOR: Described = Described {
     about: "disruptor-rs single producer with an event poller, between threads, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

@@ -19,6 +19,7 @@ static ICEORYX2: Described = Described {
     about: "iceoryx2 publish-subscribe, no overflow, loan, write and send, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

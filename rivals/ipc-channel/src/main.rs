@@ -14,6 +14,7 @@ static IPC_CHANNEL: Described = Described {
     about: "ipc-channel bytes channels, spinning with try_recv",
     wait: "spin",
     streams: true,
+    batches: false,
     lacks: "",
     open,
 };

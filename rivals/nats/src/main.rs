@@ -29,6 +29,7 @@ static CORE: Described = Described {
     about: "NATS core messages through nats-server, its threads not pinned; settings: the server's address",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open,
 };

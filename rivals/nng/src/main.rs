@@ -20,6 +20,7 @@ static IPC: Described = Described {
     about: "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("nng").display());
@@ -32,6 +33,7 @@ static TCP: Described = Described {
     about: "nng PAIR sockets over TCP, blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open: |side, door, size, _| {
         // This version cannot say which port it was given, so a free one is looked for first.

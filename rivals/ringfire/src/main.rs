@@ -19,6 +19,7 @@ static RINGFIRE: Described = Described {
     about: "ringfire in shared memory, lossless back-pressure, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
     lacks: "fixed size of messages, copies out; a dead reader is told by its process number",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

@@ -17,6 +17,7 @@ static RTRB: Described = Described {
     about: "rtrb ring between threads, one by one or in chunks, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
     lacks: "threads of one process only, one reader, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

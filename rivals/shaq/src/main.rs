@@ -20,6 +20,7 @@ static SINGLE: Described = Described {
     about: "shaq single-producer single-consumer queue in shared memory, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
     lacks: "fixed size of messages, one reader; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => single::<N>(side, door)),
 };
@@ -29,6 +30,7 @@ static BROADCAST: Described = Described {
     about: "shaq broadcast queue with one lane and one consumer slot, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
     lacks: "fixed size of messages; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => cast::<N>(side, door)),
 };

@@ -30,6 +30,7 @@ static ZENOH: Described = Described {
     about: "zenoh with payloads in shared memory, blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open,
 };

@@ -14,6 +14,7 @@ static IPC: Described = Described {
     about: "ZeroMQ PAIR sockets over ipc (UNIX sockets), blocking, I/O threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("zeromq").display());
@@ -26,6 +27,7 @@ static TCP: Described = Described {
     about: "ZeroMQ PAIR sockets over TCP, blocking, I/O threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
     lacks: "",
     open: |side, door, size, _| open(side, door, size, "tcp://127.0.0.1:*"),
 };

@@ -18,6 +18,7 @@ pub(super) const TCP: Described = Described {
     about: "tcp:// on 127.0.0.1 with wait=park",
     wait: "park",
     streams: true,
+    batches: true,
     lacks: "",
     open,
 };

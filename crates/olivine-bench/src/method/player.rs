@@ -59,7 +59,7 @@ pub trait End {
     ) -> Result<bool> {
         let fits = self.receive(
             |message| {
-                let fits = message.len() == stage.len() && check(message);
+                let fits = check(message) && message.len() == stage.len();
                 if fits {
                     stage.copy_from_slice(message);
                 }
@@ -180,6 +180,7 @@ impl<E: End> Player for Hands<E> {
         samples: &mut Vec<u64>,
     ) -> Result<()> {
         let _alarm = alarm()?;
+        let size = self.stage.len();
         let end = &mut self.end;
         let mut last = TickClock::ticks();
         for sequence in first..first + rounds {
@@ -188,7 +189,7 @@ impl<E: End> Player for Hands<E> {
                 ticks: last,
             };
             end.send(|place| payload::fill(place, stamp), patience)?;
-            let answer = end.receive(payload::check, patience)?;
+            let answer = end.receive(|answer| payload::check_whole(answer, size), patience)?;
             if answer != Some(stamp) {
                 return Err(BenchError::Wrong { sequence });
             }
@@ -203,9 +204,10 @@ impl<E: End> Player for Hands<E> {
     fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()> {
         let _alarm = alarm()?;
         let Self { end, stage } = self;
+        let size = stage.len();
         for sequence in first..first + rounds {
             let is_due = |message: &[u8]| {
-                payload::check(message).is_some_and(|stamp| stamp.sequence == sequence)
+                payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
             };
             if !end.echo(stage, is_due, patience)? {
                 return Err(BenchError::Wrong { sequence });
@@ -248,13 +250,14 @@ impl<E: End> Player for Hands<E> {
     fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64> {
         let _alarm = alarm()?;
         self.end.prepare_to_stream()?;
+        let size = self.stage.len();
         let mut next = first;
         let mut wrong = None;
         let last = first + count;
         while next != last {
             let room = usize::try_from(last - next).unwrap_or(usize::MAX);
             let check = |message: &[u8]| {
-                let found = payload::check(message);
+                let found = payload::check_whole(message, size);
                 if found.is_none_or(|stamp| stamp.sequence != next) {
                     wrong = wrong.or(Some(next));
                 }

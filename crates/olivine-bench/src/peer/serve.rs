@@ -138,11 +138,12 @@ impl Server {
                 });
             }
             Order::Consume {
+                size_bytes,
                 first,
                 count,
                 timed,
             } => {
-                let (end_ticks, latency) = self.consume(first, count, timed)?;
+                let (end_ticks, latency) = self.consume(size_bytes, first, count, timed)?;
                 return Ok(Answer::Done { end_ticks, latency });
             }
             Order::Publish {
@@ -160,12 +161,14 @@ impl Server {
                 None => return Err(unopened()),
             },
             Order::Gather {
+                size_bytes,
                 publishers,
                 first,
                 count,
             } => match &mut self.subscriber {
                 Some(subscriber) => {
-                    let ends_ticks = many::gather(subscriber, publishers, first, count)?;
+                    let ends_ticks =
+                        many::gather(subscriber, size_bytes, publishers, first, count)?;
                     return Ok(Answer::Gathered { ends_ticks });
                 }
                 None => return Err(unopened()),
@@ -257,7 +260,13 @@ impl Server {
         Ok((TickClock::ticks(), Some(latency.snapshot())))
     }
 
-    fn consume(&mut self, first: u64, count: u64, timed: bool) -> Result<(u64, Option<Snapshot>)> {
+    fn consume(
+        &mut self,
+        size: usize,
+        first: u64,
+        count: u64,
+        timed: bool,
+    ) -> Result<(u64, Option<Snapshot>)> {
         let Some(subscriber) = &mut self.subscriber else {
             return Err(unopened());
         };
@@ -277,7 +286,7 @@ impl Server {
             let taken = if timed {
                 subscriber.poll(
                     |message| {
-                        take(&message, &mut next, &mut wrong, |stamp| {
+                        take(&message, size, &mut next, &mut wrong, |stamp| {
                             samples.push(TickClock::ticks().saturating_sub(stamp.ticks));
                         })
                     },
@@ -285,7 +294,7 @@ impl Server {
                 )?
             } else {
                 subscriber.poll(
-                    |message| take(&message, &mut next, &mut wrong, |_| ()),
+                    |message| take(&message, size, &mut next, &mut wrong, |_| ()),
                     room,
                 )?
             };
@@ -318,8 +327,14 @@ fn unopened() -> BenchError {
 
 /// Checks one message in order; the first wrong one is noted.
 #[inline(always)]
-fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: impl FnOnce(Stamp)) {
-    match payload::check(message) {
+fn take(
+    message: &Message<'_>,
+    size: usize,
+    next: &mut u64,
+    wrong: &mut Option<u64>,
+    note: impl FnOnce(Stamp),
+) {
+    match payload::check_whole(message, size) {
         Some(stamp) if stamp.sequence == *next => note(stamp),
         _ => *wrong = wrong.or(Some(*next)),
     }

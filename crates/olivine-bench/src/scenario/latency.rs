@@ -149,6 +149,7 @@ impl Line {
     /// left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
         peer.begin(&Order::Consume {
+            size_bytes: self.size,
             first: self.sequence,
             count,
             timed: true,

@@ -71,6 +71,9 @@ impl Way {
             if !method.streams() {
                 return Err(BenchError::OneAtATime);
             }
+            if variant.parameters.batch_count > 1 && !method.batches() {
+                return Err(BenchError::NoBatches);
+            }
             return Pair::open(method, peer, variant.size(), settings).map(Self::Pair);
         }
         let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
@@ -160,6 +163,7 @@ impl Stream {
             }
             Way::Channel { publisher, .. } => {
                 peer.begin(&Order::Consume {
+                    size_bytes: self.size,
                     first,
                     count,
                     timed: false,

@@ -70,7 +70,8 @@ fn ask(
 ) -> Result<Vec<Row>> {
     let mut variants = Vec::new();
     for &(size_bytes, batch_count) in cases {
-        for method in known {
+        let can = |method: &&Known| batch_count == 1 || method.batches;
+        for method in known.iter().filter(can) {
             variants.push(Variant {
                 method: method.name.clone(),
                 parameters: Parameters {

@@ -125,6 +125,7 @@ fn paced(
     for count in [WARM_UP, measured] {
         turn.peer.begin(&if pace.is_channel {
             Order::Consume {
+                size_bytes: SIZE,
                 first,
                 count,
                 timed: true,

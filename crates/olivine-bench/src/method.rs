@@ -84,6 +84,12 @@ pub trait Method: Sync {
         false
     }
 
+    /// Whether it works only between threads, which share their page tables: its rows state [`THREADS`] as a setting,
+    /// so that no table shows it as a method between processes.
+    fn threads(&self) -> bool {
+        false
+    }
+
     /// What it does without that a channel of this library has, in a few words; empty if that is not why it is fast.
     ///
     /// Said wherever it is ahead, so that nobody takes a figure for the whole.
@@ -107,6 +113,9 @@ pub trait Method: Sync {
     ) -> Result<Box<dyn Player>>;
 }
 
+/// The setting that rows of a method between threads state.
+pub const THREADS: &str = "threads";
+
 /// What [`Method::lacks`] says of methods that have a slot where others have a queue.
 const ONE_SLOT: &str =
     "no queue: one message under way, for one reader; a dead side is not noticed";
@@ -127,6 +136,8 @@ pub struct Described {
     pub streams: bool,
     /// See [`Method::batches`].
     pub batches: bool,
+    /// See [`Method::threads`].
+    pub threads: bool,
     /// See [`Method::lacks`].
     pub lacks: &'static str,
     /// See [`Method::open`].
@@ -152,6 +163,10 @@ impl Method for Described {
 
     fn batches(&self) -> bool {
         self.batches
+    }
+
+    fn threads(&self) -> bool {
+        self.threads
     }
 
     fn lacks(&self) -> &'static str {

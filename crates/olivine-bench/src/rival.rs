@@ -47,6 +47,9 @@ pub struct Known {
     /// Whether a batch of streamed messages is handed over at once.
     #[serde(default)]
     pub batches: bool,
+    /// Whether it works only between threads.
+    #[serde(default)]
+    pub threads: bool,
     /// What it does without that a channel of this library has; empty if nothing that makes it faster.
     pub lacks: String,
 }
@@ -125,6 +128,7 @@ fn list(methods: &[&'static dyn Method]) -> Vec<Known> {
         wait: method.wait().to_owned(),
         streams: method.streams(),
         batches: method.batches(),
+        threads: method.threads(),
         lacks: method.lacks().to_owned(),
     });
     known.collect()

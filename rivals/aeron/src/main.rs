@@ -26,6 +26,7 @@ static AERON: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "needs a driver process beside",
     open,
 };

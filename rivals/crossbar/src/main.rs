@@ -22,6 +22,7 @@ static CROSSBAR: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "fixed size of messages on its bus; the dead are told by their process number",
     open: |side, door, size, _| match size {
         16 => open::<16, 2>(side, door),

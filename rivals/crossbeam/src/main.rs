@@ -20,6 +20,7 @@ static QUEUE: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => queue::<N>(side, door)),
 };
@@ -30,6 +31,7 @@ static CHANNEL: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => channel::<N>(side, door)),
 };

@@ -21,6 +21,7 @@ static DISRUPTOR: Described = Described {
     wait: "spin",
     streams: true,
     batches: true,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

@@ -20,6 +20,7 @@ static ICEORYX2: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

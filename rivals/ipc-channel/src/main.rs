@@ -15,6 +15,7 @@ static IPC_CHANNEL: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open,
 };

@@ -30,6 +30,7 @@ static CORE: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open,
 };

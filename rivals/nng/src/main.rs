@@ -21,6 +21,7 @@ static IPC: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("nng").display());
@@ -34,6 +35,7 @@ static TCP: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         // This version cannot say which port it was given, so a free one is looked for first.

@@ -20,6 +20,7 @@ static RINGFIRE: Described = Described {
     wait: "spin",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "fixed size of messages, copies out; a dead reader is told by its process number",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

@@ -18,6 +18,7 @@ static RTRB: Described = Described {
     wait: "spin",
     streams: true,
     batches: true,
+    threads: true,
     lacks: "threads of one process only, one reader, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };

@@ -21,6 +21,7 @@ static SINGLE: Described = Described {
     wait: "spin",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "fixed size of messages, one reader; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => single::<N>(side, door)),
 };
@@ -31,6 +32,7 @@ static BROADCAST: Described = Described {
     wait: "spin",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "fixed size of messages; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => cast::<N>(side, door)),
 };

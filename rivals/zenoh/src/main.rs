@@ -31,6 +31,7 @@ static ZENOH: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open,
 };

@@ -15,6 +15,7 @@ static IPC: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("zeromq").display());
@@ -28,6 +29,7 @@ static TCP: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| open(side, door, size, "tcp://127.0.0.1:*"),
 };

@@ -26,6 +26,7 @@ pub(super) const FUTEX: Described = Described {
     wait: "block",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_futex,
 };
@@ -35,6 +36,7 @@ pub(super) const EVENT_FD: Described = Described {
     wait: "block",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_event_fd,
 };

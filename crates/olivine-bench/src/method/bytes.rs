@@ -26,6 +26,7 @@ pub(super) const PIPE: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pipes(side, door)?, size)),
 };
@@ -35,6 +36,7 @@ pub(super) const FIFO: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(fifos(side, door)?, size)),
 };
@@ -45,6 +47,7 @@ pub(super) const VMSPLICE: Described = Described {
     // A page given to a pipe must be left alone until it is read, which only an answer tells.
     streams: false,
     batches: false,
+    threads: false,
     lacks: "",
     open: open_splice,
 };
@@ -54,6 +57,7 @@ pub(super) const UNIX_STREAM: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_socket(unix_stream(side, door)?, size),
 };
@@ -63,6 +67,7 @@ pub(super) const SOCKET_PAIR: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_socket(pair_of(SocketType::STREAM, side, door)?, size),
 };
@@ -72,6 +77,7 @@ pub(super) const TCP: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_tcp(true, side, door, size),
 };
@@ -81,6 +87,7 @@ pub(super) const TCP_DELAYED: Described = Described {
     wait: "block",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_tcp(false, side, door, size),
 };

@@ -23,6 +23,7 @@ pub(super) const CONDVAR: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open,
 };

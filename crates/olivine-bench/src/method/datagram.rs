@@ -18,6 +18,7 @@ pub(super) const UNIX_DATAGRAM: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::DGRAM, side, door)?, size)),
 };
@@ -27,6 +28,7 @@ pub(super) const UNIX_SEQPACKET: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::SEQPACKET, side, door)?, size)),
 };
@@ -37,6 +39,7 @@ pub(super) const UDP: Described = Described {
     // It throws away what the receiver's buffer cannot hold.
     streams: false,
     batches: false,
+    threads: false,
     lacks: "",
     open: open_udp,
 };

@@ -18,6 +18,7 @@ pub(super) const POSIX: Described = Described {
     wait: "spin",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::Posix, side, door, size),
 };
@@ -27,6 +28,7 @@ pub(super) const SYSTEM_V: Described = Described {
     wait: "spin",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::SystemV, side, door, size),
 };
@@ -36,6 +38,7 @@ pub(super) const FILE: Described = Described {
     wait: "spin",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::File, side, door, size),
 };

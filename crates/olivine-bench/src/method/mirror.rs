@@ -26,6 +26,7 @@ pub(super) const MIRROR: Described = Described {
     wait: "spin",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "one reader, stuck for ever if either side dies",
     open,
 };

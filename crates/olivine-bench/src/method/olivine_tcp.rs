@@ -19,6 +19,7 @@ pub(super) const TCP: Described = Described {
     wait: "park",
     streams: true,
     batches: true,
+    threads: false,
     lacks: "",
     open,
 };

@@ -141,6 +141,13 @@ pub trait Player {
     /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
     fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()>;
 
+    /// Gets ready for [`Player::stream`] with the same batches; called before the clock is read for it.
+    ///
+    /// # Errors
+    ///
+    /// What the end says.
+    fn prepare(&mut self, batches: Batches) -> Result<()>;
+
     /// Streams messages without waiting for answers.
     ///
     /// # Errors
@@ -217,9 +224,12 @@ impl<E: End> Player for Hands<E> {
         Ok(())
     }
 
+    fn prepare(&mut self, _batches: Batches) -> Result<()> {
+        self.end.prepare_to_stream()
+    }
+
     fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
         let _alarm = alarm()?;
-        self.end.prepare_to_stream()?;
         let Batches {
             first,
             count,

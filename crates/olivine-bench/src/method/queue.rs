@@ -16,6 +16,7 @@ pub(super) const SYSTEM_V: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: open_system_v,
 };
@@ -27,6 +28,7 @@ pub(super) const POSIX: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open: open_posix,
 };

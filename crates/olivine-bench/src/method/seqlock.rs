@@ -21,6 +21,7 @@ pub(super) const SEQ_LOCK: Described = Described {
     wait: "spin",
     streams: false,
     batches: false,
+    threads: false,
     lacks: "overwrites what is not read in time",
     open,
 };

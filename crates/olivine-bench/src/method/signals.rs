@@ -17,6 +17,7 @@ pub(super) const PLAIN: Described = Described {
     wait: "block",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_plain,
 };
@@ -26,6 +27,7 @@ pub(super) const REAL_TIME: Described = Described {
     wait: "block",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_queued,
 };

@@ -16,6 +16,7 @@ pub(super) const IO_URING: Described = Described {
     wait: "block",
     streams: true,
     batches: false,
+    threads: false,
     lacks: "",
     open,
 };

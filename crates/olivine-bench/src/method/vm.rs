@@ -19,6 +19,7 @@ pub(super) const PROCESS_VM: Described = Described {
     wait: "spin",
     streams: false,
     batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open,
 };

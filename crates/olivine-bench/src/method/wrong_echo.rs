@@ -17,6 +17,7 @@ pub(super) const WRONG_ECHO: Described = Described {
     wait: ADAPTIVE.wait,
     streams: false,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, settings| open(Lie::WrongBit, side, door, size, settings),
 };
@@ -28,6 +29,7 @@ pub(super) const SHORT_ECHO: Described = Described {
     wait: ADAPTIVE.wait,
     streams: false,
     batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, settings| open(Lie::Short, side, door, size, settings),
 };

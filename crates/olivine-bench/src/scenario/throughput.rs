@@ -150,14 +150,14 @@ impl Stream {
             Way::Pair(pair) => {
                 peer.begin(&Order::Take { first, count })?;
                 let mut patience = peer.patience_of(PATIENCE);
-                let batch = self.batch;
-                let start = TickClock::ticks();
                 let batches = Batches {
                     first,
                     count,
-                    batch,
+                    batch: self.batch,
                 };
-                let streamed = pair.player.stream(batches, &mut patience);
+                let prepared = pair.player.prepare(batches);
+                let start = TickClock::ticks();
+                let streamed = prepared.and_then(|()| pair.player.stream(batches, &mut patience));
                 streamed.map_err(|error| peer.or_its_reason(error))?;
                 start
             }

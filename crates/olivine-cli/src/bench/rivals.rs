@@ -3,6 +3,7 @@
 use super::{Bench, OLIVINE_PREFIX};
 use crate::progress::Progress;
 use olivine_bench::error::{Result, chain};
+use olivine_bench::method::THREADS;
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
@@ -77,6 +78,7 @@ fn ask(
                 parameters: Parameters {
                     batch_count,
                     wait: Some(method.wait.clone()),
+                    settings: if method.threads { THREADS } else { "" }.to_owned(),
                     ..Parameters::pair(size_bytes)
                 },
             });

@@ -2,7 +2,7 @@
 
 use super::many::{self, Producer};
 use super::socket::Bare;
-use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
+use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, STAMP, THERE};
 use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
 use crate::method::{self, Door, Method, PATIENCE, Player, Side};
@@ -118,7 +118,12 @@ impl Server {
         self.words.store(READY, self.serial);
         match *order {
             Order::Privileges(privileges) => privileges.take()?,
-            Order::Floor { first, rounds } => self.floor(first, rounds)?,
+            Order::Floor { first, rounds } => self.floor(first, rounds, |_| ())?,
+            Order::Stamp { first, rounds } => {
+                self.floor(first, rounds, |words| {
+                    words.store(STAMP, TickClock::ticks())
+                })?;
+            }
             Order::Join {
                 ref method,
                 ref settings,
@@ -197,13 +202,15 @@ impl Server {
         })
     }
 
-    fn floor(&mut self, first: u64, rounds: u64) -> Result<()> {
+    #[inline(always)]
+    fn floor(&mut self, first: u64, rounds: u64, stamp: impl Fn(&SharedWords)) -> Result<()> {
         let mut patience = Patience::of(ANSWER_MAX);
         for ball in first..first + rounds {
             while self.words.load(THERE) != ball {
                 patience.spend()?;
             }
             patience.renew();
+            stamp(&self.words);
             self.words.store(BACK, ball);
         }
         Ok(())
@@ -252,7 +259,7 @@ impl Server {
             let now = TickClock::ticks();
             match stamp {
                 Some(stamp) if stamp.sequence == sequence => {
-                    latency.record(now.saturating_sub(stamp.ticks));
+                    latency.record_between(stamp.ticks, now);
                 }
                 _ => return Err(BenchError::Wrong { sequence }),
             }
@@ -287,7 +294,7 @@ impl Server {
                 subscriber.poll(
                     |message| {
                         take(&message, size, &mut next, &mut wrong, |stamp| {
-                            samples.push(TickClock::ticks().saturating_sub(stamp.ticks));
+                            samples.push(TickClock::ticks().wrapping_sub(stamp.ticks));
                         })
                     },
                     room,
@@ -312,7 +319,10 @@ impl Server {
         subscriber.release();
         let latency = timed.then(|| {
             let mut latency = Latency::new();
-            samples.iter().for_each(|&ticks| latency.record(ticks));
+            // Differences already: what is below 0 wraps.
+            samples
+                .iter()
+                .for_each(|&ticks| latency.record_between(0, ticks));
             latency.snapshot()
         });
         Ok((end_ticks, latency))

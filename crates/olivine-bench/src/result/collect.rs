@@ -211,6 +211,8 @@ impl Group {
             runs: self.runs(),
             worst,
             kernel: self.kernel,
+            clock_ahead: None,
+            negative_count: (self.one_way.count() > 0).then(|| self.one_way.negative_count()),
             pairs: Vec::new(),
         }
     }

@@ -7,7 +7,7 @@ use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
-use crate::floor::distribution;
+use crate::floor::{ClockAhead, clock_ahead, distribution};
 use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
@@ -23,6 +23,8 @@ const SLICE_NS: (f64, f64) = (40e6, 300e6);
 /// Rates that can be measured, in messages a second. At the least, a slice is one message in a second; at the most,
 /// its samples take 32 MiB on each side.
 pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
+/// Balls that bound the difference of the two clocks.
+const CLOCK_ROUNDS: u64 = 10_000;
 /// Messages sent at the rate before anything counts, as a share of a slice.
 const WARM_UP_SHARE: u64 = 4;
 
@@ -81,6 +83,8 @@ struct Line {
     count: u64,
     sequence: u64,
     delays: Vec<u64>,
+    /// How far the subscriber's clock is ahead of the publisher's.
+    clock_ahead: Option<ClockAhead>,
     /// Stand still before this message of a slice.
     stall_before: Option<u64>,
     _channel: TemporaryChannel,
@@ -114,6 +118,7 @@ impl Subject for Line {
             count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
             sequence: 0,
             delays: Vec::new(),
+            clock_ahead: clock_ahead(&mut session.peer, &session.clock, CLOCK_ROUNDS)?,
             stall_before: None,
             _channel: channel,
         };
@@ -124,6 +129,7 @@ impl Subject for Line {
 
     fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
         Ok(Taken::OneWay {
+            clock_ahead: self.clock_ahead,
             one_way: self.send(peer, *clock, self.count)?,
             send_delay: distribution(&self.delays),
         })

@@ -147,6 +147,7 @@ fn paced(
         first += count;
     }
     Ok(Taken::OneWay {
+        clock_ahead: None,
         one_way: one_way.unwrap_or_default(),
         send_delay: distribution(&delays),
     })

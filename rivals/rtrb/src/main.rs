@@ -86,6 +86,8 @@ impl<const N: usize> Push<N> for To<N> {
         // Only where what the producer remembers is not enough does it look at the consumer's place.
         let room = match self.0.write_chunk_uninit(count) {
             Ok(chunk) => return Ok(hand_over(chunk, fill)),
+            // Nothing to hand over: committing it would store all the same, into the consumer's way.
+            Err(ChunkError::TooFewSlots(0)) => return Ok(0),
             Err(ChunkError::TooFewSlots(room)) => room,
         };
         let chunk = self.0.write_chunk_uninit(room);
@@ -109,6 +111,7 @@ impl<const N: usize> Pop<N> for From<N> {
         let limit = limit.min(CAPACITY);
         let count = match self.0.read_chunk(limit) {
             Ok(_) => limit,
+            Err(ChunkError::TooFewSlots(0)) => return Ok(0),
             Err(ChunkError::TooFewSlots(count)) => count,
         };
         let Ok(chunk) = self.0.read_chunk(count) else {

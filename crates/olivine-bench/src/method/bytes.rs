@@ -302,7 +302,7 @@ impl End for Streams {
         let whole = self.filled - self.filled % size;
         self.incoming[..whole]
             .chunks_exact(size)
-            .for_each(|message| handle(message));
+            .for_each(&mut handle);
         // The start of the next one, as a rule nothing.
         self.incoming.copy_within(whole..self.filled, 0);
         self.filled -= whole;

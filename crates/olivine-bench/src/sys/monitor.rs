@@ -2,6 +2,7 @@
 //!
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
+use super::alarm::Bound;
 use super::mapping::Mapping;
 use std::{io, mem, ptr};
 
@@ -136,8 +137,9 @@ impl<'a> Monitor<'a> {
 }
 
 impl Held<'_> {
-    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again.
-    pub(crate) fn sleep(&mut self, change: Change) -> io::Result<()> {
+    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again, which process `other` may hold.
+    pub(crate) fn sleep(&mut self, change: Change, other: i32) -> io::Result<()> {
+        let _bound = Bound::to(other);
         let until = in_a_while(libc::CLOCK_MONOTONIC)?;
         let (condition, mutex) = (self.0.condition(change), self.0.mutex());
         // SAFETY: made by `make`; this thread holds the mutex; the structure lives.

@@ -151,6 +151,19 @@ pub enum BenchError {
     /// A method that carries one message at a time was asked to stream.
     #[error("this method carries one message at a time: measure it with pingpong")]
     OneAtATime,
+    /// A rate outside of [`crate::scenario::latency::RATES_PER_S`].
+    #[error(
+        "a rate of {per_s} messages a second is not within {least} to {most}: below, a slice has no message; above, none leaves when it is due",
+        least = crate::scenario::latency::RATES_PER_S.start(),
+        most = crate::scenario::latency::RATES_PER_S.end()
+    )]
+    Rate {
+        /// What was asked for.
+        per_s: f64,
+    },
+    /// A method that hands messages over one by one was asked for batches.
+    #[error("this method hands messages over one by one: measure it with --batch 1")]
+    NoBatches,
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]
     NoRate,

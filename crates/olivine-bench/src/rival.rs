@@ -44,6 +44,12 @@ pub struct Known {
     pub wait: String,
     /// Whether it can be streamed without loss.
     pub streams: bool,
+    /// Whether a batch of streamed messages is handed over at once.
+    #[serde(default)]
+    pub batches: bool,
+    /// Whether it works only between threads.
+    #[serde(default)]
+    pub threads: bool,
     /// What it does without that a channel of this library has; empty if nothing that makes it faster.
     pub lacks: String,
 }
@@ -121,6 +127,8 @@ fn list(methods: &[&'static dyn Method]) -> Vec<Known> {
         about: method.about().to_owned(),
         wait: method.wait().to_owned(),
         streams: method.streams(),
+        batches: method.batches(),
+        threads: method.threads(),
         lacks: method.lacks().to_owned(),
     });
     known.collect()

@@ -3,6 +3,7 @@
 use super::{Bench, OLIVINE_PREFIX};
 use crate::progress::Progress;
 use olivine_bench::error::{Result, chain};
+use olivine_bench::method::THREADS;
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
@@ -70,12 +71,14 @@ fn ask(
 ) -> Result<Vec<Row>> {
     let mut variants = Vec::new();
     for &(size_bytes, batch_count) in cases {
-        for method in known {
+        let can = |method: &&Known| batch_count == 1 || method.batches;
+        for method in known.iter().filter(can) {
             variants.push(Variant {
                 method: method.name.clone(),
                 parameters: Parameters {
                     batch_count,
                     wait: Some(method.wait.clone()),
+                    settings: if method.threads { THREADS } else { "" }.to_owned(),
                     ..Parameters::pair(size_bytes)
                 },
             });

@@ -83,6 +83,7 @@ fn bursts(turn: &mut Turn<'_>, channel: &TemporaryChannel) -> Result<Taken> {
     let (mut burst, mut first) = (0, 0);
     while burst < WARM_UP + BURSTS_MIN || Instant::now() < until {
         turn.peer.begin(&Order::Consume {
+            size_bytes: SIZE,
             first,
             count: BURST,
             timed: false,

@@ -156,11 +156,51 @@ fn a_load_that_makes_no_sense_is_refused() {
             2,
             "does not go with --frames",
         ),
+        (&["bench", "http", "--fifo"], 2, "--fifo does not go with"),
+        (
+            &["bench", "tcp", "--frames", "--mlock"],
+            2,
+            "--mlock does not go with",
+        ),
     ] {
         let output = place.run(&[words, &["--seconds", "0.1", "--runs", "1"]].concat());
         let said = said(&output) + &String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.contains(what), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn what_was_measured_is_kept_in_every_form_that_can_hold_it() {
+    let place = Place::new();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let (kept, table) = (path("kept.json"), path("table.md"));
+    let quick = ["--seconds", "0.1", "--runs", "1", "--json", "--save"];
+    for (words, cell) in [
+        (&["bench", "http", "--depth", "1"][..], "| **olivine** | "),
+        (&["bench", "tcp", "--wait", "block"], "| olivine | "),
+        (
+            &["bench", "tcp", "--frames", "--batch", "64"],
+            "| olivine | 64 | ",
+        ),
+    ] {
+        let output = place.run(&[words, &quick, &[&kept, "--save", &table]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(std::fs::read(&kept).unwrap(), output.stdout, "{words:?}");
+        assert_eq!(json(&output)["schema"], "olivine-load-1", "{words:?}");
+        let text = std::fs::read_to_string(&table).unwrap();
+        assert!(text.contains(cell), "{words:?}: {text}");
+        for ending in ["csv", "hlog", "html"] {
+            let unfit = path(&format!("x.{ending}"));
+            let output = place.run(&[words, &quick, &[&unfit]].concat());
+            assert_eq!(output.status.code(), Some(2), "{ending}");
+            assert!(
+                said(&output).contains("ends in .json or .md"),
+                "{}",
+                said(&output)
+            );
+            assert!(!std::path::Path::new(&unfit).exists(), "{ending}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Servers as processes of their own, pinned to a CPU and ended with their handle.
 
 use super::error::{LoadError, io};
+use crate::rival::restored;
+use crate::sys::child;
 use olivine::probe;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -118,20 +120,15 @@ impl Server {
 
 /// Starts a process whose threads may all run on `cpu` only.
 fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError> {
-    // A child has the mask of the thread that made it, so a thread is spent on that.
-    let pinned = std::thread::spawn(move || {
+    // A child may run where the thread that makes it may.
+    restored(|| {
         probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-        command.spawn().map_err(io("start a process"))
-    });
-    match pinned.join() {
-        Ok(Ok(child)) => Ok(child),
-        Ok(Err(LoadError::Io { source, .. })) => Err(LoadError::Start {
+        // A master that gets this also ends its workers; killed, it would leave them.
+        child::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
             server: name.to_owned(),
             why: source.to_string(),
-        }),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(LoadError::Panicked),
-    }
+        })
+    })
 }
 
 /// A port of the loopback interface that nobody uses at the moment.

@@ -94,13 +94,50 @@ pub fn remove(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
 }
 
+/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
+#[derive(Debug)]
+pub(crate) struct Held {
+    path: PathBuf,
+    /// Held as long as this process lives: a folder whose lock is free is left over.
+    _lock: File,
+}
+
+impl Held {
+    /// Makes a folder in `base`, after taking away what killed processes left there with names of this `prefix`.
+    pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
+        sweep(base, prefix);
+        loop {
+            let path = tempfile::Builder::new()
+                .prefix(prefix)
+                .tempdir_in(base)
+                .map_err(io("make a temporary folder"))?
+                .keep();
+            let lock = File::create(path.join(LOCK)).map_err(io("make a lock file"))?;
+            flock(&lock, FlockOperation::LockExclusive)
+                .map_err(|error| io("lock a file")(error.into()))?;
+            // Somebody who swept in between may have taken it for left over.
+            if path.join(LOCK).exists() {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
 /// The folder of one connection, held by the measuring process. Dropping it takes everything away.
 #[derive(Debug)]
 pub(crate) struct Place {
-    folder: PathBuf,
+    folder: Held,
     listener: UnixListener,
-    /// Held as long as this process lives: a folder whose lock is free is left over.
-    _lock: File,
 }
 
 /// Where folders are made: the folder of channels if one is set, else memory, where there is such a file system.
@@ -117,52 +154,28 @@ fn base() -> PathBuf {
 impl Place {
     /// Makes a folder with a door, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
-        sweep(&base());
-        loop {
-            let folder = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .tempdir_in(base())
-                .map_err(io("make a temporary folder"))?
-                .keep();
-            let lock = File::create(folder.join(LOCK)).map_err(io("make a lock file"))?;
-            flock(&lock, FlockOperation::LockExclusive)
-                .map_err(|error| io("lock a file")(error.into()))?;
-            // Somebody who swept in between may have taken it for left over.
-            if !folder.join(LOCK).exists() {
-                continue;
-            }
-            let listener =
-                UnixListener::bind(folder.join(DOOR)).map_err(io("bind a socket in /dev/shm"))?;
-            return Ok(Self {
-                folder,
-                listener,
-                _lock: lock,
-            });
-        }
+        let folder = Held::make(&base(), PREFIX)?;
+        let listener = UnixListener::bind(folder.path().join(DOOR))
+            .map_err(io("bind a socket in /dev/shm"))?;
+        Ok(Self { folder, listener })
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Waits for the second process at the door.
     pub(crate) fn welcome(&self) -> Result<Door> {
         await_readable(&self.listener)?;
         let (stream, _) = self.listener.accept().map_err(io("accept at the door"))?;
-        Door::of(stream, &self.folder)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        remove(&self.folder);
+        Door::of(stream, self.folder())
     }
 }
 
 /// Takes away folders whose owner is gone, with everything on their lists.
-fn sweep(base: &Path) {
+fn sweep(base: &Path, prefix: &str) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let is_ours = entry.file_name().to_string_lossy().starts_with(prefix);
         let Some(lock) = is_ours
             .then(|| File::open(entry.path().join(LOCK)).ok())
             .flatten()
@@ -441,7 +454,7 @@ mod tests {
         fs::write(left.join(LIST), list).unwrap();
         let (used, lock) = folder("used");
         flock(&lock, FlockOperation::LockExclusive).unwrap();
-        sweep(base.path());
+        sweep(base.path(), PREFIX);
         assert!(!left.exists() && !victim.exists());
         assert!(
             SystemV::open(id, 8).send().is_err(),

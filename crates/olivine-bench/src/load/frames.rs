@@ -78,9 +78,9 @@ pub fn stream(
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;
-    socket
-        .set_read_timeout(Some(ANSWER_MAX))
-        .map_err(io("set a time-out"))?;
+    for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+        set(&socket, Some(ANSWER_MAX)).map_err(io("set a time-out"))?;
+    }
     let servers = usage::servers(address);
     let used = usage::cpu_ns(&servers);
     let start = TickClock::ticks();

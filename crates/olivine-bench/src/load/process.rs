@@ -140,12 +140,15 @@ pub(super) fn free_port() -> Result<u16, LoadError> {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // A master that gets the signal also ends its workers; killed, it would leave them.
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        let mut asked = false;
         let give_up = Instant::now() + END_MAX;
+        // Only one that has not ended has its number still to itself: whoever was waited for may have left it to others.
         while matches!(self.child.try_wait(), Ok(None)) {
+            if !asked {
+                asked = true;
+                // A master that gets the signal also ends its workers; killed, it would leave them.
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            }
             if Instant::now() >= give_up {
                 // Gone already or unkillable; either way nothing more can be done here.
                 let _ = self.child.kill();

@@ -5,94 +5,38 @@
 //! folder's list as soon as they exist. Whoever is left takes them away: the measuring process when it is done;
 //! the second one if the first is killed; the next measurement if both are.
 
+mod objects;
+
+pub(crate) use objects::Object;
+pub use objects::remove;
+
 use super::Side;
 use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::Mapping;
-use crate::sys::queue::{Posix, SystemV};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{File, Permissions};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How names of folders of ours start.
 const PREFIX: &str = "olivine-bench-";
+/// Access to a folder: nobody else's.
+const ONLY_OURS: u32 = 0o700;
 /// Longest wait for a line or a descriptor.
 const WAIT: Duration = Duration::from_secs(5);
 /// Longest line through the door, in bytes.
 const LINE_MAX: usize = 4096;
 
 const DOOR: &str = "door";
-const LOCK: &str = "lock";
-const LIST: &str = "objects";
-
-/// A kernel object that does not end with its users.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Object {
-    /// A System V queue.
-    Queue(i32),
-    /// A System V segment.
-    Segment(i32),
-    /// The name of a POSIX queue.
-    PosixQueue(String),
-    /// A file or folder outside this one.
-    File(PathBuf),
-}
-
-impl Object {
-    fn line(&self) -> String {
-        match self {
-            Self::Queue(id) => format!("queue {id}\n"),
-            Self::Segment(id) => format!("segment {id}\n"),
-            Self::PosixQueue(name) => format!("posix-queue {name}\n"),
-            Self::File(path) => format!("file {}\n", path.display()),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let (kind, name) = line.split_once(' ')?;
-        match kind {
-            "queue" => name.parse().ok().map(Self::Queue),
-            "segment" => name.parse().ok().map(Self::Segment),
-            "posix-queue" => Some(Self::PosixQueue(name.to_owned())),
-            "file" => Some(Self::File(name.into())),
-            _ => None,
-        }
-    }
-
-    fn remove(&self) {
-        match self {
-            Self::Queue(id) => SystemV::remove(*id),
-            Self::Segment(id) => Mapping::remove_segment(*id),
-            Self::PosixQueue(name) => {
-                if let Ok(name) = CString::new(name.as_str()) {
-                    Posix::remove(&name);
-                }
-            }
-            // Gone already is fine.
-            Self::File(path) => {
-                let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
-            }
-        }
-    }
-}
-
-/// Removes what the list in `folder` names, and the folder. What is gone already is fine.
-pub fn remove(folder: &Path) {
-    let list = fs::read_to_string(folder.join(LIST)).unwrap_or_default();
-    list.lines()
-        .filter_map(Object::parse)
-        .for_each(|object| object.remove());
-    let _ = fs::remove_dir_all(folder);
-}
 
 /// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
 #[derive(Debug)]
@@ -105,18 +49,20 @@ pub(crate) struct Held {
 impl Held {
     /// Makes a folder in `base`, after taking away what killed processes left there with names of this `prefix`.
     pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
-        sweep(base, prefix);
+        objects::sweep(base, prefix);
         loop {
             let path = tempfile::Builder::new()
                 .prefix(prefix)
+                .permissions(Permissions::from_mode(ONLY_OURS))
                 .tempdir_in(base)
                 .map_err(io("make a temporary folder"))?
                 .keep();
-            let lock = File::create(path.join(LOCK)).map_err(io("make a lock file"))?;
+            let lock = File::create(path.join(objects::LOCK)).map_err(io("make a lock file"))?;
             flock(&lock, FlockOperation::LockExclusive)
                 .map_err(|error| io("lock a file")(error.into()))?;
             // Somebody who swept in between may have taken it for left over.
-            if path.join(LOCK).exists() {
+            if path.join(objects::LOCK).exists() {
+                objects::begin(&path)?;
                 return Ok(Self { path, _lock: lock });
             }
         }
@@ -155,8 +101,9 @@ impl Place {
     /// Makes a folder with a door, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
         let folder = Held::make(&base(), PREFIX)?;
-        let listener = UnixListener::bind(folder.path().join(DOOR))
-            .map_err(io("bind a socket in /dev/shm"))?;
+        let path = folder.path().join(DOOR);
+        let listener =
+            UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
         Ok(Self { folder, listener })
     }
 
@@ -172,34 +119,24 @@ impl Place {
     }
 }
 
-/// Takes away folders whose owner is gone, with everything on their lists.
-fn sweep(base: &Path, prefix: &str) {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_string_lossy().starts_with(prefix);
-        let Some(lock) = is_ours
-            .then(|| File::open(entry.path().join(LOCK)).ok())
-            .flatten()
-        else {
-            continue;
-        };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            remove(&entry.path());
-        }
-    }
-}
-
 /// Waits until something can be read or accepted.
 pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut entries = [PollFd::new(what, PollFlags::IN)];
-    let limit = Timespec {
-        tv_sec: WAIT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    match poll(&mut entries, Some(&limit)) {
-        Ok(1..) => Ok(()),
-        Ok(0) => Err(silent()),
-        Err(error) => Err(io("wait for the other end")(error.into())),
+    let begun = Instant::now();
+    loop {
+        let left = WAIT.saturating_sub(begun.elapsed());
+        let limit = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        return match poll(&mut entries, Some(&limit)) {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err(silent()),
+            // A request to stop is looked at between two slices.
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(io("wait for the other end")(error.into())),
+        };
     }
 }
 
@@ -264,15 +201,7 @@ impl Door {
     ///
     /// What the system says; the object is removed then.
     pub(crate) fn note(&self, object: &Object) -> Result<()> {
-        let list = File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.join(LIST));
-        let noted = list.and_then(|mut list| list.write_all(object.line().as_bytes()));
-        if noted.is_err() {
-            object.remove();
-        }
-        noted.map_err(io("note a kernel object"))
+        objects::note(&self.folder, object)
     }
 
     /// Sends a line to the other side.
@@ -399,19 +328,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_survive_the_list() {
-        for object in [
-            Object::Queue(7),
-            Object::Segment(-3),
-            Object::PosixQueue("/name".into()),
-            Object::File("/tmp/a b".into()),
-        ] {
-            assert_eq!(Object::parse(object.line().trim_end()), Some(object));
-        }
-        assert_eq!(Object::parse("nonsense"), None);
-    }
-
-    #[test]
     fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {
         let door = || {
             let (stream, other) = UnixStream::pair().unwrap();
@@ -432,34 +348,5 @@ mod tests {
             let error = outcome.unwrap_err();
             assert!(matches!(error, BenchError::EndClosed), "{error}");
         }
-    }
-
-    #[test]
-    fn what_a_killed_measurement_left_is_swept_and_what_is_in_use_stays() {
-        let base = tempfile::tempdir().unwrap();
-        let victim = tempfile::NamedTempFile::new().unwrap().keep().unwrap().1;
-        let folder = |name: &str| {
-            let folder = base.path().join(format!("{PREFIX}{name}"));
-            fs::create_dir(&folder).unwrap();
-            let lock = File::create(folder.join(LOCK)).unwrap();
-            (folder, lock)
-        };
-        let (left, lock) = folder("left");
-        drop(lock);
-        let id = SystemV::make().unwrap();
-        let list: String = [Object::File(victim.clone()), Object::Queue(id)]
-            .iter()
-            .map(Object::line)
-            .collect();
-        fs::write(left.join(LIST), list).unwrap();
-        let (used, lock) = folder("used");
-        flock(&lock, FlockOperation::LockExclusive).unwrap();
-        sweep(base.path(), PREFIX);
-        assert!(!left.exists() && !victim.exists());
-        assert!(
-            SystemV::open(id, 8).send().is_err(),
-            "the queue is still there"
-        );
-        assert!(used.exists());
     }
 }

@@ -83,6 +83,12 @@ pub enum LoadError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The receiver of a stream stands still.
+    #[error("the server has taken or confirmed no frame for {seconds} s")]
+    Stuck {
+        /// How long was waited.
+        seconds: u64,
+    },
     /// No answer came within the measured time, or to no request that was due in it.
     #[error(
         "the server has answered nothing in the {seconds} s that were measured: measure for longer"

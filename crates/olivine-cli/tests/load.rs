@@ -308,12 +308,19 @@ fn a_server_asked_to_stop_under_load_cuts_no_answer() {
             kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
             let output = load.output();
             let row = &json(&output)["results"][0];
-            let answers = row["latency"]["count"].as_u64().unwrap_or(0);
-            assert!(answers > 0, "{backend}, depth {depth}: {row}");
+            let failure = row["failure"].as_str().unwrap_or_default();
+            let answers = failure.split_once("was gone before the time was over, after ");
+            let answers = answers.and_then(|(_, rest)| rest.split(' ').next());
+            let answers = answers.and_then(|answers| answers.parse().ok());
+            assert!(
+                answers.is_some_and(|answers: u64| answers > 0),
+                "{backend}, depth {depth}: {row}"
+            );
+            assert!(row["per_s"].is_null(), "{backend}, depth {depth}: {row}");
             assert_eq!(row["cut_count"], 0, "{backend}, depth {depth}: {row}");
             assert_eq!(
                 output.status.code(),
-                Some(0),
+                Some(1),
                 "{backend}, depth {depth}: {row}"
             );
             assert!(

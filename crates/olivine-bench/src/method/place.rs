@@ -328,6 +328,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_socket_that_cannot_be_made_is_named_with_its_folder() {
+        let bound = |path: PathBuf| {
+            let source = UnixListener::bind(&path).unwrap_err();
+            BenchError::Socket { path, source }.to_string()
+        };
+        let missing = bound("/nonexistent/door".into());
+        assert_eq!(missing, "cannot bind the socket /nonexistent/door");
+        let long = Path::new("/tmp").join("x".repeat(120));
+        let told = bound(long.clone());
+        let advice = "whose 125 bytes are more than the 107 of a socket: set OLIVINE_DIR";
+        assert!(
+            told.contains(&long.display().to_string()) && told.contains(advice),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {
         let door = || {
             let (stream, other) = UnixStream::pair().unwrap();

@@ -18,7 +18,7 @@ const START_MAX: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running server; dropping it ends the process.
+/// A running server; dropping it ends the process, and so does the end of the thread that started it.
 #[derive(Debug)]
 pub struct Server {
     name: String,

@@ -35,8 +35,9 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
 fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row> {
     let name = rival.name();
     // Until it has said what it knows, it is one method of its own name.
-    let known = match rival.methods() {
+    let known = match rival.methods(&|| bench.stop.now()) {
         Ok(known) => known,
+        Err(_) if bench.stop.now() => return Vec::new(),
         Err(error) => return failed(bench, &[&name], cases, &chain(&error)),
     };
     let streamed = bench.name == "throughput";
@@ -50,6 +51,8 @@ fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row>
             .into_iter()
             .filter(|row| is_theirs(&row.method))
             .collect(),
+        // It was ended, which is no failure of its.
+        Err(_) if bench.stop.now() => Vec::new(),
         Err(error) => {
             let names = known.iter().map(|method| method.name.as_str());
             let theirs: Vec<&str> = names.filter(|name| is_theirs(name)).collect();
@@ -84,14 +87,15 @@ fn ask(
             });
         }
     }
-    rival.measure(&Job {
+    let job = Job {
         scenario: bench.name.to_owned(),
         variants,
         cpus: bench.setup.cpus,
         runs: bench.setup.runs,
         seconds: bench.setup.seconds,
         privileges: bench.setup.privileges,
-    })
+    };
+    rival.measure(&job, &|| bench.stop.now())
 }
 
 /// A row without figures for every method in every case.

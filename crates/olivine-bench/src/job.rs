@@ -262,6 +262,15 @@ impl Block {
         {
             return Err(format!("rate {rate} is no number above 0"));
         }
+        if self.scenario == Scenario::Latency {
+            let refused = self
+                .rate
+                .iter()
+                .find_map(|&rate| scenario::latency::check_rate(rate).err());
+            if let Some(refused) = refused {
+                return Err(refused.to_string());
+            }
+        }
         let most = throughput::BATCH_MAX as u64;
         if let Some(batch) = self.batch.iter().find(|batch| !(1..=most).contains(*batch)) {
             return Err(format!("batch {batch} is not within 1 to {most}"));
@@ -474,6 +483,10 @@ mod tests {
             (
                 "[[measure]]\nscenario = 'latency'\nsize = [32]".to_owned(),
                 "needs a list of rates",
+            ),
+            (
+                "[[measure]]\nscenario = 'latency'\nsize = [32]\nrate = [1e300]".to_owned(),
+                "is not within 1 to",
             ),
         ] {
             let error = Job::parse("x.toml", &text, 2).unwrap_err().to_string();

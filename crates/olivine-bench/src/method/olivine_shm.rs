@@ -1,6 +1,5 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
-use super::place::Object;
 use super::player::{End, Player, play};
 use super::{Door, Method, Side};
 use crate::error::{BenchError, Result};
@@ -56,6 +55,10 @@ impl Method for Olivine {
         true
     }
 
+    fn batches(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         side: Side,
@@ -88,9 +91,6 @@ impl Olivine {
         };
         let (there, back) = (uri("there")?, uri("back")?);
         let (from, to) = side.from_to(there, back);
-        if side == Side::Asks {
-            door.note(&Object::File(door.folder().join("channels")))?;
-        }
         let subscriber = Subscriber::open(&from.uri())?;
         // Both subscribe before either publishes, so that no first message is missed.
         door.exchange("subscribed")?;
@@ -115,6 +115,11 @@ impl Channels {
             subscriber,
             size,
         }
+    }
+
+    /// Sends messages of `size` bytes from now on.
+    pub(super) fn resize(&mut self, size: usize) {
+        self.size = size;
     }
 }
 

@@ -5,102 +5,85 @@
 //! folder's list as soon as they exist. Whoever is left takes them away: the measuring process when it is done;
 //! the second one if the first is killed; the next measurement if both are.
 
+mod objects;
+
+pub(crate) use objects::Object;
+pub use objects::remove;
+
 use super::Side;
 use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::Mapping;
-use crate::sys::queue::{Posix, SystemV};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{File, Permissions};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How names of folders of ours start.
 const PREFIX: &str = "olivine-bench-";
+/// Access to a folder: nobody else's.
+const ONLY_OURS: u32 = 0o700;
 /// Longest wait for a line or a descriptor.
 const WAIT: Duration = Duration::from_secs(5);
 /// Longest line through the door, in bytes.
 const LINE_MAX: usize = 4096;
 
 const DOOR: &str = "door";
-const LOCK: &str = "lock";
-const LIST: &str = "objects";
 
-/// A kernel object that does not end with its users.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Object {
-    /// A System V queue.
-    Queue(i32),
-    /// A System V segment.
-    Segment(i32),
-    /// The name of a POSIX queue.
-    PosixQueue(String),
-    /// A file or folder outside this one.
-    File(PathBuf),
+/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
+#[derive(Debug)]
+pub(crate) struct Held {
+    path: PathBuf,
+    /// Held as long as this process lives: a folder whose lock is free is left over.
+    _lock: File,
 }
 
-impl Object {
-    fn line(&self) -> String {
-        match self {
-            Self::Queue(id) => format!("queue {id}\n"),
-            Self::Segment(id) => format!("segment {id}\n"),
-            Self::PosixQueue(name) => format!("posix-queue {name}\n"),
-            Self::File(path) => format!("file {}\n", path.display()),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let (kind, name) = line.split_once(' ')?;
-        match kind {
-            "queue" => name.parse().ok().map(Self::Queue),
-            "segment" => name.parse().ok().map(Self::Segment),
-            "posix-queue" => Some(Self::PosixQueue(name.to_owned())),
-            "file" => Some(Self::File(name.into())),
-            _ => None,
-        }
-    }
-
-    fn remove(&self) {
-        match self {
-            Self::Queue(id) => SystemV::remove(*id),
-            Self::Segment(id) => Mapping::remove_segment(*id),
-            Self::PosixQueue(name) => {
-                if let Ok(name) = CString::new(name.as_str()) {
-                    Posix::remove(&name);
-                }
-            }
-            // Gone already is fine.
-            Self::File(path) => {
-                let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
+impl Held {
+    /// Makes a folder in `base`, after taking away what killed processes left there with names of this `prefix`.
+    pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
+        objects::sweep(base, prefix);
+        loop {
+            let path = tempfile::Builder::new()
+                .prefix(prefix)
+                .permissions(Permissions::from_mode(ONLY_OURS))
+                .tempdir_in(base)
+                .map_err(io("make a temporary folder"))?
+                .keep();
+            let lock = File::create(path.join(objects::LOCK)).map_err(io("make a lock file"))?;
+            flock(&lock, FlockOperation::LockExclusive)
+                .map_err(|error| io("lock a file")(error.into()))?;
+            // Somebody who swept in between may have taken it for left over.
+            if path.join(objects::LOCK).exists() {
+                objects::begin(&path)?;
+                return Ok(Self { path, _lock: lock });
             }
         }
     }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
-/// Removes what the list in `folder` names, and the folder. What is gone already is fine.
-pub fn remove(folder: &Path) {
-    let list = fs::read_to_string(folder.join(LIST)).unwrap_or_default();
-    list.lines()
-        .filter_map(Object::parse)
-        .for_each(|object| object.remove());
-    let _ = fs::remove_dir_all(folder);
+impl Drop for Held {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
 }
 
 /// The folder of one connection, held by the measuring process. Dropping it takes everything away.
 #[derive(Debug)]
 pub(crate) struct Place {
-    folder: PathBuf,
+    folder: Held,
     listener: UnixListener,
-    /// Held as long as this process lives: a folder whose lock is free is left over.
-    _lock: File,
 }
 
 /// Where folders are made: the folder of channels if one is set, else memory, where there is such a file system.
@@ -117,61 +100,22 @@ fn base() -> PathBuf {
 impl Place {
     /// Makes a folder with a door, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
-        sweep(&base());
-        loop {
-            let folder = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .tempdir_in(base())
-                .map_err(io("make a temporary folder"))?
-                .keep();
-            let lock = File::create(folder.join(LOCK)).map_err(io("make a lock file"))?;
-            flock(&lock, FlockOperation::LockExclusive)
-                .map_err(|error| io("lock a file")(error.into()))?;
-            // Somebody who swept in between may have taken it for left over.
-            if !folder.join(LOCK).exists() {
-                continue;
-            }
-            let listener =
-                UnixListener::bind(folder.join(DOOR)).map_err(io("bind a socket in /dev/shm"))?;
-            return Ok(Self {
-                folder,
-                listener,
-                _lock: lock,
-            });
-        }
+        let folder = Held::make(&base(), PREFIX)?;
+        let path = folder.path().join(DOOR);
+        let listener =
+            UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
+        Ok(Self { folder, listener })
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Waits for the second process at the door.
     pub(crate) fn welcome(&self) -> Result<Door> {
         await_readable(&self.listener)?;
         let (stream, _) = self.listener.accept().map_err(io("accept at the door"))?;
-        Door::of(stream, &self.folder)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        remove(&self.folder);
-    }
-}
-
-/// Takes away folders whose owner is gone, with everything on their lists.
-fn sweep(base: &Path) {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let Some(lock) = is_ours
-            .then(|| File::open(entry.path().join(LOCK)).ok())
-            .flatten()
-        else {
-            continue;
-        };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            remove(&entry.path());
-        }
+        Door::of(stream, self.folder())
     }
 }
 
@@ -179,14 +123,20 @@ fn sweep(base: &Path) {
 pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut entries = [PollFd::new(what, PollFlags::IN)];
-    let limit = Timespec {
-        tv_sec: WAIT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    match poll(&mut entries, Some(&limit)) {
-        Ok(1..) => Ok(()),
-        Ok(0) => Err(silent()),
-        Err(error) => Err(io("wait for the other end")(error.into())),
+    let begun = Instant::now();
+    loop {
+        let left = WAIT.saturating_sub(begun.elapsed());
+        let limit = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        return match poll(&mut entries, Some(&limit)) {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err(silent()),
+            // A request to stop is looked at between two slices.
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(io("wait for the other end")(error.into())),
+        };
     }
 }
 
@@ -251,15 +201,7 @@ impl Door {
     ///
     /// What the system says; the object is removed then.
     pub(crate) fn note(&self, object: &Object) -> Result<()> {
-        let list = File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.join(LIST));
-        let noted = list.and_then(|mut list| list.write_all(object.line().as_bytes()));
-        if noted.is_err() {
-            object.remove();
-        }
-        noted.map_err(io("note a kernel object"))
+        objects::note(&self.folder, object)
     }
 
     /// Sends a line to the other side.
@@ -386,16 +328,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_survive_the_list() {
-        for object in [
-            Object::Queue(7),
-            Object::Segment(-3),
-            Object::PosixQueue("/name".into()),
-            Object::File("/tmp/a b".into()),
-        ] {
-            assert_eq!(Object::parse(object.line().trim_end()), Some(object));
-        }
-        assert_eq!(Object::parse("nonsense"), None);
+    fn a_socket_that_cannot_be_made_is_named_with_its_folder() {
+        let bound = |path: PathBuf| {
+            let source = UnixListener::bind(&path).unwrap_err();
+            BenchError::Socket { path, source }.to_string()
+        };
+        let missing = bound("/nonexistent/door".into());
+        assert_eq!(missing, "cannot bind the socket /nonexistent/door");
+        let long = Path::new("/tmp").join("x".repeat(120));
+        let told = bound(long.clone());
+        let advice = "whose 125 bytes are more than the 107 of a socket: set OLIVINE_DIR";
+        assert!(
+            told.contains(&long.display().to_string()) && told.contains(advice),
+            "{told}"
+        );
     }
 
     #[test]
@@ -419,34 +365,5 @@ mod tests {
             let error = outcome.unwrap_err();
             assert!(matches!(error, BenchError::EndClosed), "{error}");
         }
-    }
-
-    #[test]
-    fn what_a_killed_measurement_left_is_swept_and_what_is_in_use_stays() {
-        let base = tempfile::tempdir().unwrap();
-        let victim = tempfile::NamedTempFile::new().unwrap().keep().unwrap().1;
-        let folder = |name: &str| {
-            let folder = base.path().join(format!("{PREFIX}{name}"));
-            fs::create_dir(&folder).unwrap();
-            let lock = File::create(folder.join(LOCK)).unwrap();
-            (folder, lock)
-        };
-        let (left, lock) = folder("left");
-        drop(lock);
-        let id = SystemV::make().unwrap();
-        let list: String = [Object::File(victim.clone()), Object::Queue(id)]
-            .iter()
-            .map(Object::line)
-            .collect();
-        fs::write(left.join(LIST), list).unwrap();
-        let (used, lock) = folder("used");
-        flock(&lock, FlockOperation::LockExclusive).unwrap();
-        sweep(base.path());
-        assert!(!left.exists() && !victim.exists());
-        assert!(
-            SystemV::open(id, 8).send().is_err(),
-            "the queue is still there"
-        );
-        assert!(used.exists());
     }
 }

@@ -91,10 +91,17 @@ impl Mapping {
         checked(unsafe { libc::shmget(libc::IPC_PRIVATE, length, libc::IPC_CREAT | 0o600) })
     }
 
-    /// Marks a System V segment: it goes when the last one lets go of it.
+    /// Marks a System V segment that this user made: it goes when the last one lets go of it. One that is gone already,
+    /// or somebody else's, is left as it is.
     pub(crate) fn remove_segment(id: i32) {
-        // SAFETY: takes no pointers with this command. A segment that is gone already is fine.
-        unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) };
+        // SAFETY: all bytes zero are a valid `shmid_ds`.
+        let mut found: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure lives, and is what this command writes.
+        let looked = unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut found) };
+        if looked == 0 && found.shm_perm.cuid == rustix::process::geteuid().as_raw() {
+            // SAFETY: takes no pointers with this command.
+            unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) };
+        }
     }
 
     fn of(base: NonNull<u8>, length: usize, kind: Kind) -> Self {

@@ -27,10 +27,16 @@ impl SystemV {
         checked(unsafe { libc::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600) })
     }
 
-    /// Removes a queue. One that is gone already is fine.
+    /// Removes a queue that this user made. One that is gone already, or somebody else's, is left as it is.
     pub(crate) fn remove(id: i32) {
-        // SAFETY: takes no pointers with this command.
-        unsafe { libc::msgctl(id, libc::IPC_RMID, ptr::null_mut()) };
+        // SAFETY: all bytes zero are a valid `msqid_ds`.
+        let mut found: libc::msqid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure lives, and is what this command writes.
+        let looked = unsafe { libc::msgctl(id, libc::IPC_STAT, &raw mut found) };
+        if looked == 0 && found.msg_perm.cuid == rustix::process::geteuid().as_raw() {
+            // SAFETY: takes no pointers with this command.
+            unsafe { libc::msgctl(id, libc::IPC_RMID, ptr::null_mut()) };
+        }
     }
 
     /// An end for messages of `size` bytes.

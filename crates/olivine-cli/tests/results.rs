@@ -261,9 +261,17 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
     let place = Place::new();
     let selfcheck = |runs: &str, seconds: &str| {
         let words = ["bench", "selfcheck", "--runs", runs, "--seconds", seconds];
-        let output = place.run(&[&words[..], &["--json"]].concat());
+        let kept = place.path().join(format!("kept-{runs}.json"));
+        let save = ["--json", "--save", kept.to_str().unwrap()];
+        let output = place.run(&[&words[..], &save].concat());
+        // What is kept is what is printed.
+        assert_eq!(std::fs::read(&kept).unwrap(), output.stdout);
         (output.status.code(), json(&output))
     };
+    let page = place.path().join("kept.html");
+    let output = place.run(&["bench", "selfcheck", "--save", page.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!page.exists(), "a file that cannot be written was begun");
     let find = |told: &serde_json::Value, check: &str| {
         let checks = told["checks"].as_array().unwrap();
         let found = checks.iter().find(|found| found["check"] == check);

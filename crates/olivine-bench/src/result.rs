@@ -187,7 +187,7 @@ pub struct Measured {
     pub runs: Vec<Run>,
     /// The largest sample, when it was, and what the kernel counted around it.
     pub worst: Option<Worst>,
-    /// What the kernel counted for both processes in all slices of the row.
+    /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
     /// A mesh, pair by pair; empty where it was not measured so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -118,6 +118,21 @@ impl Setup {
         Ok(peer)
     }
 
+    /// The CPUs that so many participants are pinned to, those of `cpus` first, then the others that may be used. Fewer
+    /// than participants where there are no more: they go round.
+    #[must_use]
+    pub fn cpus_of(&self, participants: u32) -> Vec<u32> {
+        let (first, second) = self.cpus;
+        let others = self.allowed.iter().copied();
+        let others = others.filter(|cpu| ![first, second].contains(cpu));
+        let wanted = usize::try_from(participants).unwrap_or(usize::MAX);
+        [first, second]
+            .into_iter()
+            .chain(others)
+            .take(wanted)
+            .collect()
+    }
+
     /// Nanoseconds for one run of one variant.
     #[allow(
         clippy::cast_possible_truncation,
@@ -295,4 +310,26 @@ const ROUNDS_MIN: u64 = 20;
 )]
 fn rounds_in(slice_ns: f64, each_ns: f64, most: u64) -> u64 {
     ((slice_ns / each_ns.max(0.1)) as u64).clamp(ROUNDS_MIN, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn participants_have_the_cpus_asked_for_first_and_go_round_all() {
+        let setup = Setup {
+            program: PathBuf::new(),
+            arguments: Vec::new(),
+            cpus: (4, 36),
+            allowed: vec![0, 4, 8, 36],
+            runs: 1,
+            seconds: 1.0,
+            privileges: Privileges::default(),
+            methods: &[],
+        };
+        assert_eq!(setup.cpus_of(2), [4, 36]);
+        assert_eq!(setup.cpus_of(3), [4, 36, 0]);
+        assert_eq!(setup.cpus_of(12), [4, 36, 0, 8]);
+    }
 }

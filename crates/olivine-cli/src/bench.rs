@@ -185,7 +185,7 @@ fn many(
     let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
     let settings = format!("wait={}{capacity}", args.wait);
     let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
-    let bench = Bench::new(name, &args.method)?;
+    let mut bench = Bench::new(name, &args.method)?;
     let subscribers = if args.subscribers.is_empty() {
         default_subscribers
     } else {
@@ -215,6 +215,7 @@ fn many(
             "--fifo needs a CPU for each process: two that share one would keep each other from running",
         ));
     }
+    bench.pins(variants.iter().map(|variant| &variant.parameters));
     let rows = bench.measure(|setup, watch| {
         let found = if name == "fanout" {
             mesh::fanout(setup, &variants, watch)?

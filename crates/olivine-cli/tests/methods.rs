@@ -152,9 +152,14 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let Some((_turn, place)) = stage() else {
         return;
     };
+    let allowed = olivine::probe::allowed_cpus();
+    // Not in the order in which they are allowed: who is asked for comes first.
+    let cpus = format!("{},{}", allowed[1], allowed[0]);
     let long = [
         "bench",
         "fanout",
+        "--cpus",
+        &cpus,
         "--subscribers",
         "2,1",
         "--runs",
@@ -167,6 +172,15 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let id = running.child.id();
     // Publisher and subscribers beside the second process of the floor.
     until("three participants", || children(id).len() > 2);
+    until("a publisher on the first CPU asked for", || {
+        let publisher = children(id).get(1).copied().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{publisher}/status"));
+        let wanted = format!("Cpus_allowed_list:\t{}", allowed[1]);
+        status
+            .unwrap_or_default()
+            .lines()
+            .any(|line| line == wanted)
+    });
     let victim = Pid::from_raw(*children(id).last().unwrap()).unwrap();
     kill_process(victim, Signal::KILL).unwrap();
     let output = running.output();
@@ -179,6 +193,12 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     };
     assert_eq!(of("failed").len(), 1, "{report}");
     assert_eq!(of("failed")[0]["subscribers_count"], 2, "{report}");
+    let pinned: Vec<u32> = serde_json::from_value(report["cpus"].clone()).unwrap();
+    assert_eq!(pinned[..2], [allowed[1], allowed[0]]);
+    assert_eq!(pinned.len(), allowed.len().min(3), "{report}");
+    // The participants', not those of two idle processes: whoever waits for a slice gives up its CPU.
+    let switches = &of("measured")[0]["kernel"]["voluntary_switches_count"];
+    assert!(switches.as_u64().unwrap() > 0, "{report}");
     assert!(!of("measured").is_empty(), "{report}");
     assert_eq!(place.left(), Vec::<String>::new());
 }

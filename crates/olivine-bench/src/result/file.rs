@@ -25,7 +25,8 @@ pub struct ResultFile {
     pub started_unix_s: u64,
     /// Machine, kernel, clock, build and command.
     pub machine: Machine,
-    /// CPUs that participants were pinned to, the measuring process first.
+    /// CPUs that participants were pinned to: the measuring process and the second one first, between which the floor is;
+    /// many go round all of them.
     pub cpus: Vec<u32>,
     /// Runs of each variant, which took turns.
     pub runs: u32,

@@ -301,6 +301,30 @@ fn a_sweep_goes_on_where_it_stopped() {
     assert!(second.len() > first.len());
     let kept = std::fs::read_to_string(&out).unwrap();
     assert_eq!(rows(&serde_json::from_str(&kept).unwrap()), second);
+    // Under other conditions it would give these rows a head that is not theirs.
+    for (word, value, difference) in [
+        ("--runs", "2", "runs 1 there, 2 now"),
+        ("--seconds", "0.02", "seconds 0.010000 there, 0.020000 now"),
+    ] {
+        let all: Vec<&str> = ["bench"]
+            .iter()
+            .chain(&words)
+            .chain(&SHORT)
+            .copied()
+            .collect();
+        let all: Vec<&str> = all.windows(2).fold(vec![all[0]], |mut changed, pair| {
+            changed.push(if pair[0] == word { value } else { pair[1] });
+            changed
+        });
+        let output = place.run(&all);
+        let said = common::said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(difference) && said.contains("--out"),
+            "{said}"
+        );
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), kept);
+    }
 }
 
 #[test]

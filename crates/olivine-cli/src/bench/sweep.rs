@@ -1,6 +1,6 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, print as show};
+use super::{Bench, Found, print as show};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
@@ -25,11 +25,12 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         (None, Some(path)) => Job::read(path, cpus)?,
         (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
     };
+    let mut bench = Bench::new("sweep", &args.method)?;
+    bench.pins(job.points.iter().map(|point| &point.variant.parameters));
     let mut rows = match &args.out {
-        Some(path) => earlier(path)?,
+        Some(path) => earlier(path, &mut bench)?,
         None => Vec::new(),
     };
-    let bench = Bench::new("sweep", &args.method)?;
     if let Some(path) = &args.out {
         // Before hours of measuring: can it be written at all?
         keep(path, &bench.file(rows.clone().into()))?;
@@ -69,12 +70,20 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     bench.report(common, rows.into(), text)
 }
 
-/// What an earlier sweep found, without what failed then; nothing if there is no such file.
-fn earlier(path: &Path) -> Outcome<Vec<Row>> {
+/// What an earlier sweep found, without what failed then; nothing if there is no such file. The whole began when that did.
+fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
+    if let Some(difference) = file.differs(&bench.file(Found::default())) {
+        return Err(Failure::usage(format!(
+            "{} was measured under other conditions: {difference}; go on under the same ones, or name another file with \
+             --out to begin anew",
+            path.display()
+        )));
+    }
+    bench.started_unix_s = file.started_unix_s;
     let measured = file
         .results
         .into_iter()

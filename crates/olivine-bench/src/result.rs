@@ -129,6 +129,13 @@ impl Row {
         }
     }
 
+    /// Whether its runs took turns with those of another row.
+    #[must_use]
+    pub fn took_turns_with(&self, other: &Self) -> bool {
+        let session = |row: &Self| row.measured().and_then(|measured| measured.session.clone());
+        session(self).is_some() && session(self) == session(other)
+    }
+
     /// Whether another row measured the same thing in the same place, so that the two can be compared.
     #[must_use]
     pub fn is_same_situation(&self, other: &Self) -> bool {
@@ -161,6 +168,10 @@ pub struct Measured {
     pub placement: Placement,
     /// Slices measured there.
     pub slices_count: u64,
+    /// Which session it was measured in, a word that no other session has: rows of one session took turns, so that their
+    /// runs of one number were neighbours in time. `None` in files from before there were sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Closed load: from one send to the checked answer.
     pub round_trip: Option<Distribution>,
     /// Open load: from the intended send time to the other side's check.
@@ -206,7 +217,7 @@ impl Measured {
 /// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Which run; runs with the same number were neighbours in time.
+    /// Which run; runs of one session with the same number were neighbours in time.
     pub run: u32,
     /// Median of the p50 of its slices, in nanoseconds, where there is a distribution.
     pub p50_ns: Option<f64>,

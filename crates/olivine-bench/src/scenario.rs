@@ -21,6 +21,7 @@ use crate::peer::{Order, Peer};
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Row};
 use olivine::clock::TickClock;
+use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -180,6 +181,8 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// The two processes of a scenario with the floor between them.
 struct Session<'a> {
+    /// A word that no other session has.
+    name: String,
     setup: &'a Setup,
     peer: Peer,
     clock: TickClock,
@@ -220,7 +223,10 @@ impl<'a> Session<'a> {
         let clock = TickClock::calibrate();
         let observed = setup.observe(&peer);
         let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
+        // Keys of the system's random source, which no two processes share.
+        let random = std::hash::RandomState::new().hash_one(0_u8);
         let mut session = Self {
+            name: format!("{random:016x}"),
             setup,
             peer,
             clock,

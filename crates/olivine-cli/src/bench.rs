@@ -140,11 +140,14 @@ fn pingpong_table(
 ) -> Outcome {
     let mut found = bench.measure_twice(pingpong::run, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let text = if is_of_several_methods(&found) {
+    let mut text = if is_of_several_methods(&found) {
         print::methods(&found.rows)
     } else {
         print::pingpong(&found.rows)
     };
+    if !rivals.is_empty() {
+        text.push_str(rivals::LEGEND);
+    }
     bench.report(common, found, text)
 }
 
@@ -158,11 +161,14 @@ fn throughput_table(
     let bench = Bench::new("throughput", method)?;
     let mut found = bench.measure_twice(throughput::run, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let text = if is_of_several_methods(&found) {
+    let mut text = if is_of_several_methods(&found) {
         print::methods_at_full_speed(&found.rows)
     } else {
         print::throughput(&found.rows)
     };
+    if !rivals.is_empty() {
+        text.push_str(rivals::LEGEND);
+    }
     bench.report(common, found, text)
 }
 

@@ -5,9 +5,10 @@ use super::select::{Entry, Param, constant, main_placement, varied};
 use super::svg::escape;
 use super::table::Table;
 use crate::privileges::Privileges;
-use crate::result::{Load, Measured};
+use crate::result::{Load, Measured, ResultFile, Row};
 use crate::spread::Spread;
 use crate::text;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Cells of a distribution.
@@ -326,8 +327,9 @@ pub(super) fn machines(sources: &[Source]) -> String {
             (
                 "runs",
                 escape(&format!(
-                    "{} of each variant, in turns, {} s in all{}",
+                    "{} of each variant{}, {} s in all{}",
                     file.runs,
+                    turns(file),
                     text::three_figures(file.seconds_per_variant),
                     match (file.interrupted, file.cut_short) {
                         (true, _) => "; stopped before its end",
@@ -358,4 +360,15 @@ pub(super) fn machines(sources: &[Source]) -> String {
     }
     out.push_str("</section>\n");
     out
+}
+
+/// Which variants took turns, as far as the file says.
+fn turns(file: &ResultFile) -> String {
+    let measured = file.results.iter().filter_map(Row::measured);
+    let sessions: BTreeSet<&String> = measured.flat_map(|found| &found.session).collect();
+    match sessions.len() {
+        0 => String::new(),
+        1 => ", in turns".to_owned(),
+        count => format!(", in turns within each of {count} sessions"),
+    }
 }

@@ -51,6 +51,7 @@ pub struct Slice<'a> {
 #[derive(Debug)]
 pub struct Collector {
     clock: TickClock,
+    session: Option<String>,
     groups: BTreeMap<Placement, Group>,
 }
 
@@ -80,8 +81,14 @@ impl Collector {
     pub fn new(clock: TickClock) -> Self {
         Self {
             clock,
+            session: None,
             groups: BTreeMap::new(),
         }
+    }
+
+    /// Says in which session the slices are measured, in turns with those of other collectors of it.
+    pub fn set_session(&mut self, session: &str) {
+        self.session = Some(session.to_owned());
     }
 
     /// Whether nothing was collected.
@@ -156,11 +163,10 @@ impl Collector {
             method: method.to_owned(),
             lacks: String::new(),
             parameters: parameters.clone(),
-            outcome: Outcome::Measured(Box::new(group.measured(
-                &self.clock,
-                placement,
-                parameters,
-            ))),
+            outcome: Outcome::Measured(Box::new(Measured {
+                session: self.session.clone(),
+                ..group.measured(&self.clock, placement, parameters)
+            })),
             published: Vec::new(),
         };
         groups.map(row).collect()
@@ -196,6 +202,7 @@ impl Group {
         Measured {
             placement,
             slices_count: self.slices,
+            session: None,
             round_trip: Distribution::of(&self.round_trip, clock),
             one_way: Distribution::of(&self.one_way, clock),
             send_delay: Distribution::of(&self.send_delay, clock),
@@ -283,6 +290,11 @@ mod tests {
             (near.placement, near.slices_count),
             (Placement::SharedL3, 2)
         );
+        let session = |row: &Row| row.measured().unwrap().session.clone();
+        assert!(session(&rows[0]).is_none() && !rows[0].took_turns_with(&rows[1]));
+        collector.set_session("one");
+        let again = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
+        assert!(again[0].took_turns_with(&again[1]) && !again[0].took_turns_with(&rows[0]));
         assert_eq!(near.round_trip.as_ref().unwrap().percentiles.count, 2000);
         assert_eq!(
             near.runs.iter().map(|run| run.run).collect::<Vec<_>>(),

@@ -212,6 +212,17 @@ impl Measured {
         let round_trip = self.round_trip.as_ref().map(|found| ("round trip", found));
         round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
     }
+
+    /// p50 over the runs, each first reduced to the median of its slices; `None` where the distribution has none.
+    ///
+    /// This is the p50 that tables show. That of the distribution is of all samples, most of which come from the fastest
+    /// slices.
+    #[must_use]
+    pub fn p50_ns(&self) -> Option<Spread> {
+        let _enough = self.distribution()?.1.percentiles.p50_ns?;
+        let runs: Vec<f64> = self.runs.iter().filter_map(|run| run.p50_ns).collect();
+        Spread::of(&runs)
+    }
 }
 
 /// The figures of one run.

@@ -115,6 +115,61 @@ fn methods_of_a_recorded_run_are_compared() {
     );
 }
 
+/// What is quoted as the median of the runs is that, and not the middle of all samples.
+#[test]
+fn a_p50_that_is_shown_is_that_of_the_median_run() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(RECORDED).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for row in file["results"].as_array_mut().unwrap() {
+        let runs = row["runs"].as_array_mut().into_iter().flatten();
+        runs.zip([7.0e8, 7.7e8, 9.9e8, 7.0e8, 9.9e8])
+            .for_each(|(run, ns)| run["p50_ns"] = ns.into());
+    }
+    let path = place.path().join("runs.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    for ending in ["md", "html", "csv"] {
+        let out = place.path().join(format!("out.{ending}"));
+        let [from, to] = [&path, &out].map(|path| path.to_str().unwrap());
+        let made = place.run(&["bench", "report", from, "--out", to]);
+        assert_eq!(made.status.code(), Some(0), "{}", said(&made));
+        let made = std::fs::read_to_string(&out).unwrap();
+        assert!(
+            made.contains(if ending == "csv" {
+                "770000000"
+            } else {
+                "770 ms"
+            }),
+            "{ending}: {made}"
+        );
+    }
+}
+
+/// Runs of one number are paired within one session only, wherever the rows lie.
+#[test]
+fn only_rows_of_one_session_took_turns() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(RECORDED).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let path = place.path().join("sessions.json");
+    let [ours, theirs] = ["olivine-spin", "pipe"].map(|name| format!("{}:{name}", path.display()));
+    for (session_of_pipe, interleaved) in [("a", true), ("b", false)] {
+        for row in file["results"].as_array_mut().unwrap() {
+            let is_pipe = row["method"] == "pipe";
+            row["session"] = if is_pipe { session_of_pipe } else { "a" }.into();
+        }
+        std::fs::write(&path, file.to_string()).unwrap();
+        let found = json(&place.run(&["bench", "compare", &ours, &theirs, "--json"]));
+        assert_eq!(
+            found["comparisons"][0]["interleaved"], interleaved,
+            "{found}"
+        );
+        let said = place.run(&["bench", "compare", &ours, &theirs]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert_eq!(said.contains("did not take turns"), !interleaved, "{said}");
+    }
+}
+
 /// A method with two settings is in two situations, and neither is told as the other.
 #[test]
 fn several_settings_of_a_method_are_told_apart() {

@@ -34,7 +34,9 @@ pub(super) fn rows(load: Load, entries: &[Entry<'_>]) -> String {
             ("n slices", true),
         ]);
     } else {
-        heads.extend(["p50", "p90", "p99", "p99.9", "p99.99", "max"].map(|head| (head, true)));
+        heads.extend(
+            ["p50 (runs)", "p90", "p99", "p99.9", "p99.99", "max"].map(|head| (head, true)),
+        );
         heads.extend([
             ("× floor (runs)", true),
             ("n samples", true),
@@ -91,7 +93,8 @@ fn rank(entry: &Entry<'_>) -> f64 {
     match measured.deliveries_per_s {
         Some(rate) => -rate,
         None => measured.distribution().map_or(f64::MAX, |(_, found)| {
-            found.percentiles.p50_ns.unwrap_or(found.percentiles.max_ns)
+            let p50 = measured.p50_ns().map(|p50| p50.median);
+            p50.unwrap_or(found.percentiles.max_ns)
         }),
     }
 }
@@ -102,16 +105,15 @@ fn latency_cells(measured: &Measured) -> Vec<String> {
     };
     let table = &found.percentiles;
     let shown = [
-        table.p50_ns,
         table.p90_ns,
         table.p99_ns,
         table.p99_9_ns,
         table.p99_99_ns,
         Some(table.max_ns),
     ];
-    let mut cells: Vec<String> = shown
-        .map(|ns| ns.map(text::nanos).unwrap_or_default())
-        .to_vec();
+    let p50 = measured.p50_ns();
+    let mut cells = vec![p50.map_or_else(String::new, |p50| spread(&p50, text::nanos))];
+    cells.extend(shown.map(|ns| ns.map(text::nanos).unwrap_or_default()));
     cells.push(
         measured
             .ratio_p50
@@ -211,7 +213,7 @@ pub(super) fn published(entries: &[Entry<'_>]) -> String {
 fn figure(measured: &Measured, name: &str) -> Option<f64> {
     let table = measured.distribution().map(|(_, found)| &found.percentiles);
     match name {
-        "p50_ns" => table?.p50_ns,
+        "p50_ns" => measured.p50_ns().map(|p50| p50.median),
         "p90_ns" => table?.p90_ns,
         "p99_ns" => table?.p99_ns,
         "p99_9_ns" => table?.p99_9_ns,

@@ -315,6 +315,37 @@ mod tests {
     }
 
     #[test]
+    fn the_p50_of_a_row_is_that_of_its_median_run_however_many_samples_the_others_have() {
+        let clock = TickClock::calibrate();
+        let mut collector = Collector::new(clock);
+        let floor = recorder([100; 50]);
+        for (run, samples, base_ns) in [(0, 10_000, 100_000), (1, 100, 300_000), (2, 100, 500_000)]
+        {
+            let ticks = clock.ticks_for(base_ns);
+            let samples = recorder((0..samples).map(|n| ticks + n % 3));
+            collector.add(
+                32,
+                &Slice {
+                    run,
+                    placement: Placement::Far,
+                    floor: &floor,
+                    at_s: 0.0,
+                    kernel: Counts::default(),
+                    figures: Figures::RoundTrips(&samples),
+                },
+            );
+        }
+        let rows = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
+        let measured = rows[0].measured().unwrap();
+        let of_samples = measured.round_trip.as_ref().unwrap().percentiles.p50_ns;
+        assert!(of_samples.unwrap() < 110e3, "{of_samples:?}");
+        let p50 = measured.p50_ns().unwrap();
+        for (found, expected) in [(p50.min, 100e3), (p50.median, 300e3), (p50.max, 500e3)] {
+            assert!((found / expected - 1.0).abs() < 0.02, "{p50:?}");
+        }
+    }
+
+    #[test]
     fn a_rate_counts_deliveries_and_is_compared_with_copying() {
         let clock = TickClock::calibrate();
         let mut collector = Collector::new(clock);

@@ -41,7 +41,7 @@ pub(in super::super) fn headline(sources: &[Source]) -> String {
 
 /// How to read all of it.
 const LEGEND: &str = "Two processes, each pinned to a CPU, every byte checked. Figures are medians of the runs, in \
-brackets the least and the most of them; ratios are to the floor, a bare cache line to and fro between the same two \
+brackets the least and the most of them; percentiles above p50 are of all samples. Ratios are to the floor, a bare cache line to and fro between the same two \
 processes in the same run. `*`: more processes than CPUs.\n";
 
 /// One file: its command and conditions, then its table.
@@ -190,11 +190,10 @@ fn head(ranking: &Ranking<'_>) -> String {
     )
 }
 
-/// Middle of the round trips, and their ratio to the floor.
+/// p50 of the median run, and its ratio to the floor.
 fn round_trip(measured: &Measured) -> String {
-    let found = measured.round_trip.as_ref();
-    let p50 = found.and_then(|found| found.percentiles.p50_ns);
-    let p50 = p50.map_or_else(|| "-".to_owned(), text::nanos);
+    let p50 = measured.p50_ns();
+    let p50 = p50.map_or_else(|| "-".to_owned(), |p50| text::nanos(p50.median));
     match &measured.ratio_p50 {
         Some(ratio) => format!("{p50}, {}", spread(ratio, text::three_figures)),
         None => p50,
@@ -247,7 +246,9 @@ fn figure(measured: &Measured) -> (String, String) {
     let at = |name: &str, ns: Option<f64>| ns.map(|ns| format!("{name} {}", text::nanos(ns)));
     let percentiles = &found.percentiles;
     let shown = [
-        at("p50", percentiles.p50_ns),
+        measured
+            .p50_ns()
+            .map(|p50| format!("p50 {}", spread(&p50, text::nanos))),
         at("p99", percentiles.p99_ns),
         at("p99.9", percentiles.p99_9_ns),
     ];

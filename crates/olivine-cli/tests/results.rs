@@ -322,6 +322,7 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
         let output = place.run(&[&words[..], &save].concat());
         // What is kept is what is printed.
         assert_eq!(std::fs::read(&kept).unwrap(), output.stdout);
+        std::fs::remove_file(&kept).unwrap();
         (output.status.code(), json(&output))
     };
     let page = place.path().join("kept.html");

@@ -2,8 +2,8 @@
 //!
 //! Measures: from a start at one time to the last check of the last subscriber; every subscriber checks every
 //! message of every publisher, in order. Participants are pinned to the CPUs of the floor first, publishers before
-//! subscribers, then to the others that may be used, and round again. Does not measure: what more participants than CPUs would do with CPUs of
-//! their own; such rows say that they are oversubscribed.
+//! subscribers, then to the others that may be used, and round again. Does not measure: what more participants than
+//! CPUs would do with CPUs of their own; such rows say that they are oversubscribed.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};

@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use olivine::probe;
 use olivine_bench::job::{Job, JobError};
 use olivine_bench::result::{ResultFile, Row};
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -72,7 +73,8 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
 
 /// What an earlier sweep found, without what failed then; nothing if there is no such file. The whole began when that did.
 fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
-    if !path.exists() {
+    // Empty where --save has just made it.
+    if fs::metadata(path).map_or(true, |found| found.len() == 0) {
         return Ok(Vec::new());
     }
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
@@ -95,8 +97,8 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
 fn keep(path: &Path, file: &ResultFile) -> Outcome {
     let next = path.with_extension("next");
     let text = json_line(file)?;
-    std::fs::write(&next, text)
-        .and_then(|()| std::fs::rename(&next, path))
+    fs::write(&next, text)
+        .and_then(|()| fs::rename(&next, path))
         .map_err(|error| {
             let error = anyhow::Error::new(error);
             Failure::Failed(error.context(format!("cannot write {}", path.display())))

@@ -10,7 +10,7 @@ use super::ranking::{Place, Ranking, name};
 use olivine_bench::method;
 use olivine_bench::report::Source;
 use olivine_bench::result::file::RUNS_QUOTABLE;
-use olivine_bench::result::{Measured, ResultFile};
+use olivine_bench::result::{Measured, ResultFile, Row};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
 
@@ -43,6 +43,10 @@ pub(in super::super) fn headline(sources: &[Source]) -> String {
 const LEGEND: &str = "Two processes, each pinned to a CPU, every byte checked. Figures are medians of the runs, in \
 brackets the least and the most of them; percentiles above p50 are of all samples. Ratios are to the floor, a bare cache line to and fro between the same two \
 processes in the same run. `*`: more processes than CPUs.\n";
+
+/// What stands below a table with other people's libraries in it.
+const THEIRS: &str = "\nOther people's libraries were measured after these methods, each in a program of its own, in turns \
+with its own floor.\n";
 
 /// One file: its command and conditions, then its table.
 fn of_file(file: &ResultFile) -> String {
@@ -161,6 +165,13 @@ fn methods(
             heads[0],
             blocking.join("; ")
         ));
+    }
+    let is_theirs = |row: &Row| {
+        let ours = row.method.starts_with(OLIVINE_PREFIX);
+        !ours && method::find(method::BUILT_IN, &row.method).is_err()
+    };
+    if file.results.iter().any(is_theirs) {
+        out.push_str(THEIRS);
     }
     let reasons = first.main.reasons();
     if !reasons.is_empty() {

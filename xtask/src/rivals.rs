@@ -56,7 +56,8 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds every rival. One that cannot be built is counted as skipped, with the reason.
+/// Builds every rival. One that cannot be built here is counted as skipped, with the reason; one whose own few lines do
+/// not compile has failed.
 pub(crate) fn run(report: &mut Report) {
     match names() {
         Ok(names) => {
@@ -128,6 +129,7 @@ fn build(name: &str) -> Result<Step> {
     let missing = missing(name);
     let mut reasons: Vec<String> = Vec::new();
     let mut explained = false;
+    let mut is_ours = false;
     let mut command = cargo();
     command
         .args(["build", "--release", "--locked", "--package"])
@@ -139,6 +141,7 @@ fn build(name: &str) -> Result<Step> {
     }
     let outcome = child::stream(&mut command, at_most(LIMIT), |line| {
         let line = line.trim();
+        is_ours |= line.starts_with(&format!("error: could not compile `rival-{name}`"));
         // What a build script ran says more than that the script failed.
         let is_cause = line.starts_with("CMake Error");
         if (reasons.is_empty() && is_reason(line)) || (explained && !line.is_empty()) || is_cause {
@@ -168,7 +171,12 @@ fn build(name: &str) -> Result<Step> {
     if reason.contains("--locked") {
         reason.push_str(&format!(" ({RELOCK})"));
     }
-    Ok(Step::skipped(name, format!("cannot be built: {reason}")))
+    let reason = format!("cannot be built: {reason}");
+    Ok(if is_ours {
+        Step::single(name, false, reason)
+    } else {
+        Step::skipped(name, reason)
+    })
 }
 
 /// Whether a line of cargo's says what is wrong.

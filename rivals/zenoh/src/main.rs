@@ -69,9 +69,9 @@ fn session(side: Side, door: &mut Door) -> Result<Session> {
     }
     let session = zenoh::open(config).wait().map_err(says)?;
     match side {
-        Side::Asks => door.exchange("listening")?,
+        Side::Asks => drop(door.exchange("listening")?),
         Side::Answers => door.tell("connected")?,
-    };
+    }
     Ok(session)
 }
 

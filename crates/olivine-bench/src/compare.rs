@@ -1,7 +1,7 @@
 //! Whether one thing is faster than another, or only noise says so.
 //!
-//! Two rows are compared run by run where their runs took turns: whatever disturbed run 3 of one disturbed run 3 of
-//! the other as well, and cancels in their ratio. Runs of different measurements are neighbours of nobody; their
+//! Two rows are compared run by run where their runs took turns, in one session: whatever disturbed run 3 of one disturbed run 3 of
+//! the other as well, and cancels in their ratio. Runs of different sessions are neighbours of nobody; their
 //! ratios are taken over all pairs of medians, and the sentence says that they did not take turns. The margin is half of the
 //! interval in which the true ratio lies with 95 in 100, by Student's t on the logarithms of the ratios.
 //! A difference is called noise where that interval holds 1, where it is below [`RESOLUTION`], or where the margin is
@@ -74,7 +74,7 @@ pub enum CompareError {
 }
 
 impl Comparison {
-    /// Compares two measured rows; `interleaved` if their runs took turns in one measurement.
+    /// Compares two measured rows; `interleaved` if their runs took turns in one session.
     ///
     /// # Errors
     ///

@@ -6,23 +6,34 @@
 //!
 //! [[measure]]
 //! scenario = "pingpong"                 # pingpong, latency, throughput, fanout, mesh
-//! method = ["olivine-spin", "pipe"]     # default: this library
 //! size = [32, 1024]                     # bytes; every list is crossed with every other
-//! wait = ["spin", "adaptive"]           # channels of this library
-//! capacity = ["64KiB", "1MiB"]          # likewise
-//! rate = [1000.0, 1000000.0]            # messages a second, for latency
-//! batch = [1, 16]                       # for throughput, fanout, mesh
+//! method = ["olivine-shm", "pipe"]      # for pingpong, throughput; default: this library
+//! wait = ["spin", "adaptive"]           # of olivine-shm
+//! capacity = ["64KiB", "1MiB"]          # of methods of this library
+//!
+//! [[measure]]
+//! scenario = "mesh"
+//! size = [32]
 //! publishers = [6]                      # for mesh
 //! subscribers = [1, 2, 4]               # for fanout, mesh
+//! batch = [1, 16]                       # for throughput, fanout, mesh
+//!
+//! [[measure]]
+//! scenario = "latency"
+//! size = [32]
+//! rate = [1000.0, 1000000.0]            # messages a second, for latency
 //! ```
+//!
+//! A list that a scenario or all of its methods ignore is refused: rows would carry what was not measured.
 //!
 //! A sweep measures point by point and can be taken up again: points that a result already has are left out.
 
+mod block;
+
 use crate::error::chain;
-use crate::method;
-use crate::payload::SIZE_MIN;
-use crate::result::{Load, Parameters, Published, Row};
+use crate::result::{Load, Published, Row};
 use crate::scenario::{self, Setup, Variant, Watch, throughput};
+use block::Block;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -117,6 +128,18 @@ impl Scenario {
         }
     }
 
+    /// The lists of a block that change what is measured in it, beside `size`.
+    #[must_use]
+    pub fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Pingpong => &["method", "wait", "capacity"],
+            Self::Latency => &["rate", "wait", "capacity"],
+            Self::Throughput => &["method", "batch", "wait", "capacity"],
+            Self::Fanout => &["subscribers", "batch", "wait", "capacity"],
+            Self::Mesh => &["publishers", "subscribers", "batch", "wait", "capacity"],
+        }
+    }
+
     /// How messages are offered in it.
     #[must_use]
     pub fn load(self) -> Load {
@@ -146,29 +169,6 @@ struct Form {
     about: String,
     #[serde(default)]
     measure: Vec<Block>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Block {
-    scenario: Scenario,
-    #[serde(default)]
-    method: Vec<String>,
-    size: Vec<u64>,
-    #[serde(default)]
-    wait: Vec<String>,
-    #[serde(default)]
-    capacity: Vec<String>,
-    #[serde(default)]
-    rate: Vec<f64>,
-    #[serde(default)]
-    batch: Vec<u64>,
-    #[serde(default)]
-    publishers: Vec<u32>,
-    #[serde(default)]
-    subscribers: Vec<u32>,
-    #[serde(default)]
-    published: Vec<Published>,
 }
 
 impl Job {
@@ -238,163 +238,6 @@ impl Job {
     }
 }
 
-/// A list, or one default.
-fn or<T: Clone>(list: &[T], default: T) -> Vec<T> {
-    if list.is_empty() {
-        vec![default]
-    } else {
-        list.to_vec()
-    }
-}
-
-impl Block {
-    fn check(&self) -> Result<(), String> {
-        if let Some(size) = self.size.iter().find(|size| **size < SIZE_MIN as u64) {
-            return Err(format!("size {size} is too small: {SIZE_MIN} or more"));
-        }
-        if self.scenario == Scenario::Latency && self.rate.is_empty() {
-            return Err("latency needs a list of rates".to_owned());
-        }
-        if let Some(rate) = self
-            .rate
-            .iter()
-            .find(|rate| !(**rate > 0.0 && rate.is_finite()))
-        {
-            return Err(format!("rate {rate} is no number above 0"));
-        }
-        if self.scenario == Scenario::Latency {
-            let refused = self
-                .rate
-                .iter()
-                .find_map(|&rate| scenario::latency::check_rate(rate).err());
-            if let Some(refused) = refused {
-                return Err(refused.to_string());
-            }
-        }
-        let most = throughput::BATCH_MAX as u64;
-        if let Some(batch) = self.batch.iter().find(|batch| !(1..=most).contains(*batch)) {
-            return Err(format!("batch {batch} is not within 1 to {most}"));
-        }
-        let counts = self.publishers.iter().chain(&self.subscribers);
-        if let Some(count) = counts.copied().find(|count| !(1..=64).contains(count)) {
-            return Err(format!("{count} participants is not within 1 to 64"));
-        }
-        for name in &self.method {
-            if name != throughput::OWN {
-                method::find(method::BUILT_IN, name).map_err(|error| error.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn points(&self, cpus: usize) -> Result<Vec<Point>, String> {
-        self.check()?;
-        let pingpong = self.scenario == Scenario::Pingpong;
-        let many = matches!(self.scenario, Scenario::Fanout | Scenario::Mesh);
-        let mut points = Vec::new();
-        for method in or(&self.method, String::new()) {
-            for &size in &self.size {
-                // What the method itself decides is not crossed.
-                let is_ours = method.is_empty() || method == throughput::OWN;
-                let waits = or(
-                    &self.wait,
-                    if many { "adaptive" } else { "spin" }.to_owned(),
-                );
-                for wait in waits.iter().take(if is_ours { waits.len() } else { 1 }) {
-                    for capacity in or(&self.capacity, String::new()) {
-                        for rate in or(
-                            &self.rate.iter().map(|r| Some(*r)).collect::<Vec<_>>(),
-                            None,
-                        ) {
-                            for batch in or(&self.batch, 1) {
-                                for publishers in or(&self.publishers, 1) {
-                                    for subscribers in or(&self.subscribers, 1) {
-                                        let mut parameters = Parameters::pair(size);
-                                        parameters.rate_per_s = rate;
-                                        parameters.batch_count = batch;
-                                        parameters.publishers_count = publishers;
-                                        parameters.subscribers_count = subscribers;
-                                        let wanted = (publishers + subscribers) as usize;
-                                        parameters.oversubscribed = wanted > cpus;
-                                        let variant =
-                                            named(&method, pingpong, wait, &capacity, parameters)?;
-                                        points.push(Point {
-                                            scenario: self.scenario,
-                                            variant,
-                                            published: self.published.clone(),
-                                        });
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(points)
-    }
-}
-
-/// The capacity that a channel's URI states, in bytes.
-fn ring_bytes(config: &olivine::Config) -> Option<u64> {
-    let uri = config.uri();
-    let text = uri
-        .split(['?', '&'])
-        .find_map(|setting| setting.strip_prefix("capacity="))?;
-    let digits = text.trim_end_matches(char::is_alphabetic);
-    let factor = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-/// The variant of a method with what a channel of ours is set to.
-fn named(
-    method: &str,
-    pingpong: bool,
-    wait: &str,
-    capacity: &str,
-    mut parameters: Parameters,
-) -> Result<Variant, String> {
-    let is_ours = method.is_empty() || method == throughput::OWN;
-    let capacity = if capacity.is_empty() {
-        String::new()
-    } else {
-        format!("&capacity={capacity}")
-    };
-    let uri = format!("shm://bench?wait={wait}{capacity}");
-    let config = olivine::Config::parse(&uri).map_err(|error| error.to_string())?;
-    if !is_ours {
-        let found = method::find(method::BUILT_IN, method).map_err(|error| error.to_string())?;
-        parameters.wait = Some(found.wait().to_owned());
-        if method.starts_with("olivine-") {
-            parameters.ring_bytes = ring_bytes(&config);
-            parameters.settings = capacity.trim_start_matches('&').to_owned();
-        }
-        return Ok(Variant {
-            method: method.to_owned(),
-            parameters,
-        });
-    }
-    parameters.wait = Some(wait.to_owned());
-    parameters.ring_bytes = ring_bytes(&config);
-    // For round trips the strategy is part of the method's name.
-    let (method, settings) = if pingpong {
-        (
-            format!("olivine-{wait}"),
-            capacity.trim_start_matches('&').to_owned(),
-        )
-    } else {
-        (throughput::OWN.to_owned(), format!("wait={wait}{capacity}"))
-    };
-    parameters.settings = settings;
-    Ok(Variant { method, parameters })
-}
-
 impl Point {
     /// Whether `row` is a result of this point with figures.
     #[must_use]
@@ -461,6 +304,72 @@ mod tests {
                 .parameters
                 .oversubscribed
         );
+    }
+
+    #[test]
+    fn a_list_that_would_only_be_a_label_is_refused_by_its_name() {
+        let block = |scenario: &str, more: &str| {
+            let rate = if scenario == "latency" {
+                "rate = [1e3]\n"
+            } else {
+                ""
+            };
+            format!("[[measure]]\nscenario = '{scenario}'\nsize = [32]\n{rate}{more}\n")
+        };
+        let lists = [
+            ("method", "['olivine-spin']"),
+            ("rate", "[1e3]"),
+            ("batch", "[4]"),
+            ("publishers", "[2]"),
+            ("subscribers", "[2]"),
+            ("capacity", "['1MiB']"),
+        ];
+        let every = [
+            Scenario::Pingpong,
+            Scenario::Latency,
+            Scenario::Throughput,
+            Scenario::Fanout,
+            Scenario::Mesh,
+        ];
+        for scenario in every {
+            let name = scenario.name();
+            let known = scenario.keys();
+            for (key, list) in lists.iter().filter(|(key, _)| !known.contains(key)) {
+                let text = block(name, &format!("{key} = {list}"));
+                let error = Job::parse("x", &text, 2).unwrap_err().to_string();
+                let expected = format!("{name} does not use '{key}'");
+                assert!(error.contains(&expected), "{error}");
+                assert!(error.contains(&known.join(", ")), "{error}");
+            }
+        }
+        for (lists, expected) in [
+            (
+                "method = ['pipe']\nwait = ['park']",
+                "none of the methods uses 'wait'",
+            ),
+            (
+                "method = ['olivine-spin']\nwait = ['park']",
+                "only olivine-shm does",
+            ),
+            (
+                "method = ['pipe']\ncapacity = ['1MiB']",
+                "none of the methods uses 'capacity'",
+            ),
+        ] {
+            let error = Job::parse("x", &block("pingpong", lists), 2).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_are_crossed_with_those_methods_only_that_use_them() {
+        let text = "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nmethod = ['olivine-shm', 'pipe']\n\
+                    wait = ['spin', 'park']\ncapacity = ['64KiB', '1MiB']\n";
+        let job = Job::parse("x", text, 2).unwrap();
+        let names = job.points.iter().map(|point| point.variant.method.as_str());
+        let names: Vec<&str> = names.collect();
+        let (spin, park) = ("olivine-spin", "olivine-park");
+        assert_eq!(names, [spin, spin, park, park, "pipe"]);
     }
 
     #[test]

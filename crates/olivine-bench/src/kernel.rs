@@ -173,6 +173,13 @@ impl Observed {
         observed
     }
 
+    /// The same threads, with what happens on `cpus`.
+    #[must_use]
+    pub fn on(mut self, cpus: &[u32]) -> Self {
+        self.cpus = cpus.to_vec();
+        self
+    }
+
     /// The sums up to now. Takes some 100 µs: call it between slices.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -129,6 +129,13 @@ impl Row {
         }
     }
 
+    /// Whether its runs took turns with those of another row.
+    #[must_use]
+    pub fn took_turns_with(&self, other: &Self) -> bool {
+        let session = |row: &Self| row.measured().and_then(|measured| measured.session.clone());
+        session(self).is_some() && session(self) == session(other)
+    }
+
     /// Whether another row measured the same thing in the same place, so that the two can be compared.
     #[must_use]
     pub fn is_same_situation(&self, other: &Self) -> bool {
@@ -161,6 +168,10 @@ pub struct Measured {
     pub placement: Placement,
     /// Slices measured there.
     pub slices_count: u64,
+    /// Which session it was measured in, a word that no other session has: rows of one session took turns, so that their
+    /// runs of one number were neighbours in time. `None` in files from before there were sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Closed load: from one send to the checked answer.
     pub round_trip: Option<Distribution>,
     /// Open load: from the intended send time to the other side's check.
@@ -187,7 +198,7 @@ pub struct Measured {
     pub runs: Vec<Run>,
     /// The largest sample, when it was, and what the kernel counted around it.
     pub worst: Option<Worst>,
-    /// What the kernel counted for both processes in all slices of the row.
+    /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
     /// Open load: how far the receiver's clock is ahead of the sender's, which is part of `one_way`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,12 +218,23 @@ impl Measured {
         let round_trip = self.round_trip.as_ref().map(|found| ("round trip", found));
         round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
     }
+
+    /// p50 over the runs, each first reduced to the median of its slices; `None` where the distribution has none.
+    ///
+    /// This is the p50 that tables show. That of the distribution is of all samples, most of which come from the fastest
+    /// slices.
+    #[must_use]
+    pub fn p50_ns(&self) -> Option<Spread> {
+        let _enough = self.distribution()?.1.percentiles.p50_ns?;
+        let runs: Vec<f64> = self.runs.iter().filter_map(|run| run.p50_ns).collect();
+        Spread::of(&runs)
+    }
 }
 
 /// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Which run; runs with the same number were neighbours in time.
+    /// Which run; runs of one session with the same number were neighbours in time.
     pub run: u32,
     /// Median of the p50 of its slices, in nanoseconds, where there is a distribution.
     pub p50_ns: Option<f64>,

@@ -21,11 +21,13 @@ use crate::peer::{Order, Peer};
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Row};
 use olivine::clock::TickClock;
+use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Round trips of the floor in a slice: about 3 ms where the cores are near.
-const FLOOR_ROUNDS: u64 = 20_000;
+/// Round trips of the floor in a slice: about 1 ms, so that where others want the CPUs, most slices fit into one turn of the
+/// scheduler.
+const FLOOR_ROUNDS: u64 = 5_000;
 
 /// A scenario's name and what it measures, for the list of them.
 pub const LIST: [(&str, &str); 9] = [
@@ -118,6 +120,21 @@ impl Setup {
         Ok(peer)
     }
 
+    /// The CPUs that so many participants are pinned to, those of `cpus` first, then the others that may be used. Fewer
+    /// than participants where there are no more: they go round.
+    #[must_use]
+    pub fn cpus_of(&self, participants: u32) -> Vec<u32> {
+        let (first, second) = self.cpus;
+        let others = self.allowed.iter().copied();
+        let others = others.filter(|cpu| ![first, second].contains(cpu));
+        let wanted = usize::try_from(participants).unwrap_or(usize::MAX);
+        [first, second]
+            .into_iter()
+            .chain(others)
+            .take(wanted)
+            .collect()
+    }
+
     /// Nanoseconds for one run of one variant.
     #[allow(
         clippy::cast_possible_truncation,
@@ -165,6 +182,8 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// The two processes of a scenario with the floor between them.
 struct Session<'a> {
+    /// A word that no other session has.
+    name: String,
     setup: &'a Setup,
     peer: Peer,
     clock: TickClock,
@@ -205,7 +224,10 @@ impl<'a> Session<'a> {
         let clock = TickClock::calibrate();
         let observed = setup.observe(&peer);
         let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
+        // Keys of the system's random source, which no two processes share.
+        let random = std::hash::RandomState::new().hash_one(0_u8);
         let mut session = Self {
+            name: format!("{random:016x}"),
             setup,
             peer,
             clock,
@@ -296,4 +318,26 @@ const ROUNDS_MIN: u64 = 20;
 )]
 fn rounds_in(slice_ns: f64, each_ns: f64, most: u64) -> u64 {
     ((slice_ns / each_ns.max(0.1)) as u64).clamp(ROUNDS_MIN, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn participants_have_the_cpus_asked_for_first_and_go_round_all() {
+        let setup = Setup {
+            program: PathBuf::new(),
+            arguments: Vec::new(),
+            cpus: (4, 36),
+            allowed: vec![0, 4, 8, 36],
+            runs: 1,
+            seconds: 1.0,
+            privileges: Privileges::default(),
+            methods: &[],
+        };
+        assert_eq!(setup.cpus_of(2), [4, 36]);
+        assert_eq!(setup.cpus_of(3), [4, 36, 0]);
+        assert_eq!(setup.cpus_of(12), [4, 36, 0, 8]);
+    }
 }

@@ -25,7 +25,15 @@ fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
         match row.measured() {
             Some(measured) => {
                 let table = &measured.round_trip.as_ref().unwrap().percentiles;
-                assert_eq!(cells[column("p50_ns")], table.p50_ns.unwrap().to_string());
+                let p50 = measured.p50_ns().unwrap();
+                for (name, value) in [
+                    ("p50_ns", p50.median),
+                    ("p50_ns_min", p50.min),
+                    ("p50_ns_max", p50.max),
+                    ("p50_ns_of_samples", table.p50_ns.unwrap()),
+                ] {
+                    assert_eq!(cells[column(name)], value.to_string(), "{name}");
+                }
                 assert_eq!(cells[column("count")], table.count.to_string());
                 assert_eq!(cells[column("messages_per_s")], "");
             }

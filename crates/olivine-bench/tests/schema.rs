@@ -36,6 +36,9 @@ fn file() -> ResultFile {
     let floor = recorder((0..5_000).map(|n| 300 + n % 40));
     let collect = |figures: Figures<'_>, load, parameters: &Parameters| -> Vec<Row> {
         let mut collector = Collector::new(clock);
+        if load == Load::Closed {
+            collector.set_session("9f3a");
+        }
         for run in 0..5 {
             let slice = Slice {
                 run,

@@ -140,11 +140,14 @@ fn pingpong_table(
 ) -> Outcome {
     let mut found = bench.measure_twice(pingpong::run, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let text = if is_of_several_methods(&found) {
+    let mut text = if is_of_several_methods(&found) {
         print::methods(&found.rows)
     } else {
         print::pingpong(&found.rows)
     };
+    if !rivals.is_empty() {
+        text.push_str(rivals::LEGEND);
+    }
     bench.report(common, found, text)
 }
 
@@ -158,11 +161,14 @@ fn throughput_table(
     let bench = Bench::new("throughput", method)?;
     let mut found = bench.measure_twice(throughput::run, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let text = if is_of_several_methods(&found) {
+    let mut text = if is_of_several_methods(&found) {
         print::methods_at_full_speed(&found.rows)
     } else {
         print::throughput(&found.rows)
     };
+    if !rivals.is_empty() {
+        text.push_str(rivals::LEGEND);
+    }
     bench.report(common, found, text)
 }
 
@@ -185,7 +191,7 @@ fn many(
     let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
     let settings = format!("wait={}{capacity}", args.wait);
     let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
-    let bench = Bench::new(name, &args.method)?;
+    let mut bench = Bench::new(name, &args.method)?;
     let subscribers = if args.subscribers.is_empty() {
         default_subscribers
     } else {
@@ -215,6 +221,7 @@ fn many(
             "--fifo needs a CPU for each process: two that share one would keep each other from running",
         ));
     }
+    bench.pins(variants.iter().map(|variant| &variant.parameters));
     let rows = bench.measure(|setup, watch| {
         let found = if name == "fanout" {
             mesh::fanout(setup, &variants, watch)?

@@ -152,9 +152,14 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let Some((_turn, place)) = stage() else {
         return;
     };
+    let allowed = olivine::probe::allowed_cpus();
+    // Not in the order in which they are allowed: who is asked for comes first.
+    let cpus = format!("{},{}", allowed[1], allowed[0]);
     let long = [
         "bench",
         "fanout",
+        "--cpus",
+        &cpus,
         "--subscribers",
         "2,1",
         "--runs",
@@ -167,6 +172,15 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let id = running.child.id();
     // Publisher and subscribers beside the second process of the floor.
     until("three participants", || children(id).len() > 2);
+    until("a publisher on the first CPU asked for", || {
+        let publisher = children(id).get(1).copied().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{publisher}/status"));
+        let wanted = format!("Cpus_allowed_list:\t{}", allowed[1]);
+        status
+            .unwrap_or_default()
+            .lines()
+            .any(|line| line == wanted)
+    });
     let victim = Pid::from_raw(*children(id).last().unwrap()).unwrap();
     kill_process(victim, Signal::KILL).unwrap();
     let output = running.output();
@@ -179,6 +193,12 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     };
     assert_eq!(of("failed").len(), 1, "{report}");
     assert_eq!(of("failed")[0]["subscribers_count"], 2, "{report}");
+    let pinned: Vec<u32> = serde_json::from_value(report["cpus"].clone()).unwrap();
+    assert_eq!(pinned[..2], [allowed[1], allowed[0]]);
+    assert_eq!(pinned.len(), allowed.len().min(3), "{report}");
+    // The participants', not those of two idle processes: whoever waits for a slice gives up its CPU.
+    let switches = &of("measured")[0]["kernel"]["voluntary_switches_count"];
+    assert!(switches.as_u64().unwrap() > 0, "{report}");
     assert!(!of("measured").is_empty(), "{report}");
     assert_eq!(place.left(), Vec::<String>::new());
 }
@@ -224,7 +244,7 @@ fn nothing_outlives_a_measuring_process_that_is_killed() {
     let listed = || {
         let folder = place.left().into_iter().next()?;
         let list = std::fs::read_to_string(place.path().join(folder).join("objects")).ok()?;
-        (list.lines().count() == 2).then_some(list)
+        (list.matches("queue ").count() == 2).then_some(list)
     };
     let mut list = None;
     until("two queues", || {
@@ -281,6 +301,30 @@ fn a_sweep_goes_on_where_it_stopped() {
     assert!(second.len() > first.len());
     let kept = std::fs::read_to_string(&out).unwrap();
     assert_eq!(rows(&serde_json::from_str(&kept).unwrap()), second);
+    // Under other conditions it would give these rows a head that is not theirs.
+    for (word, value, difference) in [
+        ("--runs", "2", "runs 1 there, 2 now"),
+        ("--seconds", "0.02", "seconds 0.010000 there, 0.020000 now"),
+    ] {
+        let all: Vec<&str> = ["bench"]
+            .iter()
+            .chain(&words)
+            .chain(&SHORT)
+            .copied()
+            .collect();
+        let all: Vec<&str> = all.windows(2).fold(vec![all[0]], |mut changed, pair| {
+            changed.push(if pair[0] == word { value } else { pair[1] });
+            changed
+        });
+        let output = place.run(&all);
+        let said = common::said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(difference) && said.contains("--out"),
+            "{said}"
+        );
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), kept);
+    }
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn methods_of_a_recorded_run_are_compared() {
         first["ratio"].as_f64().unwrap() > 1.0 && first["noise"] == false,
         "{found}"
     );
-    assert_eq!(first["interleaved"], true);
+    // A file from before there were sessions does not say who took turns.
+    assert_eq!(first["interleaved"], false);
     let back = json(&place.run(&["bench", "compare", &theirs, &ours, "--json"]));
     let product =
         first["ratio"].as_f64().unwrap() * back["comparisons"][0]["ratio"].as_f64().unwrap();
@@ -112,6 +113,61 @@ fn methods_of_a_recorded_run_are_compared() {
         itself.status.success() && words.lines().all(|line| line.contains("noise")),
         "{words}"
     );
+}
+
+/// What is quoted as the median of the runs is that, and not the middle of all samples.
+#[test]
+fn a_p50_that_is_shown_is_that_of_the_median_run() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(RECORDED).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for row in file["results"].as_array_mut().unwrap() {
+        let runs = row["runs"].as_array_mut().into_iter().flatten();
+        runs.zip([7.0e8, 7.7e8, 9.9e8, 7.0e8, 9.9e8])
+            .for_each(|(run, ns)| run["p50_ns"] = ns.into());
+    }
+    let path = place.path().join("runs.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    for ending in ["md", "html", "csv"] {
+        let out = place.path().join(format!("out.{ending}"));
+        let [from, to] = [&path, &out].map(|path| path.to_str().unwrap());
+        let made = place.run(&["bench", "report", from, "--out", to]);
+        assert_eq!(made.status.code(), Some(0), "{}", said(&made));
+        let made = std::fs::read_to_string(&out).unwrap();
+        assert!(
+            made.contains(if ending == "csv" {
+                "770000000"
+            } else {
+                "770 ms"
+            }),
+            "{ending}: {made}"
+        );
+    }
+}
+
+/// Runs of one number are paired within one session only, wherever the rows lie.
+#[test]
+fn only_rows_of_one_session_took_turns() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(RECORDED).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let path = place.path().join("sessions.json");
+    let [ours, theirs] = ["olivine-spin", "pipe"].map(|name| format!("{}:{name}", path.display()));
+    for (session_of_pipe, interleaved) in [("a", true), ("b", false)] {
+        for row in file["results"].as_array_mut().unwrap() {
+            let is_pipe = row["method"] == "pipe";
+            row["session"] = if is_pipe { session_of_pipe } else { "a" }.into();
+        }
+        std::fs::write(&path, file.to_string()).unwrap();
+        let found = json(&place.run(&["bench", "compare", &ours, &theirs, "--json"]));
+        assert_eq!(
+            found["comparisons"][0]["interleaved"], interleaved,
+            "{found}"
+        );
+        let said = place.run(&["bench", "compare", &ours, &theirs]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert_eq!(said.contains("did not take turns"), !interleaved, "{said}");
+    }
 }
 
 /// A method with two settings is in two situations, and neither is told as the other.
@@ -261,9 +317,18 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
     let place = Place::new();
     let selfcheck = |runs: &str, seconds: &str| {
         let words = ["bench", "selfcheck", "--runs", runs, "--seconds", seconds];
-        let output = place.run(&[&words[..], &["--json"]].concat());
+        let kept = place.path().join(format!("kept-{runs}.json"));
+        let save = ["--json", "--save", kept.to_str().unwrap()];
+        let output = place.run(&[&words[..], &save].concat());
+        // What is kept is what is printed.
+        assert_eq!(std::fs::read(&kept).unwrap(), output.stdout);
+        std::fs::remove_file(&kept).unwrap();
         (output.status.code(), json(&output))
     };
+    let page = place.path().join("kept.html");
+    let output = place.run(&["bench", "selfcheck", "--save", page.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!page.exists(), "a file that cannot be written was begun");
     let find = |told: &serde_json::Value, check: &str| {
         let checks = told["checks"].as_array().unwrap();
         let found = checks.iter().find(|found| found["check"] == check);

@@ -58,8 +58,10 @@ message is checked when it arrives; one wrong byte makes the row a failure.</li>
 <li>Each slice lies between two slices of the floor, a bare cache line going to and fro between the same two processes. \
 The floor tells where the two CPUs are (same core, shared L3, far apart), and the ratio to it is what two machines can \
 compare.</li>\n\
-<li>Runs of all variants take turns, so that a disturbance hits all alike. Ranges are the least and most of the runs' \
-medians, not of samples.</li>\n\
+<li>Runs of the variants of one session take turns, so that a disturbance hits all alike; other people's libraries have \
+a session each, after Olivine's, and points of a sweep one each. In every session the floor takes its turns. A p50 \
+is that of the median run, each run first reduced to the median of its slices; ranges are the least and most of the runs, not of \
+samples. Other percentiles, and whole curves, are of all samples of all runs.</li>\n\
 <li>Closed load (round trips: one message under way), open load (messages due at fixed times, latency from the intended \
 time) and saturated load (as fast as it goes) are different questions and never share a table.</li>\n\
 <li>A percentile is blank where fewer than ten samples lie above it. The largest sample is exact; its likely cause is \

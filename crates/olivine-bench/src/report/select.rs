@@ -28,9 +28,9 @@ impl<'a> Entry<'a> {
         self.row.method.starts_with(OURS)
     }
 
-    /// The p50 of its distribution in nanoseconds.
+    /// The p50 of the median run in nanoseconds.
     pub(super) fn p50_ns(&self) -> Option<f64> {
-        self.measured()?.distribution()?.1.percentiles.p50_ns
+        Some(self.measured()?.p50_ns()?.median)
     }
 
     /// Name by `params`; the method's where there are none.

@@ -5,9 +5,10 @@ use super::select::{Entry, Param, constant, main_placement, varied};
 use super::svg::escape;
 use super::table::Table;
 use crate::privileges::Privileges;
-use crate::result::{Load, Measured};
+use crate::result::{Load, Measured, ResultFile, Row};
 use crate::spread::Spread;
 use crate::text;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Cells of a distribution.
@@ -33,7 +34,9 @@ pub(super) fn rows(load: Load, entries: &[Entry<'_>]) -> String {
             ("n slices", true),
         ]);
     } else {
-        heads.extend(["p50", "p90", "p99", "p99.9", "p99.99", "max"].map(|head| (head, true)));
+        heads.extend(
+            ["p50 (runs)", "p90", "p99", "p99.9", "p99.99", "max"].map(|head| (head, true)),
+        );
         heads.extend([
             ("× floor (runs)", true),
             ("n samples", true),
@@ -90,7 +93,8 @@ fn rank(entry: &Entry<'_>) -> f64 {
     match measured.deliveries_per_s {
         Some(rate) => -rate,
         None => measured.distribution().map_or(f64::MAX, |(_, found)| {
-            found.percentiles.p50_ns.unwrap_or(found.percentiles.max_ns)
+            let p50 = measured.p50_ns().map(|p50| p50.median);
+            p50.unwrap_or(found.percentiles.max_ns)
         }),
     }
 }
@@ -101,16 +105,15 @@ fn latency_cells(measured: &Measured) -> Vec<String> {
     };
     let table = &found.percentiles;
     let shown = [
-        table.p50_ns,
         table.p90_ns,
         table.p99_ns,
         table.p99_9_ns,
         table.p99_99_ns,
         Some(table.max_ns),
     ];
-    let mut cells: Vec<String> = shown
-        .map(|ns| ns.map(text::nanos).unwrap_or_default())
-        .to_vec();
+    let p50 = measured.p50_ns();
+    let mut cells = vec![p50.map_or_else(String::new, |p50| spread(&p50, text::nanos))];
+    cells.extend(shown.map(|ns| ns.map(text::nanos).unwrap_or_default()));
     cells.push(
         measured
             .ratio_p50
@@ -210,7 +213,7 @@ pub(super) fn published(entries: &[Entry<'_>]) -> String {
 fn figure(measured: &Measured, name: &str) -> Option<f64> {
     let table = measured.distribution().map(|(_, found)| &found.percentiles);
     match name {
-        "p50_ns" => table?.p50_ns,
+        "p50_ns" => measured.p50_ns().map(|p50| p50.median),
         "p90_ns" => table?.p90_ns,
         "p99_ns" => table?.p99_ns,
         "p99_9_ns" => table?.p99_9_ns,
@@ -326,8 +329,9 @@ pub(super) fn machines(sources: &[Source]) -> String {
             (
                 "runs",
                 escape(&format!(
-                    "{} of each variant, in turns, {} s in all{}",
+                    "{} of each variant{}, {} s in all{}",
                     file.runs,
+                    turns(file),
                     text::three_figures(file.seconds_per_variant),
                     match (file.interrupted, file.cut_short) {
                         (true, _) => "; stopped before its end",
@@ -358,4 +362,15 @@ pub(super) fn machines(sources: &[Source]) -> String {
     }
     out.push_str("</section>\n");
     out
+}
+
+/// Which variants took turns, as far as the file says.
+fn turns(file: &ResultFile) -> String {
+    let measured = file.results.iter().filter_map(Row::measured);
+    let sessions: BTreeSet<&String> = measured.flat_map(|found| &found.session).collect();
+    match sessions.len() {
+        0 => String::new(),
+        1 => ", in turns".to_owned(),
+        count => format!(", in turns within each of {count} sessions"),
+    }
 }

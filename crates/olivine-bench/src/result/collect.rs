@@ -51,6 +51,7 @@ pub struct Slice<'a> {
 #[derive(Debug)]
 pub struct Collector {
     clock: TickClock,
+    session: Option<String>,
     groups: BTreeMap<Placement, Group>,
 }
 
@@ -80,8 +81,14 @@ impl Collector {
     pub fn new(clock: TickClock) -> Self {
         Self {
             clock,
+            session: None,
             groups: BTreeMap::new(),
         }
+    }
+
+    /// Says in which session the slices are measured, in turns with those of other collectors of it.
+    pub fn set_session(&mut self, session: &str) {
+        self.session = Some(session.to_owned());
     }
 
     /// Whether nothing was collected.
@@ -156,11 +163,10 @@ impl Collector {
             method: method.to_owned(),
             lacks: String::new(),
             parameters: parameters.clone(),
-            outcome: Outcome::Measured(Box::new(group.measured(
-                &self.clock,
-                placement,
-                parameters,
-            ))),
+            outcome: Outcome::Measured(Box::new(Measured {
+                session: self.session.clone(),
+                ..group.measured(&self.clock, placement, parameters)
+            })),
             published: Vec::new(),
         };
         groups.map(row).collect()
@@ -197,6 +203,7 @@ impl Group {
         Measured {
             placement,
             slices_count: self.slices,
+            session: None,
             round_trip: Distribution::of(&self.round_trip, clock),
             one_way: Distribution::of(&self.one_way, clock),
             send_delay: Distribution::of(&self.send_delay, clock),
@@ -286,6 +293,11 @@ mod tests {
             (near.placement, near.slices_count),
             (Placement::SharedL3, 2)
         );
+        let session = |row: &Row| row.measured().unwrap().session.clone();
+        assert!(session(&rows[0]).is_none() && !rows[0].took_turns_with(&rows[1]));
+        collector.set_session("one");
+        let again = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
+        assert!(again[0].took_turns_with(&again[1]) && !again[0].took_turns_with(&rows[0]));
         assert_eq!(near.round_trip.as_ref().unwrap().percentiles.count, 2000);
         assert_eq!(
             near.runs.iter().map(|run| run.run).collect::<Vec<_>>(),
@@ -303,6 +315,37 @@ mod tests {
         );
         assert_eq!(near.kernel.forced_switches_count, 2);
         assert!(near.messages_per_s.is_none() && near.one_way.is_none());
+    }
+
+    #[test]
+    fn the_p50_of_a_row_is_that_of_its_median_run_however_many_samples_the_others_have() {
+        let clock = TickClock::calibrate();
+        let mut collector = Collector::new(clock);
+        let floor = recorder([100; 50]);
+        for (run, samples, base_ns) in [(0, 10_000, 100_000), (1, 100, 300_000), (2, 100, 500_000)]
+        {
+            let ticks = clock.ticks_for(base_ns);
+            let samples = recorder((0..samples).map(|n| ticks + n % 3));
+            collector.add(
+                32,
+                &Slice {
+                    run,
+                    placement: Placement::Far,
+                    floor: &floor,
+                    at_s: 0.0,
+                    kernel: Counts::default(),
+                    figures: Figures::RoundTrips(&samples),
+                },
+            );
+        }
+        let rows = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
+        let measured = rows[0].measured().unwrap();
+        let of_samples = measured.round_trip.as_ref().unwrap().percentiles.p50_ns;
+        assert!(of_samples.unwrap() < 110e3, "{of_samples:?}");
+        let p50 = measured.p50_ns().unwrap();
+        for (found, expected) in [(p50.min, 100e3), (p50.median, 300e3), (p50.max, 500e3)] {
+            assert!((found / expected - 1.0).abs() < 0.02, "{p50:?}");
+        }
     }
 
     #[test]

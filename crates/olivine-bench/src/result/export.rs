@@ -7,8 +7,9 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Columns of the CSV, in their order. Names are those of the JSON.
-const COLUMNS: [&str; 39] = [
+/// Columns of the CSV, in their order. Names are those of the JSON, but for `p50_ns`: that is of the median run, and
+/// the one of the distribution, of all samples, is `p50_ns_of_samples`.
+const COLUMNS: [&str; 42] = [
     "scenario",
     "load",
     "method",
@@ -30,6 +31,9 @@ const COLUMNS: [&str; 39] = [
     "count",
     "min_ns",
     "p50_ns",
+    "p50_ns_min",
+    "p50_ns_max",
+    "p50_ns_of_samples",
     "p90_ns",
     "p99_ns",
     "p99_9_ns",
@@ -100,6 +104,7 @@ fn figures(measured: &Measured) -> Vec<String> {
     let table = found.map(|(_, found)| &found.percentiles);
     let worst = measured.worst.as_ref();
     let rate = measured.messages_per_s;
+    let p50 = measured.p50_ns();
     let runs = measured
         .ratio_p50
         .or(rate)
@@ -115,6 +120,9 @@ fn figures(measured: &Measured) -> Vec<String> {
             .map(|table| table.count.to_string())
             .unwrap_or_default(),
         number(table.map(|table| table.min_ns)),
+        number(p50.map(|p50| p50.median)),
+        number(p50.map(|p50| p50.min)),
+        number(p50.map(|p50| p50.max)),
         number(table.and_then(|table| table.p50_ns)),
         number(table.and_then(|table| table.p90_ns)),
         number(table.and_then(|table| table.p99_ns)),

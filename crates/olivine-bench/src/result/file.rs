@@ -25,7 +25,8 @@ pub struct ResultFile {
     pub started_unix_s: u64,
     /// Machine, kernel, clock, build and command.
     pub machine: Machine,
-    /// CPUs that participants were pinned to, the measuring process first.
+    /// CPUs that participants were pinned to: the measuring process and the second one first, between which the floor is;
+    /// many go round all of them.
     pub cpus: Vec<u32>,
     /// Runs of each variant, which took turns.
     pub runs: u32,
@@ -145,6 +146,36 @@ impl ResultFile {
         self.runs >= RUNS_QUOTABLE && !self.interrupted && !self.cut_short
     }
 
+    /// The first condition in which `other` differs, with the values of both; `None` if rows of both may stand under one
+    /// head. Load, clock cost and command belong to the moment and may differ.
+    #[must_use]
+    pub fn differs(&self, other: &Self) -> Option<String> {
+        // More participants take further CPUs in the same order.
+        let shared = self.cpus.len().min(other.cpus.len());
+        let conditions = |file: &Self| {
+            let machine = &file.machine;
+            [
+                ("scenario", file.scenario.clone()),
+                ("runs", file.runs.to_string()),
+                ("CPUs", format!("{:?}", &file.cpus[..shared])),
+                ("real-time class", file.privileges.real_time.to_string()),
+                ("locked memory", file.privileges.locked_memory.to_string()),
+                ("commit", machine.commit.clone()),
+                ("version", machine.version.clone()),
+                ("processor", machine.cpu_model.clone()),
+                ("allowed CPUs", machine.cpus_allowed.to_string()),
+                ("kernel", machine.kernel.clone()),
+                ("governor", machine.governor.clone()),
+                ("clock", machine.clock.clone()),
+                // A number that was written and read may differ in its last digit.
+                ("seconds", format!("{:.6}", file.seconds_per_variant)),
+            ]
+        };
+        let mut both = conditions(self).into_iter().zip(conditions(other));
+        let ((name, ours), (_, theirs)) = both.find(|(ours, theirs)| ours != theirs)?;
+        Some(format!("{name} {ours} there, {theirs} now"))
+    }
+
     /// When it began, as `2026-11-21 07:30 UTC`; empty if unknown.
     #[must_use]
     pub fn started(&self) -> String {
@@ -209,6 +240,55 @@ mod tests {
             assert_eq!(civil(days), date, "day {days}");
         }
         assert!(unix_time_s() > 1_700_000_000);
+    }
+
+    #[test]
+    fn rows_of_two_files_may_stand_under_one_head_only_if_it_is_the_same() {
+        let file = ResultFile {
+            schema: SCHEMA.to_owned(),
+            scenario: "sweep".to_owned(),
+            started_unix_s: 1,
+            machine: Machine::look(),
+            cpus: vec![4, 36],
+            runs: 5,
+            seconds_per_variant: 2.0,
+            interrupted: false,
+            cut_short: false,
+            privileges: Privileges::default(),
+            measuring_error: None,
+            floor: None,
+            results: Vec::new(),
+        };
+        let differs = |change: fn(&mut ResultFile)| {
+            let mut other = file.clone();
+            change(&mut other);
+            file.differs(&other)
+        };
+        assert_eq!(differs(|other| other.machine = Machine::look()), None);
+        assert_eq!(differs(|other| other.started_unix_s = 2), None);
+        assert_eq!(differs(|other| other.cpus.push(8)), None);
+        let said = |change, expected: &str| {
+            let said = differs(change).unwrap_or_default();
+            assert_eq!(said, expected);
+        };
+        said(|other| other.runs = 1, "runs 5 there, 1 now");
+        said(|other| other.cpus[1] = 5, "CPUs [4, 36] there, [4, 5] now");
+        said(
+            |other| other.seconds_per_variant = 0.5,
+            "seconds 2.000000 there, 0.500000 now",
+        );
+        said(
+            |other| other.privileges.real_time = true,
+            "real-time class false there, true now",
+        );
+        for change in [
+            (|other| other.machine.commit.push('x')) as fn(&mut ResultFile),
+            |other| other.machine.cpu_model.push('x'),
+            |other| other.machine.kernel.push('x'),
+            |other| other.scenario.push('x'),
+        ] {
+            assert!(differs(change).is_some());
+        }
     }
 
     #[test]

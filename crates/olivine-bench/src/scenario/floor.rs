@@ -19,7 +19,7 @@ pub const COPY_RING_BYTES: usize = 1 << 20;
 /// Bytes of a message whose arrival a futex tells.
 const WOKEN_BYTES: u64 = 32;
 /// Time of one slice with its share of everything, in nanoseconds.
-const SLICE_NS: f64 = 8e6;
+const SLICE_NS: f64 = 2e6;
 
 /// Round trips of a bare cache line under one placement.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -1,14 +1,16 @@
 //! Many processes on one channel: one publisher to several subscribers, or each of several to each of several.
 //!
 //! Measures: from a start at one time to the last check of the last subscriber; every subscriber checks every
-//! message of every publisher, in order. Does not measure: what more participants than CPUs would do with CPUs of
-//! their own; such rows say that they are oversubscribed.
+//! message of every publisher, in order. Participants are pinned to the CPUs of the floor first, publishers before
+//! subscribers, then to the others that may be used, and round again. Does not measure: what more participants than
+//! CPUs would do with CPUs of their own; such rows say that they are oversubscribed.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
 use crate::floor::nanos;
+use crate::kernel::Observed;
 use crate::peer::{Order, Peer};
 use crate::result::{Load, Pair, Parameters};
 use olivine::OpenError;
@@ -75,7 +77,8 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
             ..
         } = &variant.parameters;
         let channel = TemporaryChannel::new("mesh", 0, settings).map_err(OpenError::from)?;
-        let mut cpus = session.setup.allowed.iter().copied().cycle();
+        let pinned = session.setup.cpus_of(publishers_count + subscribers_count);
+        let mut cpus = pinned.iter().copied().cycle();
         let mut start = |count: u32| -> Result<Vec<Peer>> {
             let peers = (0..count).map(|_| {
                 let cpu = cpus.next().ok_or(BenchError::TooFewCpus { allowed: 0 })?;
@@ -85,6 +88,13 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
         };
         let (mut publishers, mut subscribers) =
             (start(*publishers_count)?, start(*subscribers_count)?);
+        // What the kernel does to them, and not to the two of the floor, who sleep meanwhile.
+        let everybody: Vec<u32> = publishers
+            .iter()
+            .chain(&subscribers)
+            .map(Peer::id)
+            .collect();
+        session.observed = Observed::of_others(&everybody).on(&pinned);
         for peer in &mut subscribers {
             let there = channel.uri();
             peer.run(&Order::Open { there })?;

@@ -193,6 +193,7 @@ impl Session<'_> {
         run: u32,
         slice: &super::Slice<Taken>,
     ) {
+        collector.set_session(&self.name);
         collector.add(
             size_bytes,
             &Slice {

@@ -5,6 +5,9 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Findings are no rows of figures.
+const FINDINGS: &str = "Write what it found here, too: .json; may be given again";
+
 /// Measure this machine, always next to what it does without a channel
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, args_conflicts_with_subcommands = true, after_help = "\
@@ -276,7 +279,7 @@ pub(crate) struct PageArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine bench selfcheck                     exit code 1 if it misses any
-  olivine bench selfcheck --json | jq '.checks[].ok'")]
+  olivine bench selfcheck --json | jq '.checks[].ok'", mut_arg("save", |arg| arg.help(FINDINGS)))]
 pub(crate) struct SelfcheckArgs {
     #[command(flatten)]
     pub(crate) method: MethodArgs,

@@ -39,12 +39,11 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
     match (side(&args.first), side(&args.second)) {
         (Side::File(a, first), Side::File(b, second)) => {
             let sources = files::read(&[a.clone(), b.clone()])?;
-            let together = is_same_file(&a, &b);
             let (first, second) = (
                 Chosen::new(&sources[0].file, first, &args.first),
                 Chosen::new(&sources[1].file, second, &args.second),
             );
-            tell(&first, &second, together, common)
+            tell(&first, &second, common)
         }
         (Side::Method(first), Side::Method(second)) => {
             let names = [first.clone(), second.clone()];
@@ -61,7 +60,7 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
                 Chosen::new(&first_file, Some(first.clone()), &first),
                 Chosen::new(&second_file, Some(second.clone()), &second),
             );
-            let told = tell(&first, &second, true, common);
+            let told = tell(&first, &second, common);
             bench.stop.cut_short()?;
             told
         }
@@ -90,7 +89,7 @@ impl<'a> Chosen<'a> {
 }
 
 /// Compares row by row and prints a sentence for each pair.
-fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Common) -> Outcome {
+fn tell(first: &Chosen<'_>, second: &Chosen<'_>, common: Common) -> Outcome {
     let mut found = Vec::new();
     let mut refused = Vec::new();
     for ours in &first.rows {
@@ -115,7 +114,7 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, interleaved: bool, common: Comm
             };
             situation.push_str(&format!(", {settings}"));
         }
-        match Comparison::of(ours, theirs, interleaved) {
+        match Comparison::of(ours, theirs, ours.took_turns_with(theirs)) {
             Ok(comparison) => found.push(Found {
                 scenario: ours.scenario.clone(),
                 sentence: comparison.sentence(&first.name, &second.name),
@@ -238,13 +237,6 @@ fn side(text: &str) -> Side {
     match text.rsplit_once(':') {
         Some((file, method)) => Side::File(file.into(), Some(method.to_owned())),
         None => Side::Method(text.to_owned()),
-    }
-}
-
-fn is_same_file(first: &Path, second: &Path) -> bool {
-    match (first.canonicalize(), second.canonicalize()) {
-        (Ok(first), Ok(second)) => first == second,
-        _ => false,
     }
 }
 

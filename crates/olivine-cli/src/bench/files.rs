@@ -47,6 +47,19 @@ pub(super) fn check(paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
+/// Refuses a path whose ending asks for a form in which `what` cannot be kept; `endings` says those there are.
+pub(super) fn only(paths: &[PathBuf], forms: &[Form], what: &str, endings: &str) -> Outcome {
+    for path in paths {
+        if !forms.contains(&Form::of(path)?) {
+            return Err(Failure::usage(format!(
+                "--save {} cannot hold {what}: name a file that ends in {endings}",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Writes `file` to each path, in the form of its ending.
 pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     for path in paths {

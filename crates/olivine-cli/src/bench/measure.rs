@@ -9,7 +9,7 @@ use crate::stop::Stop;
 use olivine_bench::machine::Machine;
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
-use olivine_bench::result::{ResultFile, Row};
+use olivine_bench::result::{Parameters, ResultFile, Row};
 use olivine_bench::scenario::floor::FloorResult;
 use olivine_bench::scenario::{self, Setup, Variant};
 use olivine_bench::text;
@@ -18,6 +18,9 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// Processes of a measurement at least: the measuring and the second one.
+const PAIR: u32 = 2;
 
 /// What a measurement found.
 #[derive(Default)]
@@ -42,7 +45,9 @@ pub(super) struct Bench {
     pub(super) setup: Setup,
     pub(super) machine: Machine,
     pub(super) stop: Stop,
-    started_unix_s: u64,
+    /// Most processes that are measured together.
+    participants: u32,
+    pub(super) started_unix_s: u64,
     started: Instant,
     /// Once every variant had its turn, no turn begins after this time.
     budget: Option<Duration>,
@@ -66,6 +71,7 @@ impl Bench {
             setup,
             machine: Machine::look(),
             stop: Stop::install()?,
+            participants: PAIR,
             started_unix_s: unix_time_s(),
             started: Instant::now(),
             budget: None,
@@ -89,6 +95,12 @@ impl Bench {
         let over = is_late && had_turns && progress.done < progress.total;
         self.is_used_up.set(self.is_used_up.get() || over);
         over
+    }
+
+    /// Says how many are measured together, so that the result names the CPUs of all.
+    pub(super) fn pins<'a>(&mut self, shapes: impl Iterator<Item = &'a Parameters>) {
+        let participants = |of: &Parameters| of.publishers_count + of.subscribers_count;
+        self.participants = shapes.map(participants).max().unwrap_or(PAIR).max(PAIR);
     }
 
     pub(super) fn measure<T, E>(
@@ -168,7 +180,7 @@ impl Bench {
             scenario: self.name.to_owned(),
             started_unix_s: self.started_unix_s,
             machine: self.machine.clone(),
-            cpus: vec![self.setup.cpus.0, self.setup.cpus.1],
+            cpus: self.setup.cpus_of(self.participants),
             runs: self.setup.runs,
             seconds_per_variant: self.setup.seconds,
             interrupted: self.stop.interrupted(),

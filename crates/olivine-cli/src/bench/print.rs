@@ -87,6 +87,7 @@ pub(super) fn pingpong(rows: &[Row]) -> String {
             ("message", percentiles(measured.round_trip.as_ref())),
             ("floor", measured.floor_round_trip.as_ref()),
         ]));
+        out.push_str(&middle(measured));
         out.push_str(&ratio(
             measured.placement,
             "p50 to the floor's",
@@ -112,6 +113,7 @@ pub(super) fn latency(rows: &[Row]) -> String {
             ("left late", percentiles(measured.send_delay.as_ref())),
             ("floor", measured.floor_round_trip.as_ref()),
         ]));
+        out.push_str(&middle(measured));
         out.push_str(&ratio(
             measured.placement,
             "p50 to the floor's round trip",
@@ -229,6 +231,14 @@ fn spread(spread: &Spread, unit: impl Fn(f64) -> String) -> String {
         unit(spread.min),
         unit(spread.max)
     )
+}
+
+/// The p50 that is quoted: the table's is of all samples, most of which come from the fastest slices.
+fn middle(measured: &Measured) -> String {
+    let p50 = measured.p50_ns();
+    p50.map_or_else(String::new, |p50| {
+        format!("p50 over the runs: {}\n", spread(&p50, text::nanos))
+    })
 }
 
 fn ratio(placement: Placement, what: &str, ratio: Option<&Spread>) -> String {

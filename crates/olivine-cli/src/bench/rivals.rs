@@ -1,4 +1,4 @@
-//! Rivals in the table: their programs measure themselves in turns with Olivine.
+//! Rivals in the table: their programs measure themselves, one after another, each in a session of its own.
 
 use super::{Bench, OLIVINE_PREFIX};
 use crate::progress::Progress;
@@ -8,6 +8,10 @@ use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
 use std::collections::BTreeSet;
+
+/// What stands below a table with rivals in it.
+pub(super) const LEGEND: &str = "\
+rivals: measured after olivine, each in its own program, in turns with its floor\n";
 
 /// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row that says why.
 pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -> Vec<Row> {
@@ -46,7 +50,7 @@ fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row>
         .filter(|method| method.streams || !streamed)
         .collect();
     match ask(bench, rival, &known, cases) {
-        // Olivine took its turns so that both had the same conditions; its own row is measured already.
+        // Olivine took its turns so that both had the same conditions; in the table it has the rows of its own session.
         Ok(rows) => rows
             .into_iter()
             .filter(|row| is_theirs(&row.method))

@@ -1,9 +1,9 @@
 //! `olivine bench selfcheck`: whether the suite notices what it must.
 
-use super::Bench;
+use super::{Bench, files};
 use crate::args::{Common, SelfcheckArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{folded, print, print_json, table};
+use crate::output::{folded, json_line, print, table};
 use olivine_bench::{method, selfcheck};
 
 /// What makes the second process know the methods of the self-check.
@@ -11,6 +11,8 @@ const FLAG: &str = "--self-check";
 
 /// Runs the command.
 pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
+    let save = &args.method.save;
+    files::only(save, &[files::Form::Json], "findings", ".json")?;
     let mut bench = Bench::new("selfcheck", &args.method)?;
     bench.setup.methods = method::SELF_CHECK;
     bench.setup.arguments.push(FLAG.to_owned());
@@ -18,12 +20,17 @@ pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
     // What was not looked at is neither right nor wrong.
     bench.stop.cut_short()?;
     let ok = findings.iter().all(|finding| finding.ok);
+    let json = json_line(&serde_json::json!({
+        "ok": ok,
+        "checks": findings,
+        "machine": bench.machine,
+    }))?;
+    // What cannot be written is still printed.
+    let saved: Outcome = save
+        .iter()
+        .try_for_each(|path| files::store(path, json.as_bytes()));
     if common.json {
-        print_json(&serde_json::json!({
-            "ok": ok,
-            "checks": findings,
-            "machine": bench.machine,
-        }))?;
+        print(&json)?;
     } else {
         let rows = findings.iter().map(|finding| {
             let verdict = if finding.ok { "ok" } else { "FAILED" };
@@ -38,5 +45,6 @@ pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
         out.push_str(&bench.machine.text());
         print(&folded(&out))?;
     }
+    saved?;
     if ok { Ok(()) } else { Err(Failure::BadResult) }
 }

@@ -1,6 +1,6 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, print as show};
+use super::{Bench, Found, print as show};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use olivine::probe;
 use olivine_bench::job::{Job, JobError};
 use olivine_bench::result::{ResultFile, Row};
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -25,11 +26,12 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         (None, Some(path)) => Job::read(path, cpus)?,
         (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
     };
+    let mut bench = Bench::new("sweep", &args.method)?;
+    bench.pins(job.points.iter().map(|point| &point.variant.parameters));
     let mut rows = match &args.out {
-        Some(path) => earlier(path)?,
+        Some(path) => earlier(path, &mut bench)?,
         None => Vec::new(),
     };
-    let bench = Bench::new("sweep", &args.method)?;
     if let Some(path) = &args.out {
         // Before hours of measuring: can it be written at all?
         keep(path, &bench.file(rows.clone().into()))?;
@@ -69,12 +71,21 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     bench.report(common, rows.into(), text)
 }
 
-/// What an earlier sweep found, without what failed then; nothing if there is no such file.
-fn earlier(path: &Path) -> Outcome<Vec<Row>> {
-    if !path.exists() {
+/// What an earlier sweep found, without what failed then; nothing if there is no such file. The whole began when that did.
+fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
+    // Empty where --save has just made it.
+    if fs::metadata(path).map_or(true, |found| found.len() == 0) {
         return Ok(Vec::new());
     }
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
+    if let Some(difference) = file.differs(&bench.file(Found::default())) {
+        return Err(Failure::usage(format!(
+            "{} was measured under other conditions: {difference}; go on under the same ones, or name another file with \
+             --out to begin anew",
+            path.display()
+        )));
+    }
+    bench.started_unix_s = file.started_unix_s;
     let measured = file
         .results
         .into_iter()
@@ -86,8 +97,8 @@ fn earlier(path: &Path) -> Outcome<Vec<Row>> {
 fn keep(path: &Path, file: &ResultFile) -> Outcome {
     let next = path.with_extension("next");
     let text = json_line(file)?;
-    std::fs::write(&next, text)
-        .and_then(|()| std::fs::rename(&next, path))
+    fs::write(&next, text)
+        .and_then(|()| fs::rename(&next, path))
         .map_err(|error| {
             let error = anyhow::Error::new(error);
             Failure::Failed(error.context(format!("cannot write {}", path.display())))

@@ -83,8 +83,15 @@ fn kernel() -> String {
     format!("kernel {} {}\n", boot.trim(), namespace.display())
 }
 
-/// Begins the list of a new folder.
+/// Begins the list of a new folder. Refuses one that nobody would believe later, where a file system gives folders to
+/// somebody else or to all; it is removed again.
 pub(super) fn begin(folder: &Path) -> Result<()> {
+    if own(folder).is_none() {
+        // It is empty but for the lock, and nobody's in particular.
+        let _ = fs::remove_dir_all(folder);
+        let refused = std::io::ErrorKind::PermissionDenied.into();
+        return Err(io("have a temporary folder for this user alone")(refused));
+    }
     fs::write(folder.join(LIST), kernel()).map_err(io("begin a list of kernel objects"))
 }
 

@@ -165,11 +165,10 @@ impl Context<'_> {
                 continue;
             }
             let percentile = |entry: &Entry<'_>, figure: &str| {
-                let table = &entry.measured()?.distribution()?.1.percentiles;
                 let value = if figure == "p50" {
-                    table.p50_ns?
+                    entry.p50_ns()?
                 } else {
-                    table.p99_ns?
+                    entry.measured()?.distribution()?.1.percentiles.p99_ns?
                 };
                 Some((
                     value,

@@ -10,7 +10,7 @@ use super::ranking::{Place, Ranking, name, threads_note};
 use olivine_bench::method;
 use olivine_bench::report::Source;
 use olivine_bench::result::file::RUNS_QUOTABLE;
-use olivine_bench::result::{Measured, ResultFile};
+use olivine_bench::result::{Measured, ResultFile, Row};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
 
@@ -41,8 +41,12 @@ pub(in super::super) fn headline(sources: &[Source]) -> String {
 
 /// How to read all of it.
 const LEGEND: &str = "Two processes, each pinned to a CPU, every byte checked. Figures are medians of the runs, in \
-brackets the least and the most of them; ratios are to the floor, a bare cache line to and fro between the same two \
+brackets the least and the most of them; percentiles above p50 are of all samples. Ratios are to the floor, a bare cache line to and fro between the same two \
 processes in the same run. `*`: more processes than CPUs.\n";
+
+/// What stands below a table with other people's libraries in it.
+const THEIRS: &str = "\nOther people's libraries were measured after these methods, each in a program of its own, in turns \
+with its own floor.\n";
 
 /// One file: its command and conditions, then its table.
 fn of_file(file: &ResultFile) -> String {
@@ -165,6 +169,13 @@ fn methods(
     if let Some(note) = rankings.iter().find_map(threads_note) {
         out.push_str(&format!("\n{note}.\n"));
     }
+    let is_theirs = |row: &Row| {
+        let ours = row.method.starts_with(OLIVINE_PREFIX);
+        !ours && method::find(method::BUILT_IN, &row.method).is_err()
+    };
+    if file.results.iter().any(is_theirs) {
+        out.push_str(THEIRS);
+    }
     let reasons = first.main.reasons();
     if !reasons.is_empty() {
         out.push_str(&format!("\nOf those {}.\n", reasons.join("; of those ")));
@@ -193,11 +204,10 @@ fn head(ranking: &Ranking<'_>) -> String {
     )
 }
 
-/// Middle of the round trips, and their ratio to the floor.
+/// p50 of the median run, and its ratio to the floor.
 fn round_trip(measured: &Measured) -> String {
-    let found = measured.round_trip.as_ref();
-    let p50 = found.and_then(|found| found.percentiles.p50_ns);
-    let p50 = p50.map_or_else(|| "-".to_owned(), text::nanos);
+    let p50 = measured.p50_ns();
+    let p50 = p50.map_or_else(|| "-".to_owned(), |p50| text::nanos(p50.median));
     match &measured.ratio_p50 {
         Some(ratio) => format!("{p50}, {}", spread(ratio, text::three_figures)),
         None => p50,
@@ -250,7 +260,9 @@ fn figure(measured: &Measured) -> (String, String) {
     let at = |name: &str, ns: Option<f64>| ns.map(|ns| format!("{name} {}", text::nanos(ns)));
     let percentiles = &found.percentiles;
     let shown = [
-        at("p50", percentiles.p50_ns),
+        measured
+            .p50_ns()
+            .map(|p50| format!("p50 {}", spread(&p50, text::nanos))),
         at("p99", percentiles.p99_ns),
         at("p99.9", percentiles.p99_9_ns),
     ];

@@ -26,6 +26,7 @@ pub(in super::super) fn methods(rows: &[Row]) -> String {
     }
     out.push_str(
         "\nfloor: a bare cache line to and fro between the same two processes, in turns\n\
+         P50: of the median run; P99, P99.9: of all samples\n\
          /FLOOR, RUNS: p50 to that, median of the runs, least and most\n\
          blank: too few samples above; a name that ends in how it waits says so itself\n",
     );
@@ -43,7 +44,7 @@ fn cells(index: usize, entry: &Entry<'_>) -> Vec<String> {
         index.to_string(),
         name(entry),
         waits(row),
-        ns(|table| table.p50_ns),
+        p50_ns(measured).map(text::nanos).unwrap_or_default(),
         ns(|table| table.p99_ns),
         ns(|table| table.p99_9_ns),
         ratio.map_or_else(|| "-".to_owned(), |r| text::three_figures(r.median)),
@@ -72,7 +73,7 @@ pub(super) fn rank(measured: &Measured) -> f64 {
     ratio.unwrap_or_else(|| p50_ns(measured).map_or(f64::MAX, |ns| ns * 1e9))
 }
 
-/// p50, and how often the floor goes into it.
+/// p50 of the median run, and how often the floor goes into it.
 fn figure(measured: &Measured) -> String {
     let p50 = p50_ns(measured).map_or_else(|| "no p50".to_owned(), text::nanos);
     match measured.ratio_p50 {
@@ -82,5 +83,5 @@ fn figure(measured: &Measured) -> String {
 }
 
 fn p50_ns(measured: &Measured) -> Option<f64> {
-    measured.round_trip.as_ref()?.percentiles.p50_ns
+    Some(measured.p50_ns()?.median)
 }

@@ -82,9 +82,7 @@ pub(super) fn what(entry: &Entry<'_>) -> String {
 
 /// The figure that stands for a row, and its name.
 fn headline(measured: &Measured) -> (&'static str, String) {
-    let p50 = measured
-        .distribution()
-        .and_then(|(_, found)| found.percentiles.p50_ns);
+    let p50 = measured.p50_ns().map(|p50| p50.median);
     let rate = measured.messages_per_s.map(|rate| text::rate(rate.median));
     match (p50, rate) {
         (Some(ns), _) => ("p50", text::nanos(ns)),
@@ -98,14 +96,15 @@ fn beside<'a>(measured: &Measured, figure: &'a str, value: f64) -> (&'a str, Str
     let percentiles = measured.distribution().map(|(_, found)| &found.percentiles);
     let p = |pick: fn(&Percentiles) -> Option<f64>| percentiles.and_then(pick);
     let rate = measured.messages_per_s.map(|rate| rate.median);
+    let p50 = measured.p50_ns().map(|p50| p50.median);
     // Round trips a second are those that the middle round trip leaves time for.
-    let round_trips = p(|p| p.p50_ns).map(|ns| 1e9 / ns);
+    let round_trips = p50.map(|ns| 1e9 / ns);
     let (name, ours, unit): (&str, Option<f64>, fn(f64) -> String) = match figure {
-        "p50_ns" => ("p50", p(|p| p.p50_ns), text::nanos),
+        "p50_ns" => ("p50", p50, text::nanos),
         "p99_ns" => ("p99", p(|p| p.p99_ns), text::nanos),
         "p99_9_ns" => ("p99.9", p(|p| p.p99_9_ns), text::nanos),
         // No mean of latencies is kept here: the middle stands beside it, and says so.
-        "mean_ns" => ("p50 to mean", p(|p| p.p50_ns), text::nanos),
+        "mean_ns" => ("p50 to mean", p50, text::nanos),
         "messages_per_s" => ("messages", rate, text::rate),
         "deliveries_per_s" => ("deliveries", measured.deliveries_per_s, text::rate),
         "bytes_per_s" => ("bytes", measured.bytes_per_s, text::byte_rate),

@@ -26,11 +26,11 @@ mod vm;
 mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
-pub(crate) use place::Held;
 pub use place::{Door, remove};
 pub use player::{Batches, End, Pair, Player, play};
 pub use threads::play_in_threads;
 
+pub(crate) use place::Held;
 pub(crate) use player::PATIENCE;
 
 use crate::error::{BenchError, Result};

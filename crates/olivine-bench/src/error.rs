@@ -151,15 +151,49 @@ pub enum BenchError {
     /// A method that carries one message at a time was asked to stream.
     #[error("this method carries one message at a time: measure it with pingpong")]
     OneAtATime,
+    /// A rate outside of [`crate::scenario::latency::RATES_PER_S`].
+    #[error(
+        "a rate of {per_s} messages a second is not within {least} to {most}: below, a slice has no message; above, none leaves when it is due",
+        least = crate::scenario::latency::RATES_PER_S.start(),
+        most = crate::scenario::latency::RATES_PER_S.end()
+    )]
+    Rate {
+        /// What was asked for.
+        per_s: f64,
+    },
+    /// A method that hands messages over one by one was asked for batches.
+    #[error("this method hands messages over one by one: measure it with --batch 1")]
+    NoBatches,
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]
     NoRate,
+    /// The socket by which the two processes meet cannot be made.
+    #[error("cannot bind the socket {path}{too_long}", path = path.display(), too_long = too_long(path))]
+    Socket {
+        /// Its path: in `$OLIVINE_DIR` if that is set, else in memory.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The other end closed the connection.
     #[error("the other end closed the connection")]
     EndClosed,
     /// The person asked to stop.
     #[error("stopped before there was a result")]
     Stopped,
+}
+
+/// Longest path of a socket in bytes.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// What to do about a path that no socket may have.
+fn too_long(path: &std::path::Path) -> String {
+    match path.as_os_str().len() {
+        0..=SOCKET_PATH_MAX => String::new(),
+        bytes => format!(
+            ", whose {bytes} bytes are more than the {SOCKET_PATH_MAX} of a socket: set OLIVINE_DIR to a shorter path"
+        ),
+    }
 }
 
 /// An error and its causes in one line.

@@ -393,6 +393,10 @@ mod tests {
                 "[[measure]]\nscenario = 'latency'\nsize = [32]".to_owned(),
                 "needs a list of rates",
             ),
+            (
+                "[[measure]]\nscenario = 'latency'\nsize = [32]\nrate = [1e300]".to_owned(),
+                "is not within 1 to",
+            ),
         ] {
             let error = Job::parse("x.toml", &text, 2).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

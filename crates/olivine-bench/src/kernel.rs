@@ -15,6 +15,9 @@ const FAULT_MAX_NS: f64 = 100_000.0;
 /// Up to this many nanoseconds an interrupt with its handler may be all there is to a sample.
 const INTERRUPT_MAX_NS: f64 = 200_000.0;
 
+/// Sleeps of the measuring threads that a slice takes whatever is measured in it.
+const OWN_SLEEPS: u64 = 2;
+
 /// Sums of the kernel over some threads and their CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -62,13 +65,25 @@ impl Counts {
         }
     }
 
+    /// These without the sleeps of the measuring itself: between two slices each side sleeps once, until the other
+    /// has said that it is done or what is to be done next.
+    #[must_use]
+    pub fn without_the_measuring(self) -> Self {
+        Self {
+            voluntary_switches_count: self.voluntary_switches_count.saturating_sub(OWN_SLEEPS),
+            ..self
+        }
+    }
+
     /// What most likely made a sample of `ns` nanoseconds that long, if this was counted around it.
+    ///
+    /// `sleeps` tells whether the method's way of waiting is to sleep: one that spins is not held up by that.
     ///
     /// A cause is named only where it accounts for the length: a wait for the CPU of half as long, a fault for
     /// a sample that a fault explains. Otherwise the answer is that the kernel saw nothing.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "durations of seconds at most")]
-    pub fn likely_cause(&self, ns: f64) -> Cause {
+    pub fn likely_cause(&self, ns: f64, sleeps: bool) -> Cause {
         if self.waited_for_cpu_ns as f64 * 2.0 >= ns {
             return Cause::Preempted;
         }
@@ -84,7 +99,7 @@ impl Counts {
         if self.minor_faults_count > 0 && ns <= FAULT_MAX_NS {
             return Cause::MinorFault;
         }
-        if self.voluntary_switches_count > 0 {
+        if sleeps && self.voluntary_switches_count > 0 {
             return Cause::Slept;
         }
         if self.interrupts_count > 0 && ns <= INTERRUPT_MAX_NS {
@@ -286,25 +301,35 @@ mod tests {
             interrupts_count: 10,
             ..Counts::default()
         };
-        assert_eq!(waited.likely_cause(4e6), Cause::Preempted);
-        assert_eq!(waited.likely_cause(50e6), Cause::Unseen);
+        assert_eq!(waited.likely_cause(4e6, true), Cause::Preempted);
+        assert_eq!(waited.likely_cause(50e6, true), Cause::Unseen);
         let fault = Counts {
             minor_faults_count: 1,
             ..Counts::default()
         };
-        assert_eq!(fault.likely_cause(20e3), Cause::MinorFault);
-        assert_eq!(fault.likely_cause(20e6), Cause::Unseen);
+        assert_eq!(fault.likely_cause(20e3, true), Cause::MinorFault);
+        assert_eq!(fault.likely_cause(20e6, true), Cause::Unseen);
         let stolen = Counts {
             stolen_ms: 10,
             ..Counts::default()
         };
-        assert_eq!(stolen.likely_cause(9e6), Cause::Stolen);
-        assert_eq!(stolen.likely_cause(900.0), Cause::Unseen);
+        assert_eq!(stolen.likely_cause(9e6, true), Cause::Stolen);
+        assert_eq!(stolen.likely_cause(900.0, true), Cause::Unseen);
         let interrupts = Counts {
             interrupts_count: 3,
             ..Counts::default()
         };
-        assert_eq!(interrupts.likely_cause(9e3), Cause::Interrupt);
-        assert_eq!(Counts::default().likely_cause(1.0), Cause::Unseen);
+        assert_eq!(interrupts.likely_cause(9e3, true), Cause::Interrupt);
+        assert_eq!(Counts::default().likely_cause(1.0, true), Cause::Unseen);
+        let slept = Counts {
+            voluntary_switches_count: OWN_SLEEPS + 1,
+            ..Counts::default()
+        };
+        assert_eq!(slept.likely_cause(50e3, true), Cause::Slept);
+        assert_eq!(slept.likely_cause(50e3, false), Cause::Unseen);
+        let slept = slept.without_the_measuring();
+        assert_eq!(slept.voluntary_switches_count, 1);
+        let own = slept.without_the_measuring();
+        assert_eq!(own.likely_cause(50e3, true), Cause::Unseen);
     }
 }

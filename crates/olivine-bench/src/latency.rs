@@ -19,6 +19,7 @@ pub struct Latency {
     histogram: Histogram<u64>,
     min: u64,
     max: u64,
+    negative: u64,
 }
 
 impl Default for Latency {
@@ -40,7 +41,23 @@ impl Latency {
             histogram,
             min: u64::MAX,
             max: 0,
+            negative: 0,
         }
+    }
+
+    /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. Where the second is the smaller one it
+    /// counts as 0, and is counted as such.
+    #[inline]
+    pub fn record_between(&mut self, from: u64, to: u64) {
+        let ticks = to.wrapping_sub(from).cast_signed();
+        self.negative += u64::from(ticks < 0);
+        self.record(ticks.max(0).cast_unsigned());
+    }
+
+    /// Durations between two CPUs that were below 0, as far as their clocks tell.
+    #[must_use]
+    pub fn negative_count(&self) -> u64 {
+        self.negative
     }
 
     /// Adds one duration of `ticks`.
@@ -67,6 +84,7 @@ impl Latency {
             .expect("all recorders have the same bounds");
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        self.negative += other.negative;
     }
 
     /// Forgets everything.
@@ -74,6 +92,7 @@ impl Latency {
         self.histogram.reset();
         self.min = u64::MAX;
         self.max = 0;
+        self.negative = 0;
     }
 
     /// The largest duration in ticks, exact; 0 if there are none.
@@ -147,6 +166,7 @@ impl Latency {
                 .collect(),
             min: self.min,
             max: self.max,
+            negative: self.negative,
         }
     }
 
@@ -201,13 +221,20 @@ pub struct Snapshot {
     values: Vec<(u64, u64)>,
     min: u64,
     max: u64,
+    #[serde(default)]
+    negative: u64,
 }
 
 impl Snapshot {
     /// A content of buckets, each with its value and count, between `min` and `max`.
     #[must_use]
     pub fn new(values: Vec<(u64, u64)>, min: u64, max: u64) -> Self {
-        Self { values, min, max }
+        Self {
+            values,
+            min,
+            max,
+            negative: 0,
+        }
     }
 
     /// Bucket values with their counts, rising.
@@ -225,6 +252,7 @@ impl From<&Snapshot> for Latency {
         }
         latency.min = snapshot.min;
         latency.max = snapshot.max;
+        latency.negative = snapshot.negative;
         latency
     }
 }

@@ -49,6 +49,7 @@ use echo::Echo;
 use olivine::clock::TickClock;
 use olivine::probe;
 use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Time before the measurement begins, in which caches and windows fill.
@@ -192,18 +193,30 @@ fn load(
 ) -> Result<Outcome, LoadError> {
     let clock = TickClock::calibrate();
     let servers = usage::servers(address);
-    let times = Times::from_now(&clock, WARM_UP, Duration::from_secs_f64(plan.seconds));
+    let measured = Duration::from_secs_f64(plan.seconds);
+    let (tell, told) = mpsc::channel();
+    let begin = move || {
+        let times = Times::from_now(&clock, WARM_UP, measured);
+        // Who no longer listens no longer measures.
+        let _ = tell.send(times);
+        times
+    };
     let (plan, cpu) = (plan.clone(), plan.cpu);
     let generator = std::thread::spawn(move || match plan.interface {
         Interface::IoUring if plan.rate_per_s.is_none() => {
-            driven::run(address, &plan, protocol, times)
+            driven::run(address, &plan, protocol, begin)
         }
         Interface::IoUring => Err(LoadError::Paced),
         Interface::Epoll => {
             probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-            Client::connect(address, &plan, protocol, times)?.run()
+            Client::connect(address, &plan, protocol, begin)?.run()
         }
     });
+    // Connections that cannot be made end the generator before it begins; why is what it returns.
+    let Ok(times) = told.recv() else {
+        let ended = generator.join().map_err(|_| LoadError::Panicked)?;
+        return Err(ended.err().unwrap_or(LoadError::Panicked));
+    };
     // This thread only looks at the clocks of CPU time, when the measured time begins and when it ends.
     let pacer = Pacer::start(clock, 1.0);
     let mut used = [(None, 0); 2];
@@ -212,6 +225,11 @@ fn load(
         *used = (usage::cpu_ns(&servers), usage::own_cpu_ns());
     }
     let tally: Tally = generator.join().map_err(|_| LoadError::Panicked)??;
+    if tally.answers == 0 && !tally.gone {
+        return Err(LoadError::Unanswered {
+            seconds: measured.as_secs_f64(),
+        });
+    }
     let server = used[1].0.zip(used[0].0);
     // A server that is gone early ends the measured time with it.
     let end = times.end.min(tally.ended).max(times.begin);
@@ -227,4 +245,67 @@ fn load(
         server_cpu_ns: server.map(|(after, before)| after.saturating_sub(before)),
         client_cpu_ns: used[1].1.saturating_sub(used[0].1),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Whether somebody waits to be let in at `port`: a row of the kernel's table with that remote port and state 2.
+    fn is_awaited(port: u16) -> bool {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let remote = format!(":{port:04X}");
+        table.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[2].ends_with(&remote) && words[3] == "02"
+        })
+    }
+
+    fn echo_back(mut socket: TcpStream) {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = socket.read(&mut buffer) {
+            if socket.write_all(&buffer[..length]).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// A server that lets nobody in before somebody waits outside: making the connections takes a second and more.
+    fn slow_to_accept() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        std::thread::spawn(move || {
+            while !is_awaited(address.port()) {
+                std::thread::yield_now();
+            }
+            for socket in listener.incoming() {
+                std::thread::spawn(move || echo_back(socket.unwrap()));
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn the_measured_time_begins_when_all_connections_are_there() {
+        for interface in [Interface::Epoll, Interface::IoUring] {
+            let plan = Plan {
+                connections: 4,
+                depth: 1,
+                rate_per_s: None,
+                seconds: 0.1,
+                cpu: probe::allowed_cpus()[0],
+                waiting: Waiting::Block,
+                interface,
+            };
+            let found = match echo(slow_to_accept(), 16, &plan) {
+                Err(LoadError::Engine(_)) if interface == Interface::IoUring => continue,
+                found => found.unwrap(),
+            };
+            assert!(found.answers > 0, "{interface:?}");
+            assert_eq!((found.closed, found.gone), (0, false), "{interface:?}");
+        }
+    }
 }

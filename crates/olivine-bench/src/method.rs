@@ -25,7 +25,8 @@ mod uring;
 mod vm;
 mod wrong_echo;
 
-pub use fixed::{FIXED_SIZES, Fixed, Pop, Push, no_such_size};
+pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
+pub(crate) use place::Held;
 pub use place::{Door, remove};
 pub use player::{Batches, End, Pair, Player, play};
 pub use threads::play_in_threads;
@@ -78,6 +79,18 @@ pub trait Method: Sync {
         false
     }
 
+    /// Whether a batch of streamed messages is handed over at once. Without, there is no figure of batches: one by one
+    /// under that name would be none.
+    fn batches(&self) -> bool {
+        false
+    }
+
+    /// Whether it works only between threads, which share their page tables: its rows state [`THREADS`] as a setting,
+    /// so that no table shows it as a method between processes.
+    fn threads(&self) -> bool {
+        false
+    }
+
     /// What it does without that a channel of this library has, in a few words; empty if that is not why it is fast.
     ///
     /// Said wherever it is ahead, so that nobody takes a figure for the whole.
@@ -101,6 +114,9 @@ pub trait Method: Sync {
     ) -> Result<Box<dyn Player>>;
 }
 
+/// The setting that rows of a method between threads state.
+pub const THREADS: &str = "threads";
+
 /// What [`Method::lacks`] says of methods that have a slot where others have a queue.
 const ONE_SLOT: &str =
     "no queue: one message under way, for one reader; a dead side is not noticed";
@@ -119,6 +135,10 @@ pub struct Described {
     pub wait: &'static str,
     /// See [`Method::streams`].
     pub streams: bool,
+    /// See [`Method::batches`].
+    pub batches: bool,
+    /// See [`Method::threads`].
+    pub threads: bool,
     /// See [`Method::lacks`].
     pub lacks: &'static str,
     /// See [`Method::open`].
@@ -140,6 +160,14 @@ impl Method for Described {
 
     fn streams(&self) -> bool {
         self.streams
+    }
+
+    fn batches(&self) -> bool {
+        self.batches
+    }
+
+    fn threads(&self) -> bool {
+        self.threads
     }
 
     fn lacks(&self) -> &'static str {
@@ -202,8 +230,12 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// What the self-check measures: a method that works and one that lies.
-pub const SELF_CHECK: &[&dyn Method] = &[&olivine_shm::ADAPTIVE, &wrong_echo::WRONG_ECHO];
+/// What the self-check measures: a method that works and two that lie.
+pub const SELF_CHECK: &[&dyn Method] = &[
+    &olivine_shm::ADAPTIVE,
+    &wrong_echo::WRONG_ECHO,
+    &wrong_echo::SHORT_ECHO,
+];
 
 /// The method called `name`.
 ///

@@ -124,6 +124,19 @@ fn fill_any(message: &mut [u8], stamp: Stamp) {
     }
 }
 
+/// Reads a message back that was sent with `size` bytes; `None` if it has another length, or as [`check`].
+///
+/// The start of a correct message of up to 256 bytes is a correct message: whoever knows the size asks this way.
+#[inline(always)]
+#[must_use]
+pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {
+    if message.len() == size {
+        check(message)
+    } else {
+        None
+    }
+}
+
 /// Reads a message back; `None` if it is too short or any byte is not what its stamp demands.
 #[inline(always)]
 #[must_use]
@@ -244,6 +257,12 @@ mod tests {
             },
         );
         assert_eq!(check(&message[8..]), None);
+        assert!(
+            check(&message[..48]).is_some(),
+            "why `check_whole` is there"
+        );
+        assert_eq!(check_whole(&message[..48], 64), None);
+        assert!(check_whole(&message, 64).is_some());
         assert_eq!(check(&message[..SIZE_MIN - 1]), None);
         assert_eq!(check(&[]), None);
     }

@@ -9,6 +9,7 @@
 //! | 0    | measuring  | floor: the ball on its way there                |
 //! | 1    | second     | floor: the ball on its way back                 |
 //! | 2    | second     | serial of the order it is ready to begin        |
+//! | 3    | second     | its clock as it saw the last stamped ball       |
 //!
 //! Every spin is bounded by a `Patience`; the second process ends when its standard input does, so neither
 //! can outlive or wait for the other for ever.
@@ -39,7 +40,8 @@ use std::time::Duration;
 pub(crate) const THERE: usize = 0;
 pub(crate) const BACK: usize = 1;
 pub(crate) const READY: usize = 2;
-const WORDS: usize = 3;
+pub(crate) const STAMP: usize = 3;
+const WORDS: usize = 4;
 
 /// How long the second process may take for anything.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -55,6 +57,8 @@ pub(crate) enum Order {
     Privileges(Privileges),
     /// Answer `rounds` balls on the shared words, the first being `first`.
     Floor { first: u64, rounds: u64 },
+    /// As `Floor`, with the time of each ball written beside it.
+    Stamp { first: u64, rounds: u64 },
     /// Open a subscriber.
     Open { there: String },
     /// Take the answering end of a method, at the door of `folder`.
@@ -68,8 +72,13 @@ pub(crate) enum Order {
     Echo { first: u64, rounds: u64 },
     /// Check `count` messages of a method from number `first` on.
     Take { first: u64, count: u64 },
-    /// Check `count` messages from number `first` on; note latencies if `timed`.
-    Consume { first: u64, count: u64, timed: bool },
+    /// Check `count` messages of `size_bytes` from number `first` on; note latencies if `timed`.
+    Consume {
+        size_bytes: usize,
+        first: u64,
+        count: u64,
+        timed: bool,
+    },
     /// Open a publisher for messages of `size_bytes`, `batch` at once.
     Publish {
         there: String,
@@ -83,8 +92,9 @@ pub(crate) enum Order {
         count: u64,
         at_ticks: u64,
     },
-    /// Check `count` messages of each of `publishers` publishers, each from number `first` on.
+    /// Check `count` messages of `size_bytes` of each of `publishers` publishers, each from number `first` on.
     Gather {
+        size_bytes: usize,
         publishers: usize,
         first: u64,
         count: u64,

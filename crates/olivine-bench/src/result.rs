@@ -14,7 +14,7 @@ pub use collect::{Collector, Figures, Slice};
 pub use distribution::Distribution;
 pub use file::{FileError, ResultFile};
 
-use crate::floor::Placement;
+use crate::floor::{ClockAhead, Placement};
 use crate::kernel::{Cause, Counts};
 use crate::latency::Percentiles;
 use crate::spread::Spread;
@@ -200,6 +200,12 @@ pub struct Measured {
     pub worst: Option<Worst>,
     /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
+    /// Open load: how far the receiver's clock is ahead of the sender's, which is part of `one_way`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead: Option<ClockAhead>,
+    /// Open load: samples of `one_way` that were below 0 by the two clocks, and count as 0 there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_count: Option<u64>,
     /// A mesh, pair by pair; empty where it was not measured so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,

@@ -10,13 +10,15 @@ use crate::method::Method;
 use crate::privileges::Privileges;
 use crate::result::Row;
 use crate::scenario::{Setup, Variant, pingpong, throughput};
+use crate::sys::child;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How the names of rivals' programs start.
 const PREFIX: &str = "rival-";
@@ -32,6 +34,8 @@ const FAILING_MAX: Duration = Duration::from_secs(6);
 const SHOWN_MAX: usize = 40;
 /// How long is waited for the last words of a program that has ended.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks at whether the person wants to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A method that a rival's program knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,12 @@ pub struct Known {
     pub wait: String,
     /// Whether it can be streamed without loss.
     pub streams: bool,
+    /// Whether a batch of streamed messages is handed over at once.
+    #[serde(default)]
+    pub batches: bool,
+    /// Whether it works only between threads.
+    #[serde(default)]
+    pub threads: bool,
     /// What it does without that a channel of this library has; empty if nothing that makes it faster.
     pub lacks: String,
 }
@@ -121,6 +131,8 @@ fn list(methods: &[&'static dyn Method]) -> Vec<Known> {
         about: method.about().to_owned(),
         wait: method.wait().to_owned(),
         streams: method.streams(),
+        batches: method.batches(),
+        threads: method.threads(),
         lacks: method.lacks().to_owned(),
     });
     known.collect()
@@ -153,14 +165,22 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
 /// A library's own threads inherit where they may run from the thread that starts them: on the CPU of a measured
 /// thread they would be in its way.
 pub fn unpinned<T>(make: impl FnOnce() -> T) -> T {
-    let pinned = rustix::thread::sched_getaffinity(None);
-    let mut all = rustix::thread::CpuSet::new();
-    (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    // The kernel leaves those that exist and are allowed; where it refuses, the library's threads share our CPU.
-    let _ = rustix::thread::sched_setaffinity(None, &all);
+    restored(|| {
+        let mut all = rustix::thread::CpuSet::new();
+        (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+        // The kernel leaves those that exist and are allowed; where it refuses, the library's threads share our CPU.
+        let _ = rustix::thread::sched_setaffinity(None, &all);
+        make()
+    })
+}
+
+/// Runs `make`, after which the calling thread may run where it might before.
+pub(crate) fn restored<T>(make: impl FnOnce() -> T) -> T {
+    let before = rustix::thread::sched_getaffinity(None);
     let made = make();
-    if let Ok(pinned) = pinned {
-        let _ = rustix::thread::sched_setaffinity(None, &pinned);
+    if let Ok(before) = before {
+        // What the kernel gave it takes back, unless it took the CPUs away in between.
+        let _ = rustix::thread::sched_setaffinity(None, &before);
     }
     made
 }
@@ -207,29 +227,31 @@ impl Program {
     /// # Errors
     ///
     /// [`BenchError::Rival`] if the program does not run or says something else, [`BenchError::RivalHangs`] if it
-    /// says nothing for half a minute.
-    pub fn methods(&self) -> Result<Vec<Known>> {
-        self.run(LIST, "", START_MAX)
+    /// says nothing for half a minute, [`BenchError::Stopped`] soon after `stopped` is true.
+    pub fn methods(&self, stopped: &dyn Fn() -> bool) -> Result<Vec<Known>> {
+        self.run(LIST, "", START_MAX, stopped)
     }
 
     /// Has it measure a job.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer than was asked for.
-    pub fn measure(&self, job: &Job) -> Result<Vec<Row>> {
-        self.ask(MEASURE, job, job.limit())
+    /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer than was asked for,
+    /// [`BenchError::Stopped`] soon after `stopped` is true; the program is ended then.
+    pub fn measure(&self, job: &Job, stopped: &dyn Fn() -> bool) -> Result<Vec<Row>> {
+        self.ask(MEASURE, job, job.limit(), stopped)
     }
 
-    /// Has it do something else that it knows, by `word`, within `limit`.
+    /// Has it do something else that it knows, by `word`, within `limit` or until it is `stopped`.
     pub(crate) fn ask<T: for<'a> Deserialize<'a>>(
         &self,
         word: &str,
         job: &impl Serialize,
         limit: Duration,
+        stopped: &dyn Fn() -> bool,
     ) -> Result<T> {
         let text = serde_json::to_string(job).map_err(|error| io("write a job")(error.into()))?;
-        self.run(word, &text, limit)
+        self.run(word, &text, limit, stopped)
     }
 
     fn run<T: for<'a> Deserialize<'a>>(
@@ -237,16 +259,16 @@ impl Program {
         word: &str,
         input: &str,
         limit: Duration,
+        stopped: &dyn Fn() -> bool,
     ) -> Result<T> {
+        let mut command = Command::new(&self.path);
+        command
+            .arg(word)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         // Started from a pinned thread it would have that CPU only.
-        let started = unpinned(|| {
-            Command::new(&self.path)
-                .arg(word)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-        });
+        let started = unpinned(|| child::start(&mut command, Signal::KILL));
         let mut child = started.map_err(io("start a rival's program"))?;
         let said = child.stderr.take().map(text_of);
         let told = child.stdout.take().map(text_of);
@@ -256,14 +278,17 @@ impl Program {
             std::thread::spawn(move || stdin.write_all(&input));
         }
         // Its output ends with it: its second process writes to a pipe of their own.
-        let told = told.map(|text| text.recv_timeout(limit));
-        let hangs = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
-        if hangs {
+        let told = told.map(|text| within(&text, limit, stopped));
+        let is_late = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
+        if is_late {
             // The second process ends when its orders do.
             let _ = child.kill();
         }
         let status = child.wait().map_err(io("wait for a rival's program"))?;
-        if hangs {
+        if is_late && stopped() {
+            return Err(BenchError::Stopped);
+        }
+        if is_late {
             return Err(BenchError::RivalHangs {
                 name: self.name(),
                 seconds: limit.as_secs(),
@@ -286,6 +311,22 @@ impl Program {
                 message,
             }
         })
+    }
+}
+
+/// What `text` brings within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`] for both.
+fn within(
+    text: &Receiver<String>,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> std::result::Result<String, RecvTimeoutError> {
+    let begun = Instant::now();
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        match text.recv_timeout(left.min(LOOK)) {
+            Err(RecvTimeoutError::Timeout) if left > LOOK && !stopped() => {}
+            told => return told,
+        }
     }
 }
 
@@ -325,7 +366,8 @@ mod tests {
         std::fs::write(&path, script).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let programs = Program::find(folder.path()).unwrap();
-        let asked = programs[0].run::<Vec<Known>>(LIST, "", Duration::from_millis(300));
+        let sleeper = &programs[0];
+        let asked = sleeper.run::<Vec<Known>>(LIST, "", Duration::from_millis(300), &|| false);
         let error = asked.unwrap_err();
         assert!(matches!(error, BenchError::RivalHangs { .. }), "{error}");
         assert!(

@@ -266,6 +266,7 @@ impl<'a> Session<'a> {
         let before = self.observed.counts();
         let value = thing(&mut self.peer)?;
         let kernel = self.observed.counts().since(&before);
+        let kernel = kernel.without_the_measuring();
         let at_s = nanos(&self.clock, TickClock::ticks().wrapping_sub(self.start)) / 1e9;
         let after = self.floor()?;
         let (before_ns, after_ns) = (

@@ -1,7 +1,8 @@
 //! The suite measures itself: what it must notice is put in, and it must notice.
 //!
-//! Three checks. A stall of known length in a paced run must show up in the percentiles as all the messages that
-//! it delayed, not as one (coordinated omission). A method that sends one wrong bit back must give a failure and no figure. And
+//! Four checks. A stall of known length in a paced run must show up in the percentiles as all the messages that
+//! it delayed, not as one (coordinated omission). A method that sends one wrong bit back must give a failure and no figure, and so must one
+//! that sends back a part of what it got, every byte of it right. And
 //! the same thing measured twice in turns tells how far apart two figures may lie without meaning anything.
 
 use crate::compare::RUNS_MIN;
@@ -48,10 +49,12 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
     };
     let stalled = latency::run_stalled(setup, &[variant(METHOD, "wait=adaptive")], watch)?;
     let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
+    let short = pingpong::run(setup, &[variant("short-echo", "")], watch)?;
     let (rows, error) = twice::run(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
     Ok(vec![
         stall(&stalled.concat()),
-        wrong_echo(&wrong.concat()),
+        lie("wrong echo", "with one wrong bit", &wrong.concat()),
+        lie("short echo", "that cuts an answer short", &short.concat()),
         same(error.as_ref(), &rows),
     ])
 }
@@ -104,8 +107,8 @@ fn judge(found: &Distribution, slices: u64) -> (bool, String) {
     (ok, what)
 }
 
-/// A wrong bit gives a failure.
-fn wrong_echo(rows: &[Row]) -> Finding {
+/// A wrong answer gives a failure.
+fn lie(check: &'static str, what: &str, rows: &[Row]) -> Finding {
     let wrong = |row: &Row| matches!(&row.outcome, Outcome::Failed { reason } if reason.contains("did not arrive as it was sent"));
     let ok = !rows.is_empty() && rows.iter().all(wrong);
     let found = if rows.iter().any(|row| row.measured().is_some()) {
@@ -114,9 +117,9 @@ fn wrong_echo(rows: &[Row]) -> Finding {
         reasons(rows)
     };
     Finding {
-        check: "wrong echo",
+        check,
         ok,
-        what: format!("a method with one wrong bit gave: {found}"),
+        what: format!("a method {what} gave: {found}"),
     }
 }
 
@@ -200,9 +203,12 @@ mod tests {
                 reason,
             )
         };
-        assert!(wrong_echo(&[failed("message 7 did not arrive as it was sent: …")]).ok);
-        assert!(!wrong_echo(&[failed("the second process did not answer")]).ok);
-        assert!(!wrong_echo(&[]).ok);
+        let judged = |rows: &[Row]| lie("wrong echo", "with one wrong bit", rows).ok;
+        assert!(judged(&[failed(
+            "message 7 did not arrive as it was sent: …"
+        )]));
+        assert!(!judged(&[failed("the second process did not answer")]));
+        assert!(!judged(&[]));
         assert!(!same(None, &[]).ok && !stall(&[]).ok);
     }
 }

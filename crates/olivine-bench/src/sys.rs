@@ -3,6 +3,7 @@
 //! | file        | what                                                                        |
 //! |-------------|-----------------------------------------------------------------------------|
 //! | `alarm`     | ends a sleep in the kernel now and then, so that no wait is without a bound |
+//! | `child`     | processes that do not outlive a measurement                                 |
 //! | `mapping`   | shared memory: of a file, mapped twice, System V                            |
 //! | `monitor`   | mutex and condition variables between processes                             |
 //! | `queue`     | System V and POSIX message queues                                           |
@@ -12,6 +13,7 @@
 //! | `vm`        | memory of another process; pages given to a pipe                            |
 
 pub(crate) mod alarm;
+pub(crate) mod child;
 pub(crate) mod mapping;
 pub(crate) mod monitor;
 pub(crate) mod queue;

@@ -336,7 +336,7 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
     };
     // One run is too few to compare: the third check says so and fails the command.
     let (code, told) = selfcheck("1", "0.2");
-    for check in ["stall", "wrong echo"] {
+    for check in ["stall", "wrong echo", "short echo"] {
         assert_eq!(find(&told, check)["ok"], true, "{told}");
     }
     let third = find(&told, "measuring error");

@@ -259,7 +259,8 @@ impl EngineConfig {
     }
 
     /// Time without a byte in either direction after which a connection is closed, 1 ms to 24 h.
-    /// Default `None`: never. Bytes that have arrived are read first, however late, unless reading is paused.
+    /// Default `None`: never. Bytes that have arrived are read first, however late, unless reading is paused. With TLS the
+    /// bytes it carries count on arrival, and neither new keys nor a record that is not whole.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.idle_timeout = timeout;
         self

@@ -31,6 +31,7 @@ pub(crate) mod run;
 mod settle;
 
 use connection::{Attempt, Connection, End, NEVER, Phase};
+pub(crate) use inner::LOOK_AGAIN;
 
 /// Room in a fresh buffer: enough for most batches, so that few ever grow.
 const BUFFER_BYTES: usize = 16 * 1024;

@@ -118,12 +118,20 @@ fn slow_heads_and_bodies_are_ended_and_harm_nobody() {
     }
 }
 
-/// A connection that was asked on, to a server that was stopped before it closed it for being idle.
-fn paused(settings: Settings) -> (Server, TcpStream) {
+/// A connection on which something was asked, or with `begun` as the start of its first request, to a server that was
+/// stopped before the time for more was over.
+fn paused(settings: Settings, begun: Option<&[u8]>) -> (Server, TcpStream) {
     for _ in 0..20 {
         let server = Server::start(settings).unwrap();
         let mut peer = client(server.address);
-        ask(&mut peer);
+        match begun {
+            None => ask(&mut peer),
+            Some(begun) => {
+                peer.write_all(begun).unwrap();
+                // By its answer the server has seen what came before.
+                ask(&mut client(server.address));
+            }
+        }
         server.pause();
         peer.set_nonblocking(true).unwrap();
         let seen = peer.peek(&mut [0]);
@@ -138,31 +146,44 @@ fn paused(settings: Settings) -> (Server, TcpStream) {
 
 #[test]
 fn a_request_that_came_while_the_process_was_stopped_is_answered() {
+    const TIME: Duration = Duration::from_millis(500);
     let settings = |backend| Settings {
-        idle_timeout: Duration::from_millis(500),
+        timeout: TIME,
+        idle_timeout: TIME,
         ..Settings::of(backend)
     };
-    let mut stopped: Vec<_> = backends()
+    let body: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345";
+    // What was there before, and what comes while the process is stopped.
+    let cases: [(Option<&[u8]>, &[u8]); 4] = [
+        (None, GET),
+        (Some(b""), GET),
+        (Some(b"GET / HTTP/1.1\r\nHo"), b"st: h\r\n\r\n"),
+        (Some(body), b"67890"),
+    ];
+    let all = backends()
         .into_iter()
-        .map(|backend| paused(settings(backend)))
+        .flat_map(|backend| cases.iter().map(move |case| (backend, *case)));
+    let mut stopped: Vec<_> = all
+        .map(|(backend, (begun, rest))| (paused(settings(backend), begun), begun, rest))
         .collect();
-    for (_, peer) in &mut stopped {
-        peer.write_all(GET).unwrap();
+    for ((_, peer), _, rest) in &mut stopped {
+        peer.write_all(rest).unwrap();
     }
-    // Twice the idle time-out passes: elsewhere, one connection after the other is closed for it.
+    // Twice each time-out passes: elsewhere, one connection after the other is closed for being idle.
     let clock = Server::start(settings(Backend::Mio)).unwrap();
     for _ in 0..2 {
         let mut idle = client(clock.address);
         ask(&mut idle);
         assert!(read_to_end(&mut idle).is_empty());
     }
-    for (server, mut peer) in stopped {
+    for ((server, mut peer), begun, _) in stopped {
         server.go_on();
         let answer = read_to_end(&mut peer);
         assert!(
             answer.ends_with(b"Hello, World!"),
-            "{}: closed with a request unread",
-            server.backend
+            "{}: closed with a request unread, after {:?}",
+            server.backend,
+            begun.map(String::from_utf8_lossy)
         );
         server.stop();
     }

@@ -155,6 +155,18 @@ fn garbage_and_half_a_handshake_harm_nobody() {
     }
 }
 
+/// Asks for a page and reads it.
+fn asked(peer: &mut (impl Read + Write)) {
+    peer.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"/a") {
+        let mut byte = [0];
+        peer.read_exact(&mut byte).unwrap();
+        answer.extend(byte);
+    }
+}
+
 /// A byte now and then of a record that never becomes whole is no request: its connection is idle all the while.
 #[test]
 fn pieces_of_a_record_keep_no_idle_connection() {
@@ -168,14 +180,7 @@ fn pieces_of_a_record_keep_no_idle_connection() {
         let limits = Limits::default().idle_timeout(Duration::from_millis(60));
         let engine = http::serve(settings, limits, |_| Mirror).unwrap();
         let mut peer = connect(engine.local_address().unwrap(), &trusting);
-        peer.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            .unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"/a") {
-            let mut byte = [0];
-            peer.read_exact(&mut byte).unwrap();
-            answer.extend(byte);
-        }
+        asked(&mut peer);
         let mut socket = peer.sock;
         socket.write_all(&RECORD).unwrap();
         let pause = Some(Duration::from_millis(1));
@@ -186,6 +191,33 @@ fn pieces_of_a_record_keep_no_idle_connection() {
             gone || matches!(read, Ok(0))
         });
         assert!(closed, "{backend:?}: kept by pieces of a record");
+        assert_eq!(engine.counters()[0].timed_out, 1, "{backend:?}");
+    }
+}
+
+/// New keys are nothing that the handler is told: a connection on which nothing else comes is idle all the while.
+#[test]
+fn key_updates_keep_no_idle_connection() {
+    /// As many in a row as a session puts up with; all together last far longer than the time-out.
+    const UPDATES: usize = 30;
+    let (server, trusting) = identities();
+    for backend in backends() {
+        let settings = config(backend)
+            .tls(Some(Arc::clone(&server)))
+            .idle_timeout(Some(Duration::from_millis(60)));
+        let engine = http::serve(settings, Limits::default(), |_| Mirror).unwrap();
+        let mut peer = connect(engine.local_address().unwrap(), &trusting);
+        asked(&mut peer);
+        let pause = Some(Duration::from_millis(20));
+        peer.sock.set_read_timeout(pause).unwrap();
+        let closed = (0..UPDATES).any(|_| {
+            peer.conn.refresh_traffic_keys().unwrap();
+            let gone = peer.flush().is_err();
+            // Nothing until then is an error of time.
+            let read = peer.read(&mut [0; 512]);
+            gone || matches!(read, Ok(0))
+        });
+        assert!(closed, "{backend:?}: kept by key updates");
         assert_eq!(engine.counters()[0].timed_out, 1, "{backend:?}");
     }
 }

@@ -22,9 +22,11 @@ const TAKEN: usize = 256;
 
 static AERON: Described = Described {
     name: "aeron-ipc",
-    about: "Aeron IPC, exclusive publications, spinning; its driver's threads not pinned",
+    about: "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads not pinned",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "needs a driver process beside",
     open,
 };
@@ -84,7 +86,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         Ok(Streams {
             publication,
             subscription,
-            message: vec![0; size],
+            size,
             _client: client,
             _driver: driver,
         })
@@ -97,23 +99,41 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
 struct Streams {
     publication: AeronExclusivePublication,
     subscription: AeronSubscription,
-    message: Vec<u8>,
+    size: usize,
     _client: Aeron,
     _driver: Option<EmbeddedMediaDriver>,
+}
+
+/// Sends a message that lies elsewhere.
+#[inline(always)]
+fn offer(
+    publication: &AeronExclusivePublication,
+    message: &[u8],
+    patience: &mut Patience<'_>,
+) -> Result<()> {
+    loop {
+        match publication.offer(message) {
+            Ok(_position) => return Ok(()),
+            Err(error) if error.is_retryable() => patience.spend()?,
+            Err(error) => return Err(says(error)),
+        }
+    }
 }
 
 impl End for Streams {
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        fill(&mut self.message);
-        loop {
-            match self.publication.offer(&self.message) {
-                Ok(_position) => return Ok(()),
+        let mut claim = loop {
+            match self.publication.try_claim_owned(self.size) {
+                Ok(claim) => break claim,
                 // Also while the other side is not connected yet.
                 Err(error) if error.is_retryable() => patience.spend()?,
                 Err(error) => return Err(says(error)),
             }
-        }
+        };
+        fill(claim.data());
+        claim.commit().map_err(says)?;
+        Ok(())
     }
 
     #[inline(always)]
@@ -131,6 +151,34 @@ impl End for Streams {
             self.subscription.poll_fn(take, 1).map_err(says)?;
             if let Some(handled) = handled.take() {
                 return Ok(handled);
+            }
+            patience.spend()?;
+        }
+    }
+
+    #[inline(always)]
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let publication = &self.publication;
+        let mut check = Some(check);
+        let mut echoed = None;
+        loop {
+            // Sent back from the term it lies in, as a program would.
+            let take = |message: &[u8], _header| {
+                let fits = check.take().is_some_and(|check| check(message));
+                echoed = Some(if fits {
+                    offer(publication, message, patience).map(|()| true)
+                } else {
+                    Ok(false)
+                });
+            };
+            self.subscription.poll_fn(take, 1).map_err(says)?;
+            if let Some(echoed) = echoed.take() {
+                return echoed;
             }
             patience.spend()?;
         }

@@ -3,7 +3,7 @@
 use crossbar::{BusSubscriber, Pod, PodBus};
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -21,6 +21,8 @@ static CROSSBAR: Described = Described {
     about: "crossbar PodBus in shared memory, bounded, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "fixed size of messages on its bus; the dead are told by their process number",
     open: |side, door, size, _| match size {
         16 => open::<16, 2>(side, door),
@@ -88,14 +90,15 @@ fn open<const N: usize, const W: usize>(side: Side, door: &mut Door) -> Result<B
     door.exchange("made")?;
     let subscriber = BusSubscriber::<Message<W>>::connect(&from).map_err(says)?;
     door.exchange("connected")?;
-    Ok(play(Fixed::<_, _, N>::new(To(bus), From(subscriber)), N))
+    let to = Copies::<_, N>::new(To(bus));
+    Ok(play(Fixed::new(to, From(subscriber)), N))
 }
 
 struct To<const W: usize>(PodBus<Message<W>>);
 
-impl<const N: usize, const W: usize> Push<N> for To<W> {
+impl<const N: usize, const W: usize> Append<N> for To<W> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+    fn append(&mut self, message: &[u8; N]) -> Result<bool> {
         Ok(self.0.try_publish(Message::of(message)).is_ok())
     }
 }
@@ -104,7 +107,7 @@ struct From<const W: usize>(BusSubscriber<Message<W>>);
 
 impl<const N: usize, const W: usize> Pop<N> for From<W> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.try_recv().map(|message| message.bytes()))
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        Ok(self.0.try_recv().map(|message| handle(&message.bytes())))
     }
 }

@@ -5,7 +5,7 @@ use crossbeam_queue::ArrayQueue;
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
+    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play_in_threads,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -19,6 +19,8 @@ static QUEUE: Described = Described {
     about: "crossbeam ArrayQueue between threads, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => queue::<N>(side, door)),
 };
@@ -28,6 +30,8 @@ static CHANNEL: Described = Described {
     about: "crossbeam bounded channel between threads, spinning with try_recv",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => channel::<N>(side, door)),
 };
@@ -41,8 +45,8 @@ fn queue<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>>
     play_in_threads(side, door, N, || {
         let make = || Arc::new(ArrayQueue::<[u8; N]>::new(CAPACITY));
         let (there, back) = (make(), make());
-        let asks = Fixed::new(End(Arc::clone(&there)), End(Arc::clone(&back)));
-        Ok((asks, Fixed::new(End(back), End(there))))
+        let asks = Fixed::new(Copies::new(End(Arc::clone(&there))), End(Arc::clone(&back)));
+        Ok((asks, Fixed::new(Copies::new(End(back)), End(there))))
     })
 }
 
@@ -50,32 +54,32 @@ fn channel<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player
     play_in_threads(side, door, N, || {
         let (there, taken) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
         let (back, answered) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
-        let asks = Fixed::new(To(there), From(answered));
-        Ok((asks, Fixed::new(To(back), From(taken))))
+        let asks = Fixed::new(Copies::new(To(there)), From(answered));
+        Ok((asks, Fixed::new(Copies::new(To(back)), From(taken))))
     })
 }
 
 struct End<const N: usize>(Arc<ArrayQueue<[u8; N]>>);
 
-impl<const N: usize> Push<N> for End<N> {
+impl<const N: usize> Append<N> for End<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+    fn append(&mut self, message: &[u8; N]) -> Result<bool> {
         Ok(self.0.push(*message).is_ok())
     }
 }
 
 impl<const N: usize> Pop<N> for End<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.pop())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        Ok(self.0.pop().as_ref().map(handle))
     }
 }
 
 struct To<const N: usize>(Sender<[u8; N]>);
 
-impl<const N: usize> Push<N> for To<N> {
+impl<const N: usize> Append<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+    fn append(&mut self, message: &[u8; N]) -> Result<bool> {
         Ok(self.0.try_send(*message).is_ok())
     }
 }
@@ -84,7 +88,7 @@ struct From<const N: usize>(Receiver<[u8; N]>);
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.try_recv().ok())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        Ok(self.0.try_recv().ok().as_ref().map(handle))
     }
 }

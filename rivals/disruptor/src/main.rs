@@ -20,6 +20,8 @@ static DISRUPTOR: Described = Described {
     about: "disruptor-rs single producer with an event poller, between threads, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
+    threads: true,
     lacks: "threads of one process only, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };
@@ -47,32 +49,36 @@ fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> 
 
 impl<const N: usize> Push<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
-        Ok(self.0.try_publish(|event| *event = *message).is_ok())
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        Ok(self.0.try_publish(fill).is_ok())
     }
 
     #[inline(always)]
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        let published = self.0.try_batch_publish(messages.len(), |events| {
-            for (event, message) in events.zip(messages) {
-                *event = *message;
+    fn push_some(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8; N]),
+    ) -> Result<usize> {
+        let published = self.0.try_batch_publish(count, |events| {
+            for (number, event) in events.enumerate() {
+                fill(number, event);
             }
         });
-        Ok(published.map_or(0, |_| messages.len()))
+        Ok(published.map_or(0, |_| count))
     }
 }
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
         let Ok(mut events) = self.0.take(1) else {
             return Ok(None);
         };
-        Ok((&mut events).next().copied())
+        Ok((&mut events).next().map(handle))
     }
 
     #[inline(always)]
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let Ok(mut events) = self.0.take(limit as u64) else {
             return Ok(0);
         };

@@ -19,6 +19,8 @@ static ICEORYX2: Described = Described {
     about: "iceoryx2 publish-subscribe, no overflow, loan, write and send, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };
@@ -72,9 +74,13 @@ struct To<const N: usize>(Publisher<ipc::Service, [u8; N], ()>);
 
 impl<const N: usize> Push<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
-        let sample = self.0.loan_uninit().map_err(says)?;
-        sample.write_payload(*message).send().map_err(says)?;
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        let mut sample = self.0.loan_uninit().map_err(says)?;
+        // SAFETY: bytes of shared memory, which the kernel hands out as zeros: any are a value.
+        fill(unsafe { sample.payload_mut().assume_init_mut() });
+        // SAFETY: as above.
+        let sample = unsafe { sample.assume_init() };
+        sample.send().map_err(says)?;
         Ok(true)
     }
 }
@@ -83,8 +89,8 @@ struct From<const N: usize>(Subscriber<ipc::Service, [u8; N], ()>);
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
         let sample = self.0.receive().map_err(says)?;
-        Ok(sample.map(|sample| *sample.payload()))
+        Ok(sample.map(|sample| handle(sample.payload())))
     }
 }

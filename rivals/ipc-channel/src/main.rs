@@ -14,6 +14,8 @@ static IPC_CHANNEL: Described = Described {
     about: "ipc-channel bytes channels, spinning with try_recv",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open,
 };
@@ -62,10 +64,37 @@ struct Channels {
     message: Vec<u8>,
 }
 
+impl Channels {
+    /// Waits for a message.
+    fn next(&self, patience: &mut Patience<'_>) -> Result<Vec<u8>> {
+        loop {
+            match self.from.try_recv() {
+                Ok(message) => return Ok(message),
+                Err(TryRecvError::Empty) => patience.spend()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}
+
 impl End for Channels {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
         fill(&mut self.message);
         self.to.send(&self.message).map_err(says)
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let message = self.next(patience)?;
+        let fits = check(&message);
+        if fits {
+            self.to.send(&message).map_err(says)?;
+        }
+        Ok(fits)
     }
 
     fn receive<T>(
@@ -73,12 +102,6 @@ impl End for Channels {
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            match self.from.try_recv() {
-                Ok(message) => return Ok(handle(&message)),
-                Err(TryRecvError::Empty) => patience.spend()?,
-                Err(error) => return Err(says(error)),
-            }
-        }
+        self.next(patience).map(|message| handle(&message))
     }
 }

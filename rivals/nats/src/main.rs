@@ -29,6 +29,8 @@ static CORE: Described = Described {
     about: "NATS core messages through nats-server, its threads not pinned; settings: the server's address",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open,
 };
@@ -121,7 +123,9 @@ impl Core {
     fn next(&mut self, patience: &mut Patience<'_>) -> Result<Bytes> {
         loop {
             let next = self.subscriber.next();
-            let waited = self.runtime.block_on(async { tokio::time::timeout(WAIT, next).await });
+            let waited = self
+                .runtime
+                .block_on(async { tokio::time::timeout(WAIT, next).await });
             match waited {
                 Ok(Some(message)) => return Ok(message.payload),
                 Ok(None) => return Err(BenchError::EndClosed),

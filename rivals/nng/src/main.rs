@@ -1,6 +1,6 @@
 //! nng: PAIR sockets over TCP and over its ipc transport, between processes.
 
-use nng::options::{Options, RecvTimeout, SendTimeout};
+use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
@@ -12,12 +12,16 @@ use std::time::Duration;
 
 /// Longest single wait.
 const WAIT: Duration = Duration::from_millis(400);
+/// Messages that a socket holds in each direction while streaming; without, every message is waited for.
+const STREAMED: i32 = 1024;
 
 static IPC: Described = Described {
     name: "nng-ipc",
     about: "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("nng").display());
@@ -30,6 +34,8 @@ static TCP: Described = Described {
     about: "nng PAIR sockets over TCP, blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         // This version cannot say which port it was given, so a free one is looked for first.
@@ -70,19 +76,24 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Bo
         }
         Ok(socket)
     })?;
-    let message = vec![0; size];
-    Ok(play(Pair { socket, message }, size))
+    let pair = Pair {
+        socket,
+        size,
+        streams: false,
+    };
+    Ok(play(pair, size))
 }
 
 struct Pair {
     socket: Socket,
-    message: Vec<u8>,
+    size: usize,
+    /// Whether its buffers are those for streams.
+    streams: bool,
 }
 
-impl End for Pair {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        fill(&mut self.message);
-        let mut message = nng::Message::from(self.message.as_slice());
+impl Pair {
+    /// Sends a message, which is the socket's from then on.
+    fn pass(&self, mut message: nng::Message, patience: &mut Patience<'_>) -> Result<()> {
         loop {
             match self.socket.send(message) {
                 Ok(()) => return Ok(()),
@@ -95,17 +106,55 @@ impl End for Pair {
         }
     }
 
+    /// Waits for a message.
+    fn next(&self, patience: &mut Patience<'_>) -> Result<nng::Message> {
+        loop {
+            match self.socket.recv() {
+                Ok(message) => return Ok(message),
+                Err(nng::Error::TimedOut) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}
+
+impl End for Pair {
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        if !self.streams {
+            let socket = &self.socket;
+            socket.set_opt::<SendBufferSize>(STREAMED).map_err(says)?;
+            socket.set_opt::<RecvBufferSize>(STREAMED).map_err(says)?;
+            self.streams = true;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        let mut message = nng::Message::with_zeros(self.size);
+        fill(&mut message);
+        self.pass(message, patience)
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let message = self.next(patience)?;
+        let fits = check(&message);
+        if fits {
+            // The same message goes back, as a program would send it.
+            self.pass(message, patience)?;
+        }
+        Ok(fits)
+    }
+
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            match self.socket.recv() {
-                Ok(message) => return Ok(handle(&message)),
-                Err(nng::Error::TimedOut) => patience.look()?,
-                Err(error) => return Err(says(error)),
-            }
-        }
+        self.next(patience).map(|message| handle(&message))
     }
 }

@@ -3,7 +3,7 @@
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play,
 };
 use olivine_bench::rival;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
@@ -19,6 +19,8 @@ static RINGFIRE: Described = Described {
     about: "ringfire in shared memory, lossless back-pressure, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "fixed size of messages, copies out; a dead reader is told by its process number",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };
@@ -51,23 +53,28 @@ fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> 
     door.exchange("attached")?;
     let stage = vec![[0; N]; TAKEN];
     let from = From { consumer, stage };
-    Ok(play(Fixed::new(To(producer), from), N))
+    Ok(play(Fixed::new(Copies::new(To(producer)), from), N))
 }
 
 struct To<const N: usize>(RingProducer<[u8; N]>);
 
-impl<const N: usize> Push<N> for To<N> {
+impl<const N: usize> Append<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
+    fn append(&mut self, message: &[u8; N]) -> Result<bool> {
         Ok(self.0.try_push(message).is_ok())
     }
 
     #[inline(always)]
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        if self.0.headroom() < messages.len() as u64 {
-            return Ok(usize::from(self.push(&messages[0])?));
+    fn append_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
+        // The first shows whether there is room, from what the producer remembers of the slowest reader; the rest is
+        // as lossless, and waits by the library's own means where the ring is full in between.
+        let Some((first, rest)) = messages.split_first() else {
+            return Ok(0);
+        };
+        if self.0.try_push(first).is_err() {
+            return Ok(0);
         }
-        self.0.push_batch(messages);
+        self.0.push_batch(rest);
         Ok(messages.len())
     }
 }
@@ -79,12 +86,12 @@ struct From<const N: usize> {
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.consumer.try_recv())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        Ok(self.consumer.try_recv().as_ref().map(handle))
     }
 
     #[inline(always)]
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let room = limit.min(TAKEN);
         let count = self.consumer.recv_batch(&mut self.stage[..room]);
         self.stage[..count]

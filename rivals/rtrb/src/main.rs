@@ -6,6 +6,7 @@ use olivine_bench::method::{
     Described, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
 };
 use olivine_bench::rival;
+use rtrb::chunks::{ChunkError, WriteChunkUninit};
 use std::process::ExitCode;
 
 /// Messages of a ring.
@@ -16,6 +17,8 @@ static RTRB: Described = Described {
     about: "rtrb ring between threads, one by one or in chunks, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
+    threads: true,
     lacks: "threads of one process only, one reader, fixed size",
     open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
 };
@@ -33,40 +36,84 @@ fn open<const N: usize>(
     door: &mut olivine_bench::method::Door,
 ) -> Result<Box<dyn Player>> {
     play_in_threads(side, door, N, || {
-        let (there, taken) = rtrb::RingBuffer::new(CAPACITY);
-        let (back, answered) = rtrb::RingBuffer::new(CAPACITY);
-        Ok((
-            Fixed::new(To::<N>(there), From(answered)),
-            Fixed::new(To(back), From(taken)),
-        ))
+        let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
+        Ok((Fixed::new(there, answered), Fixed::new(back, taken)))
     })
+}
+
+/// A ring whose slots all hold bytes, so that they can be filled in place.
+fn ring<const N: usize>() -> (To<N>, From<N>) {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(CAPACITY);
+    while producer.push([0; N]).is_ok() {}
+    while consumer.pop().is_ok() {}
+    (To(producer), From(consumer))
+}
+
+/// Fills a chunk and hands it over; returns its length.
+#[inline(always)]
+fn hand_over<const N: usize>(
+    mut chunk: WriteChunkUninit<'_, [u8; N]>,
+    mut fill: impl FnMut(usize, &mut [u8; N]),
+) -> usize {
+    let count = chunk.len();
+    let (first, second) = chunk.as_mut_slices();
+    for (number, slot) in first.iter_mut().chain(second).enumerate() {
+        // SAFETY: every slot has held bytes since `ring`, and popping leaves them: any bytes are a value.
+        fill(number, unsafe { slot.assume_init_mut() });
+    }
+    // SAFETY: as above, all of it holds values.
+    unsafe { chunk.commit_all() };
+    count
 }
 
 impl<const N: usize> Push<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
-        Ok(self.0.push(*message).is_ok())
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        let Ok(chunk) = self.0.write_chunk_uninit(1) else {
+            return Ok(false);
+        };
+        let mut fill = Some(fill);
+        hand_over(chunk, |_, slot| {
+            if let Some(fill) = fill.take() {
+                fill(slot);
+            }
+        });
+        Ok(true)
     }
 
     #[inline(always)]
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        let count = self.0.slots().min(messages.len());
-        let Ok(chunk) = self.0.write_chunk_uninit(count) else {
-            return Ok(0);
+    fn push_some(&mut self, count: usize, fill: impl FnMut(usize, &mut [u8; N])) -> Result<usize> {
+        // Only where what the producer remembers is not enough does it look at the consumer's place.
+        let room = match self.0.write_chunk_uninit(count) {
+            Ok(chunk) => return Ok(hand_over(chunk, fill)),
+            // Nothing to hand over: committing it would store all the same, into the consumer's way.
+            Err(ChunkError::TooFewSlots(0)) => return Ok(0),
+            Err(ChunkError::TooFewSlots(room)) => room,
         };
-        Ok(chunk.fill_from_iter(messages.iter().copied()))
+        let chunk = self.0.write_chunk_uninit(room);
+        Ok(chunk.map_or(0, |chunk| hand_over(chunk, fill)))
     }
 }
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.pop().ok())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        let Ok(chunk) = self.0.read_chunk(1) else {
+            return Ok(None);
+        };
+        let handled = chunk.as_slices().0.first().map(handle);
+        chunk.commit_all();
+        Ok(handled)
     }
 
     #[inline(always)]
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
-        let count = self.0.slots().min(limit);
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
+        let limit = limit.min(CAPACITY);
+        let count = match self.0.read_chunk(limit) {
+            Ok(_) => limit,
+            Err(ChunkError::TooFewSlots(0)) => return Ok(0),
+            Err(ChunkError::TooFewSlots(count)) => count,
+        };
         let Ok(chunk) = self.0.read_chunk(count) else {
             return Ok(0);
         };

@@ -20,6 +20,8 @@ static SINGLE: Described = Described {
     about: "shaq single-producer single-consumer queue in shared memory, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "fixed size of messages, one reader; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => single::<N>(side, door)),
 };
@@ -29,6 +31,8 @@ static BROADCAST: Described = Described {
     about: "shaq broadcast queue with one lane and one consumer slot, spinning",
     wait: "spin",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "fixed size of messages; nobody notices a dead side",
     open: |side, door, size, _| for_size!(size, N => cast::<N>(side, door)),
 };
@@ -74,19 +78,42 @@ fn single<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>
 
 struct To<const N: usize>(spsc::Producer<[u8; N]>);
 
+impl<const N: usize> To<N> {
+    /// Appends up to `count` messages; returns how many had room.
+    #[inline(always)]
+    fn write(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8; N])) -> usize {
+        let mut batch = self.0.write_batch();
+        for number in 0..count {
+            // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are written below.
+            let Some(slot) = (unsafe { batch.try_as_mut() }) else {
+                if number == 0 {
+                    // Nothing is to be published; dropped, it would store and wake all the same.
+                    std::mem::forget(batch);
+                }
+                return number;
+            };
+            // SAFETY: as above.
+            fill(number, unsafe { slot.assume_init_mut() });
+        }
+        count
+    }
+}
+
 impl<const N: usize> Push<N> for To<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
-        Ok(self.0.try_write(*message).is_ok())
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        let mut fill = Some(fill);
+        let written = self.write(1, |_, slot| {
+            if let Some(fill) = fill.take() {
+                fill(slot);
+            }
+        });
+        Ok(written == 1)
     }
 
     #[inline(always)]
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        let mut batch = self.0.write_batch();
-        let full = messages
-            .iter()
-            .position(|message| batch.try_write(*message).is_err());
-        Ok(full.unwrap_or(messages.len()))
+    fn push_some(&mut self, count: usize, fill: impl FnMut(usize, &mut [u8; N])) -> Result<usize> {
+        Ok(self.write(count, fill))
     }
 }
 
@@ -94,12 +121,15 @@ struct From<const N: usize>(spsc::Consumer<[u8; N]>);
 
 impl<const N: usize> Pop<N> for From<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.try_read())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        let Some(batch) = self.0.try_reserve_read_batch(NonZeroUsize::MIN) else {
+            return Ok(None);
+        };
+        Ok(batch.as_slices().0.first().map(handle))
     }
 
     #[inline(always)]
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let Some(limit) = NonZeroUsize::new(limit) else {
             return Ok(0);
         };
@@ -137,17 +167,34 @@ struct CastTo<const N: usize>(broadcast::Producer<[u8; N]>);
 
 impl<const N: usize> Push<N> for CastTo<N> {
     #[inline(always)]
-    fn push(&mut self, message: &[u8; N]) -> Result<bool> {
-        Ok(self.0.try_write(*message).is_ok())
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are written below.
+        let Some(mut slot) = (unsafe { self.0.try_reserve_write() }) else {
+            return Ok(false);
+        };
+        // SAFETY: as above.
+        fill(unsafe { slot.as_mut().assume_init_mut() });
+        Ok(true)
     }
 
     #[inline(always)]
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        Ok(if self.0.try_write_slice(messages) {
-            messages.len()
-        } else {
-            0
-        })
+    fn push_some(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8; N]),
+    ) -> Result<usize> {
+        let Some(wanted) = NonZeroUsize::new(count) else {
+            return Ok(0);
+        };
+        // SAFETY: as in `push`; all are written below.
+        let Some(mut batch) = (unsafe { self.0.try_reserve_write_batch(wanted) }) else {
+            return Ok(0);
+        };
+        for number in 0..count {
+            // SAFETY: within the batch; bytes that start as zeros.
+            fill(number, unsafe { batch.as_mut(number).assume_init_mut() });
+        }
+        Ok(count)
     }
 }
 
@@ -155,12 +202,13 @@ struct CastFrom<const N: usize>(broadcast::Consumer<[u8; N]>);
 
 impl<const N: usize> Pop<N> for CastFrom<N> {
     #[inline(always)]
-    fn pop(&mut self) -> Result<Option<[u8; N]>> {
-        Ok(self.0.try_read())
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>> {
+        let message = self.0.try_reserve_read();
+        Ok(message.map(|message| handle(message.as_ref())))
     }
 
     #[inline(always)]
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let Some(limit) = NonZeroUsize::new(limit) else {
             return Ok(0);
         };

@@ -30,6 +30,8 @@ static ZENOH: Described = Described {
     about: "zenoh with payloads in shared memory, blocking, its threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open,
 };
@@ -80,19 +82,24 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         let session = session(side, door)?;
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
-        let publisher = session
-            .declare_publisher(to)
-            .congestion_control(CongestionControl::Block)
-            .express(true)
-            .wait()
-            .map_err(says)?;
+        // At once for a message that is waited for, gathered where messages stream.
+        let publisher = |at_once: bool| {
+            let declared = session
+                .declare_publisher(to)
+                .congestion_control(CongestionControl::Block)
+                .express(at_once);
+            declared.wait().map_err(says)
+        };
+        let (publisher, streaming) = (publisher(true)?, publisher(false)?);
         let pool = PosixShmProviderBackend::builder(POOL_BYTES)
             .wait()
             .map_err(says)?;
         meet(&publisher)?;
+        meet(&streaming)?;
         Ok(Pair {
             subscriber,
             publisher,
+            streaming: Some(streaming),
             pool: ShmProviderBuilder::backend(pool).wait(),
             size,
             _session: session,
@@ -120,12 +127,33 @@ fn meet(publisher: &Publisher<'_>) -> Result<()> {
 struct Pair {
     subscriber: Subscriber<FifoChannelHandler<Sample>>,
     publisher: Publisher<'static>,
+    /// The one for streams, until it takes the other's place.
+    streaming: Option<Publisher<'static>>,
     pool: ShmProvider<PosixShmProviderBackend>,
     size: usize,
     _session: Session,
 }
 
+impl Pair {
+    /// Waits for a message.
+    fn next(&self, patience: &mut Patience<'_>) -> Result<Sample> {
+        loop {
+            if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
+                return Ok(sample);
+            }
+            patience.look()?;
+        }
+    }
+}
+
 impl End for Pair {
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        if let Some(streaming) = self.streaming.take() {
+            self.publisher = streaming;
+        }
+        Ok(())
+    }
+
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
         let mut message = loop {
             let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();
@@ -145,16 +173,28 @@ impl End for Pair {
         self.publisher.put(message).wait().map_err(says)
     }
 
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        let sample = self.next(patience)?;
+        let fits = check(&sample.payload().to_bytes());
+        if fits {
+            // The same shared memory goes back, as a program would send it.
+            let payload = sample.payload().clone();
+            self.publisher.put(payload).wait().map_err(says)?;
+        }
+        Ok(fits)
+    }
+
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
-                return Ok(handle(&sample.payload().to_bytes()));
-            }
-            patience.look()?;
-        }
+        let sample = self.next(patience)?;
+        Ok(handle(&sample.payload().to_bytes()))
     }
 }

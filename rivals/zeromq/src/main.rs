@@ -14,6 +14,8 @@ static IPC: Described = Described {
     about: "ZeroMQ PAIR sockets over ipc (UNIX sockets), blocking, I/O threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| {
         let endpoint = format!("ipc://{}", door.folder().join("zeromq").display());
@@ -26,6 +28,8 @@ static TCP: Described = Described {
     about: "ZeroMQ PAIR sockets over TCP, blocking, I/O threads not pinned",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _| open(side, door, size, "tcp://127.0.0.1:*"),
 };
@@ -80,11 +84,11 @@ struct Pair {
     outgoing: Vec<u8>,
 }
 
-impl End for Pair {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        fill(&mut self.outgoing);
+impl Pair {
+    /// Sends a message. Copied in, because the library drops one that it is handed when an alarm interrupts it.
+    fn pass(&self, message: &[u8], patience: &mut Patience<'_>) -> Result<()> {
         loop {
-            match self.socket.send(&self.outgoing, 0) {
+            match self.socket.send(message, 0) {
                 Ok(()) => return Ok(()),
                 Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
                 Err(error) => return Err(says(error)),
@@ -92,17 +96,44 @@ impl End for Pair {
         }
     }
 
+    /// Waits for a message.
+    fn next(&mut self, patience: &mut Patience<'_>) -> Result<()> {
+        loop {
+            match self.socket.recv(&mut self.message, 0) {
+                Ok(()) => return Ok(()),
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
+                Err(error) => return Err(says(error)),
+            }
+        }
+    }
+}
+
+impl End for Pair {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+        fill(&mut self.outgoing);
+        self.pass(&self.outgoing, patience)
+    }
+
+    fn echo(
+        &mut self,
+        _stage: &mut [u8],
+        check: impl FnOnce(&[u8]) -> bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<bool> {
+        self.next(patience)?;
+        let fits = check(&self.message);
+        if fits {
+            self.pass(&self.message, patience)?;
+        }
+        Ok(fits)
+    }
+
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
-        loop {
-            match self.socket.recv(&mut self.message, 0) {
-                Ok(()) => return Ok(handle(&self.message)),
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
-                Err(error) => return Err(says(error)),
-            }
-        }
+        self.next(patience)?;
+        Ok(handle(&self.message))
     }
 }

@@ -4,7 +4,7 @@ use super::{Point, Scenario};
 use crate::method;
 use crate::payload::SIZE_MIN;
 use crate::result::{Parameters, Published};
-use crate::scenario::{Variant, throughput};
+use crate::scenario::{Variant, latency, throughput};
 use serde::Deserialize;
 
 /// How the names of this library's methods start.
@@ -109,6 +109,15 @@ impl Block {
             .find(|rate| !(**rate > 0.0 && rate.is_finite()))
         {
             return Err(format!("rate {rate} is no number above 0"));
+        }
+        if self.scenario == Scenario::Latency {
+            let refused = self
+                .rate
+                .iter()
+                .find_map(|&rate| latency::check_rate(rate).err());
+            if let Some(refused) = refused {
+                return Err(refused.to_string());
+            }
         }
         let most = throughput::BATCH_MAX as u64;
         if let Some(batch) = self.batch.iter().find(|batch| !(1..=most).contains(*batch)) {

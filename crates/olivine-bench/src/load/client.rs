@@ -53,11 +53,11 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Starts a little from now, so that the connections can be made first.
+    /// Starts now.
     pub(super) fn from_now(clock: &TickClock, warm_up: Duration, measured: Duration) -> Self {
         let ticks =
             |span: Duration| clock.ticks_for(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        let start = TickClock::ticks() + ticks(Duration::from_millis(50));
+        let start = TickClock::ticks();
         let begin = start + ticks(warm_up);
         Self {
             start,
@@ -137,35 +137,20 @@ pub(super) struct Client<P> {
 }
 
 impl<P: Protocol> Client<P> {
+    /// Makes the connections; `begin` says when what counts, once all are there.
     pub(super) fn connect(
         address: SocketAddr,
         plan: &Plan,
         protocol: P,
-        times: Times,
+        begin: impl FnOnce() -> Times,
     ) -> Result<Self, LoadError> {
         let clock = TickClock::calibrate();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| io("make an epoll")(error.into()))?;
         let rate = plan.rate_per_s;
-        let mut client = Self {
-            address,
-            protocol,
-            links: Vec::new(),
-            epoll,
-            depth: plan.depth,
-            spins: plan.waiting == Waiting::Spin,
-            pacer: rate.map(|rate| Pacer::start_at(clock, rate, times.start)),
-            clock,
-            times,
-            next: 0,
-            buffer: vec![0; RECEIVE_BYTES],
-            last_answer: times.start,
-            tally: Tally::default(),
-        };
-        for index in 0..plan.connections {
-            let socket = client.open(index)?;
-            client.links.push(Link {
-                socket: Some(socket),
+        let link = |index| {
+            Ok(Link {
+                socket: Some(connection(&epoll, address, index)?),
                 writable: true,
                 out: Vec::new(),
                 sent: 0,
@@ -173,38 +158,30 @@ impl<P: Protocol> Client<P> {
                 asked: VecDeque::new(),
                 outstanding: 0,
                 waiting: VecDeque::new(),
-            });
-        }
-        Ok(client)
-    }
-
-    fn open(&self, index: usize) -> Result<TcpStream, LoadError> {
-        let address = self.address;
-        let socket = TcpStream::connect_timeout(&address, CONNECT_MAX)
-            .map_err(|source| LoadError::Connect { address, source })?;
-        socket.set_nodelay(true).map_err(io("set TCP_NODELAY"))?;
-        socket
-            .set_nonblocking(true)
-            .map_err(io("make a socket non-blocking"))?;
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        epoll::add(
-            &self.epoll,
-            &socket,
-            epoll::EventData::new_u64(index as u64),
-            flags,
-        )
-        .map_err(|error| io("watch a socket")(error.into()))?;
-        Ok(socket)
+            })
+        };
+        let links = (0..plan.connections).map(link).collect::<Result<_, _>>()?;
+        let buffer = vec![0; RECEIVE_BYTES];
+        let times = begin();
+        Ok(Self {
+            address,
+            protocol,
+            links,
+            epoll,
+            depth: plan.depth,
+            spins: plan.waiting == Waiting::Spin,
+            pacer: rate.map(|rate| Pacer::start_at(clock, rate, times.start)),
+            clock,
+            times,
+            next: 0,
+            buffer,
+            last_answer: times.start,
+            tally: Tally::default(),
+        })
     }
 
     /// Runs to the end of the measured time, or until the server is gone.
     pub(super) fn run(mut self) -> Result<Tally, LoadError> {
-        while TickClock::ticks() < self.times.start {
-            std::hint::spin_loop();
-        }
         if self.pacer.is_none() {
             for index in 0..self.links.len() {
                 self.ask(index, self.depth, TickClock::ticks());
@@ -464,7 +441,7 @@ impl<P: Protocol> Client<P> {
         link.out.clear();
         (link.sent, link.outstanding, link.writable, link.socket) = (0, 0, true, None);
         self.protocol.reopened(index);
-        match self.open(index) {
+        match connection(&self.epoll, self.address, index) {
             Ok(socket) => {
                 self.links[index].socket = Some(socket);
                 self.ask_again(index, TickClock::ticks())
@@ -474,4 +451,21 @@ impl<P: Protocol> Client<P> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Connects, and has `epoll` tell of it by `index`.
+fn connection(epoll: &OwnedFd, address: SocketAddr, index: usize) -> Result<TcpStream, LoadError> {
+    let socket = TcpStream::connect_timeout(&address, CONNECT_MAX)
+        .map_err(|source| LoadError::Connect { address, source })?;
+    socket.set_nodelay(true).map_err(io("set TCP_NODELAY"))?;
+    socket
+        .set_nonblocking(true)
+        .map_err(io("make a socket non-blocking"))?;
+    let flags = epoll::EventFlags::IN
+        | epoll::EventFlags::OUT
+        | epoll::EventFlags::RDHUP
+        | epoll::EventFlags::ET;
+    let data = epoll::EventData::new_u64(index as u64);
+    epoll::add(epoll, &socket, data, flags).map_err(|error| io("watch a socket")(error.into()))?;
+    Ok(socket)
 }

@@ -42,7 +42,7 @@ pub struct Row {
     pub closed_count: u64,
     /// Connections that ended inside an answer.
     pub cut_count: u64,
-    /// Why there is no figure, or fewer than there should be.
+    /// Why there is no figure: one run that failed leaves none, only what was counted.
     pub failure: Option<String>,
 }
 
@@ -52,10 +52,21 @@ struct Cell {
     failure: Option<String>,
 }
 
+impl Cell {
+    /// The runs that figures are made of: none if one failed.
+    fn counting(&self) -> &[Option<Outcome>] {
+        if self.failure.is_some() {
+            &[]
+        } else {
+            &self.runs
+        }
+    }
+}
+
 /// Runs `load` with each server and plan in turn, `runs` times.
 ///
-/// Rows come plan by plan, servers in the order given. A server that fails is not asked again for that plan,
-/// and its row says why. Breaking off in `watch` ends with what there is so far.
+/// Rows come plan by plan, servers in the order given. A server that fails, or is gone before the time is over, is not
+/// asked again for that plan, and its row says why instead of giving figures. Breaking off in `watch` ends with what there is so far.
 ///
 /// # Errors
 ///
@@ -89,7 +100,14 @@ pub fn run(
                     continue;
                 }
                 match load(index, plan) {
-                    Ok(outcome) => cell.runs.push(Some(outcome)),
+                    Ok(outcome) => {
+                        // Its rate is that of a shorter time, in which it may have been ending.
+                        let answers = outcome.answers;
+                        cell.failure = outcome.gone.then(|| {
+                            format!("the server was gone before the time was over, after {answers} answers")
+                        });
+                        cell.runs.push(Some(outcome));
+                    }
                     Err(error) => {
                         cell.failure = Some(chain(&error));
                         cell.runs.push(None);
@@ -110,12 +128,12 @@ pub fn run(
 }
 
 fn row(server: &str, plan: &Plan, cell: &Cell, first: &Cell, last: &Cell) -> Row {
-    let outcomes = || cell.runs.iter().flatten();
+    let outcomes = || cell.counting().iter().flatten();
     let spread = |figure: &dyn Fn(&Outcome) -> Option<f64>| {
         Spread::of(&outcomes().filter_map(figure).collect::<Vec<_>>())
     };
     let ratio = |other: &Cell, figure: &dyn Fn(&Outcome) -> Option<f64>| {
-        let pairs = cell.runs.iter().zip(&other.runs);
+        let pairs = cell.counting().iter().zip(other.counting());
         let ratios: Vec<f64> = pairs
             .filter_map(|(ours, theirs)| Some(figure(ours.as_ref()?)? / figure(theirs.as_ref()?)?))
             .collect();
@@ -126,7 +144,7 @@ fn row(server: &str, plan: &Plan, cell: &Cell, first: &Cell, last: &Cell) -> Row
         outcomes().for_each(|outcome| all.merge(of(outcome)));
         all.percentiles(&TickClock::calibrate())
     };
-    let sum = |of: &dyn Fn(&Outcome) -> u64| outcomes().map(of).sum();
+    let sum = |of: &dyn Fn(&Outcome) -> u64| cell.runs.iter().flatten().map(of).sum();
     let p50 = |outcome: &Outcome| Some(outcome.latency.middle_ticks()).filter(|ticks| *ticks > 0.0);
     Row {
         server: server.to_owned(),
@@ -145,5 +163,84 @@ fn row(server: &str, plan: &Plan, cell: &Cell, first: &Cell, last: &Cell) -> Row
         closed_count: sum(&|outcome| outcome.closed),
         cut_count: sum(&|outcome| outcome.cut),
         failure: cell.failure.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Interface, Waiting};
+
+    fn outcome(gone: bool) -> Outcome {
+        let mut latency = Latency::new();
+        latency.record_many(1000, 50);
+        Outcome {
+            answers: 50,
+            seconds: 1.0,
+            latency,
+            send_delay: Latency::new(),
+            unanswered: 0,
+            closed: 1,
+            cut: 0,
+            gone,
+            server_cpu_ns: Some(1),
+            client_cpu_ns: 1,
+        }
+    }
+
+    #[test]
+    fn one_run_that_fails_leaves_the_reason_and_no_figure() {
+        let names = ["steady", "liar", "crasher"].map(str::to_owned);
+        let plan = Plan {
+            connections: 1,
+            depth: 1,
+            rate_per_s: None,
+            seconds: 1.0,
+            cpu: 0,
+            waiting: Waiting::Block,
+            interface: Interface::Epoll,
+        };
+        let mut turns = 0;
+        let mut watch = |_| ControlFlow::Continue(());
+        let rows = run(&names, &[plan], 3, &mut watch, |server, _| {
+            turns += 1;
+            let is_last = turns > 6;
+            match server {
+                1 if is_last => Err(LoadError::Wrong {
+                    number: 7,
+                    found: "nonsense".to_owned(),
+                }),
+                server => Ok(outcome(server == 2 && is_last)),
+            }
+        });
+        let rows = rows.unwrap();
+        let [steady, liar, crasher] = rows.as_slice() else {
+            panic!("{rows:?}");
+        };
+        assert_eq!(steady.failure, None);
+        assert!(steady.per_s.is_some() && steady.latency.is_some());
+        assert!(steady.per_s_ratio.is_some());
+        assert!(steady.p50_ratio.is_none(), "the last one has no figure");
+        for (row, reason, closed) in [
+            (liar, "answer 7 differs", 2),
+            (crasher, "after 50 answers", 3),
+        ] {
+            assert!(
+                row.failure.as_ref().is_some_and(|why| why.contains(reason)),
+                "{row:?}"
+            );
+            let figures = [
+                &row.per_s,
+                &row.server_ns,
+                &row.client_ns,
+                &row.server_busy,
+                &row.client_busy,
+            ];
+            assert!(figures.iter().all(|figure| figure.is_none()), "{row:?}");
+            let ratios = [&row.per_s_ratio, &row.server_ns_ratio, &row.p50_ratio];
+            assert!(ratios.iter().all(|ratio| ratio.is_none()), "{row:?}");
+            assert!(row.latency.is_none() && row.send_delay.is_none(), "{row:?}");
+            assert_eq!(row.closed_count, closed);
+        }
     }
 }

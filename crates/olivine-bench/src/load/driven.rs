@@ -20,6 +20,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Time between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Asked once, when all connections are there.
+type Begin = Box<dyn FnOnce() -> Times + Send>;
 /// What the loop came to.
 type Ending = Result<Tally, LoadError>;
 
@@ -37,11 +39,18 @@ struct Loader<P> {
     connections: usize,
     depth: usize,
     protocol: P,
-    times: Times,
+    /// Says when what counts; `None` once it was asked, or needs no more asking.
+    begin: Option<Begin>,
+    /// `None` while the first connections are being made.
+    times: Option<Times>,
     silence: u64,
     links: Slots<Link>,
     /// Connections that are open or being made.
     live: usize,
+    /// Of the first connections, those that are being made.
+    pending: usize,
+    /// Of the first connections, those that were closed before all were there.
+    closed_early: Vec<usize>,
     out: Vec<u8>,
     last_answer: u64,
     tally: Tally,
@@ -49,12 +58,13 @@ struct Loader<P> {
     ending: Option<mpsc::Sender<Ending>>,
 }
 
-/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU.
+/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU. `begin` says when what counts,
+/// once all connections are there.
 pub(super) fn run(
     address: SocketAddr,
     plan: &Plan,
     protocol: impl Protocol + 'static,
-    times: Times,
+    begin: impl FnOnce() -> Times + Send + 'static,
 ) -> Ending {
     let (ending, ended) = mpsc::channel();
     let loader = Loader {
@@ -62,12 +72,15 @@ pub(super) fn run(
         connections: plan.connections,
         depth: plan.depth,
         protocol,
-        times,
+        begin: Some(Box::new(begin)),
+        times: None,
         silence: TickClock::calibrate().ticks_for(SILENCE_NS),
         links: Slots::new(),
         live: 0,
+        pending: plan.connections,
+        closed_early: Vec::new(),
         out: Vec::new(),
-        last_answer: times.start,
+        last_answer: 0,
         tally: Tally::default(),
         ending: Some(ending),
     };
@@ -99,9 +112,44 @@ struct Maybe<P>(Option<Loader<P>>);
 
 impl<P: Protocol> Loader<P> {
     fn connect(&mut self, shard: &mut Shard<()>, index: usize) {
-        match shard.connect(self.address, CONNECT_MAX, index as u64) {
-            Ok(_) => self.live += 1,
-            Err(_) => self.look_for_life(),
+        self.live += 1;
+        if let Err(error) = shard.connect(self.address, CONNECT_MAX, index as u64) {
+            self.connect_failed(error);
+        }
+    }
+
+    fn connect_failed(&mut self, source: ConnectError) {
+        self.live -= 1;
+        if self.times.is_none() {
+            let wanted = self.connections;
+            let made = wanted - self.pending;
+            return self.end(Some(LoadError::Attempt {
+                made,
+                wanted,
+                source,
+            }));
+        }
+        self.look_for_life();
+    }
+
+    /// One of the first connections is there; with the last of them the measurement begins.
+    fn connected(&mut self, shard: &mut Shard<()>) {
+        self.pending = self.pending.saturating_sub(1);
+        if self.pending > 0 {
+            return;
+        }
+        let Some(begin) = self.begin.take() else {
+            return;
+        };
+        let times = begin();
+        self.times = Some(times);
+        self.last_answer = times.start;
+        let open: Vec<ConnectionId> = self.links.iter().map(|(id, _)| id).collect();
+        for id in open {
+            self.ask(shard, id, TickClock::ticks());
+        }
+        for index in std::mem::take(&mut self.closed_early) {
+            self.connect(shard, index);
         }
     }
 
@@ -114,6 +162,8 @@ impl<P: Protocol> Loader<P> {
     }
 
     fn end(&mut self, error: Option<LoadError>) {
+        // Whoever waits for it waits no longer.
+        self.begin = None;
         if let Some(ending) = self.ending.take() {
             let mut tally = std::mem::take(&mut self.tally);
             tally.ended = TickClock::ticks();
@@ -146,12 +196,13 @@ impl<P: Protocol> Loader<P> {
         }
         let now = TickClock::ticks();
         self.last_answer = now;
-        if self.times.measured(now) {
+        if self.times.is_some_and(|times| times.measured(now)) {
             self.tally.answers += answers as u64;
             let taken = now.saturating_sub(link.asked_at);
             self.tally.latency.record_many(taken, answers as u64);
         }
-        Ok((used, link.outstanding == 0 && now < self.times.end))
+        let goes_on = self.times.is_some_and(|times| now < times.end);
+        Ok((used, link.outstanding == 0 && goes_on))
     }
 }
 
@@ -179,7 +230,11 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
             partial: false,
         };
         loader.links.insert(id, link);
-        loader.ask(shard, id, TickClock::ticks());
+        if loader.times.is_some() {
+            loader.ask(shard, id, TickClock::ticks());
+        } else {
+            loader.connected(shard);
+        }
     }
 
     fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
@@ -216,27 +271,30 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
             loader.tally.closed += 1;
         }
         loader.protocol.reopened(link.index);
-        loader.connect(shard, link.index);
+        if loader.times.is_some() {
+            loader.connect(shard, link.index);
+        } else {
+            // Made again at once, a server that takes no more would be asked for ever.
+            loader.closed_early.push(link.index);
+        }
     }
 
     fn on_connect_failed(&mut self, _: &mut Shard<()>, _: u64, error: ConnectError) {
-        let Some(loader) = &mut self.0 else { return };
-        loader.live -= 1;
-        if loader.last_answer == loader.times.start && loader.live == 0 {
-            // Nobody was ever there.
-            return loader.end(Some(LoadError::Attempt(error)));
+        if let Some(loader) = &mut self.0 {
+            loader.connect_failed(error);
         }
-        loader.look_for_life();
     }
 
     fn on_timer(&mut self, shard: &mut Shard<()>, _: u64) {
         let Some(loader) = &mut self.0 else { return };
+        shard.set_timer(LOOK, 0);
+        // Until then each connection has a time-out of its own.
+        let Some(times) = loader.times else { return };
         let now = TickClock::ticks();
-        if now >= loader.times.end {
+        if now >= times.end {
             loader.end(None);
         } else if now > loader.last_answer + loader.silence {
             loader.end(Some(silent()));
         }
-        shard.set_timer(LOOK, 0);
     }
 }

@@ -67,14 +67,35 @@ pub enum LoadError {
     /// An open loop was asked of the generator on io_uring.
     #[error("the generator on io_uring drives closed loops only: leave out --rate, or take epoll")]
     Paced,
-    /// No connection could be made from the engine that drives the load.
-    #[error("no connection can be made; is the server running?")]
-    Attempt(#[source] olivine_net::ConnectError),
+    /// Not all connections could be made from the engine that drives the load.
+    #[error("{made} of {wanted} connections can be made; is the server running?")]
+    Attempt {
+        /// Connections that were made before.
+        made: usize,
+        /// Connections that are to be kept.
+        wanted: usize,
+        /// What the engine said.
+        source: olivine_net::ConnectError,
+    },
     /// The server has stopped answering.
     #[error("the server has answered nothing for {seconds} s")]
     Silent {
         /// How long was waited.
         seconds: u64,
+    },
+    /// The receiver of a stream stands still.
+    #[error("the server has taken or confirmed no frame for {seconds} s")]
+    Stuck {
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// No answer came within the measured time, or to no request that was due in it.
+    #[error(
+        "the server has answered nothing in the {seconds} s that were measured: measure for longer"
+    )]
+    Unanswered {
+        /// The time of a run.
+        seconds: f64,
     },
     /// A server could not be started for the measurement.
     #[error("{server} does not start: {why}")]

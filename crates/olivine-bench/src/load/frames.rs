@@ -8,7 +8,7 @@ use super::error::{LoadError, io};
 use super::usage;
 use olivine::clock::TickClock;
 use olivine::probe;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -66,21 +66,33 @@ pub(super) fn check(data: &[u8], mut next: u64) -> (u64, u64) {
 ///
 /// # Errors
 ///
-/// [`LoadError`]; [`LoadError::Wrong`] if the other side did not get every frame as it was sent.
-#[allow(clippy::cast_precision_loss, reason = "times stay far below 2^52 ns")]
+/// [`LoadError`]; [`LoadError::Wrong`] if the other side did not get every frame as it was sent,
+/// [`LoadError::Stuck`] if it takes nothing for 20 s.
 pub fn stream(
     address: SocketAddr,
     batch: usize,
     seconds: f64,
     cpu: u32,
 ) -> Result<Streamed, LoadError> {
+    stream_with(address, batch, seconds, cpu, ANSWER_MAX)
+}
+
+/// The same, with a server that takes and answers nothing for longer than `patience` given up.
+#[allow(clippy::cast_precision_loss, reason = "times stay far below 2^52 ns")]
+fn stream_with(
+    address: SocketAddr,
+    batch: usize,
+    seconds: f64,
+    cpu: u32,
+    patience: Duration,
+) -> Result<Streamed, LoadError> {
     probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;
-    socket
-        .set_read_timeout(Some(ANSWER_MAX))
-        .map_err(io("set a time-out"))?;
+    for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+        set(&socket, Some(patience)).map_err(io("set a time-out"))?;
+    }
     let servers = usage::servers(address);
     let used = usage::cpu_ns(&servers);
     let start = TickClock::ticks();
@@ -92,7 +104,9 @@ pub fn stream(
         for _ in 0..BATCHES {
             fill(&mut bytes, number);
             number += batch as u64;
-            socket.write_all(&bytes).map_err(io("send frames"))?;
+            socket
+                .write_all(&bytes)
+                .map_err(stuck_or("send frames", patience))?;
         }
     }
     socket
@@ -101,7 +115,7 @@ pub fn stream(
     let mut answer = [0; 16];
     socket
         .read_exact(&mut answer)
-        .map_err(io("read how many frames arrived"))?;
+        .map_err(stuck_or("read how many frames arrived", patience))?;
     let elapsed = clock.nanos(TickClock::ticks() - start) as f64 / 1e9;
     let server_cpu_ns = usage::cpu_ns(&servers)
         .zip(used)
@@ -118,6 +132,17 @@ pub fn stream(
         seconds: elapsed,
         server_cpu_ns,
     })
+}
+
+/// An error of a stream: its time is over, or else what the system says to `action`.
+fn stuck_or(action: &'static str, patience: Duration) -> impl FnOnce(std::io::Error) -> LoadError {
+    move |error| match error.kind() {
+        // A time-out of a socket is told so.
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => LoadError::Stuck {
+            seconds: patience.as_secs(),
+        },
+        _ => io(action)(error),
+    }
 }
 
 /// What the receiving side says at the end.
@@ -140,6 +165,16 @@ fn read_report(bytes: &[u8; 16]) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_receiver_that_stands_still_ends_the_stream() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let cpu = probe::allowed_cpus()[0];
+        let patience = Duration::from_millis(100);
+        let error = stream_with(address, 2048, 3600.0, cpu, patience).unwrap_err();
+        assert!(matches!(error, LoadError::Stuck { .. }), "{error}");
+    }
 
     #[test]
     fn frames_are_counted_and_each_changed_byte_is_seen() {

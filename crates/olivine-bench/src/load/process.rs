@@ -1,6 +1,8 @@
 //! Servers as processes of their own, pinned to a CPU and ended with their handle.
 
 use super::error::{LoadError, io};
+use crate::rival::restored;
+use crate::sys::child;
 use olivine::probe;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -16,7 +18,7 @@ const START_MAX: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running server; dropping it ends the process.
+/// A running server; dropping it ends the process, and so does the end of the thread that started it.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -118,20 +120,15 @@ impl Server {
 
 /// Starts a process whose threads may all run on `cpu` only.
 fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError> {
-    // A child has the mask of the thread that made it, so a thread is spent on that.
-    let pinned = std::thread::spawn(move || {
+    // A child may run where the thread that makes it may.
+    restored(|| {
         probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-        command.spawn().map_err(io("start a process"))
-    });
-    match pinned.join() {
-        Ok(Ok(child)) => Ok(child),
-        Ok(Err(LoadError::Io { source, .. })) => Err(LoadError::Start {
+        // A master that gets this also ends its workers; killed, it would leave them.
+        child::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
             server: name.to_owned(),
             why: source.to_string(),
-        }),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(LoadError::Panicked),
-    }
+        })
+    })
 }
 
 /// A port of the loopback interface that nobody uses at the moment.
@@ -143,12 +140,15 @@ pub(super) fn free_port() -> Result<u16, LoadError> {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // A master that gets the signal also ends its workers; killed, it would leave them.
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        let mut asked = false;
         let give_up = Instant::now() + END_MAX;
+        // Only one that has not ended has its number still to itself: whoever was waited for may have left it to others.
         while matches!(self.child.try_wait(), Ok(None)) {
+            if !asked {
+                asked = true;
+                // A master that gets the signal also ends its workers; killed, it would leave them.
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            }
             if Instant::now() >= give_up {
                 // Gone already or unkillable; either way nothing more can be done here.
                 let _ = self.child.kill();

@@ -25,6 +25,8 @@ pub(super) const FUTEX: Described = Described {
     about: "futex; the message lies in shared memory beside, blocking",
     wait: "block",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_futex,
 };
@@ -33,6 +35,8 @@ pub(super) const EVENT_FD: Described = Described {
     about: "eventfd each way; the message lies in shared memory beside, blocking",
     wait: "block",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_event_fd,
 };

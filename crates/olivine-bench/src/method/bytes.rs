@@ -1,6 +1,7 @@
 //! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so none needs a header.
 //!
-//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it whole.
+//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it whole; where messages
+//! stream, one `write` a batch, and one `read` of what is there.
 
 use super::place::await_readable;
 use super::player::{End, Player, play};
@@ -16,11 +17,16 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+/// Most bytes of one `read` of a stream: what a pipe holds.
+const READ_MAX: usize = 64 << 10;
+
 pub(super) const PIPE: Described = Described {
     name: "pipe",
     about: "two pipes, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pipes(side, door)?, size)),
 };
@@ -29,6 +35,8 @@ pub(super) const FIFO: Described = Described {
     about: "two named pipes, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(fifos(side, door)?, size)),
 };
@@ -38,6 +46,8 @@ pub(super) const VMSPLICE: Described = Described {
     wait: "block",
     // A page given to a pipe must be left alone until it is read, which only an answer tells.
     streams: false,
+    batches: false,
+    threads: false,
     lacks: "",
     open: open_splice,
 };
@@ -46,6 +56,8 @@ pub(super) const UNIX_STREAM: Described = Described {
     about: "UNIX stream socket with a name, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_socket(unix_stream(side, door)?, size),
 };
@@ -54,6 +66,8 @@ pub(super) const SOCKET_PAIR: Described = Described {
     about: "socketpair of stream sockets, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_socket(pair_of(SocketType::STREAM, side, door)?, size),
 };
@@ -62,6 +76,8 @@ pub(super) const TCP: Described = Described {
     about: "TCP over loopback, NODELAY on, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_tcp(true, side, door, size),
 };
@@ -70,13 +86,22 @@ pub(super) const TCP_DELAYED: Described = Described {
     about: "TCP over loopback, NODELAY off, blocking",
     wait: "block",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| open_tcp(false, side, door, size),
 };
 
 fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Player> {
-    let message = vec![0; size];
-    play(Streams { from, to, message }, size)
+    let streams = Streams {
+        from,
+        to,
+        message: vec![0; size],
+        outgoing: Vec::new(),
+        incoming: Vec::new(),
+        filled: 0,
+    };
+    play(streams, size)
 }
 
 /// Both directions of a socket.
@@ -206,6 +231,11 @@ struct Streams {
     from: OwnedFd,
     to: OwnedFd,
     message: Vec<u8>,
+    /// A batch that is sent.
+    outgoing: Vec<u8>,
+    /// What was read of a stream, and how many bytes of it: less than a message between two calls.
+    incoming: Vec<u8>,
+    filled: usize,
 }
 
 impl End for Streams {
@@ -236,6 +266,48 @@ impl End for Streams {
         }
         Ok(fits)
     }
+
+    fn send_many(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<()> {
+        let size = self.message.len();
+        let length = size * count;
+        if self.outgoing.len() < length {
+            self.outgoing.resize(length, 0);
+        }
+        let batch = &mut self.outgoing[..length];
+        for (number, message) in batch.chunks_exact_mut(size).enumerate() {
+            fill(number, message);
+        }
+        write_whole(&self.to, batch, patience)
+    }
+
+    fn receive_many(
+        &mut self,
+        limit: usize,
+        mut handle: impl FnMut(&[u8]),
+        patience: &mut Patience<'_>,
+    ) -> Result<usize> {
+        let size = self.message.len();
+        let room = size.saturating_mul(limit).min(READ_MAX.max(size));
+        if self.incoming.len() < room {
+            self.incoming.resize(room, 0);
+        }
+        while self.filled < size {
+            self.filled += read_some(&self.from, &mut self.incoming[self.filled..room], patience)?;
+        }
+        let whole = self.filled - self.filled % size;
+        self.incoming[..whole]
+            .chunks_exact(size)
+            .for_each(&mut handle);
+        // The start of the next one, as a rule nothing.
+        self.incoming.copy_within(whole..self.filled, 0);
+        self.filled -= whole;
+        Ok(whole / size)
+    }
 }
 
 /// Writes all of `message`, asking `patience` whenever the kernel gives up early.
@@ -258,14 +330,21 @@ fn write_whole(to: &impl AsFd, message: &[u8], patience: &mut Patience<'_>) -> R
 fn read_whole(from: &impl AsFd, message: &mut [u8], patience: &mut Patience<'_>) -> Result<()> {
     let mut filled = 0;
     while filled < message.len() {
-        match rustix::io::read(from, &mut message[filled..]) {
+        filled += read_some(from, &mut message[filled..], patience)?;
+    }
+    Ok(())
+}
+
+/// Reads what is there, or waits for it; returns how many bytes.
+fn read_some(from: &impl AsFd, place: &mut [u8], patience: &mut Patience<'_>) -> Result<usize> {
+    loop {
+        match rustix::io::read(from, &mut *place) {
             Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
-            Ok(length) => filled += length,
+            Ok(length) => return Ok(length),
             Err(rustix::io::Errno::INTR) => patience.look()?,
             Err(error) => return Err(refused("read a message")(error)),
         }
     }
-    Ok(())
 }
 
 /// Pipes to which pages are given. A message lies in the pages until it is answered.

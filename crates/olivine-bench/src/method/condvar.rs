@@ -22,6 +22,8 @@ pub(super) const CONDVAR: Described = Described {
     about: "ring of 64 slots under a process-shared mutex with condition variables, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open,
 };
@@ -31,16 +33,22 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
     let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
     let length = (FIRST_SLOT + slots).next_multiple_of(128);
     let mapping = share(Memory::Posix, side, door, 2 * length)?;
-    match side {
+    let other = match side {
         Side::Asks => {
             for ring in [0, length] {
                 let made = Monitor::at(&mapping, ring).make();
                 made.map_err(io("make a mutex in shared memory"))?;
             }
             door.tell("made")?;
+            door.hear_number()?
         }
-        Side::Answers => drop(door.hear()?),
-    }
+        Side::Answers => {
+            door.hear()?;
+            door.tell(std::process::id())?;
+            // The measuring process is not ours to end; it ends this one.
+            0
+        }
+    };
     let (from, to) = side.from_to(0, length);
     let rings = Rings {
         mapping,
@@ -48,6 +56,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         to,
         stride,
         size,
+        other,
     };
     Ok(play(rings, size))
 }
@@ -58,6 +67,8 @@ struct Rings {
     to: usize,
     stride: usize,
     size: usize,
+    /// The process that may be ended if it never lets go of a mutex; 0 for none.
+    other: i32,
 }
 
 impl Rings {
@@ -74,7 +85,12 @@ impl Rings {
             self.mapping.word(ring + WRITTEN),
             self.mapping.word(ring + READ),
         );
-        let mut held = monitor.hold().map_err(io("lock a mutex"))?;
+        let mut held = loop {
+            if let Some(held) = monitor.hold().map_err(io("lock a mutex"))? {
+                break held;
+            }
+            patience.look()?;
+        };
         loop {
             // Relaxed: the mutex orders them.
             let (w, r) = (
@@ -95,7 +111,7 @@ impl Rings {
                     .map_err(io("tell a condition variable"))?;
                 return Ok(result);
             }
-            held.sleep(wanted)
+            held.sleep(wanted, self.other)
                 .map_err(io("wait for a condition variable"))?;
             patience.look()?;
         }

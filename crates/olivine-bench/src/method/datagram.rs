@@ -17,6 +17,8 @@ pub(super) const UNIX_DATAGRAM: Described = Described {
     about: "socketpair of UNIX datagram sockets, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::DGRAM, side, door)?, size)),
 };
@@ -25,6 +27,8 @@ pub(super) const UNIX_SEQPACKET: Described = Described {
     about: "socketpair of UNIX seqpacket sockets, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: |side, door, size, _settings| Ok(open(pair_of(SocketType::SEQPACKET, side, door)?, size)),
 };
@@ -34,6 +38,8 @@ pub(super) const UDP: Described = Described {
     wait: "block",
     // It throws away what the receiver's buffer cannot hold.
     streams: false,
+    batches: false,
+    threads: false,
     lacks: "",
     open: open_udp,
 };

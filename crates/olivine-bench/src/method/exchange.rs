@@ -17,6 +17,8 @@ pub(super) const POSIX: Described = Described {
     about: "POSIX shared memory (/dev/shm), one slot each way, spinning",
     wait: "spin",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::Posix, side, door, size),
 };
@@ -25,6 +27,8 @@ pub(super) const SYSTEM_V: Described = Described {
     about: "System V shared memory, one slot each way, spinning",
     wait: "spin",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::SystemV, side, door, size),
 };
@@ -33,6 +37,8 @@ pub(super) const FILE: Described = Described {
     about: "file of the temporary folder mapped by both, one slot each way, spinning",
     wait: "spin",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: |side, door, size, _settings| open(Memory::File, side, door, size),
 };

@@ -1,4 +1,7 @@
 //! Queues of values of one type, which most in-memory queues are: messages are arrays of bytes.
+//!
+//! Messages are filled and checked in the queue's own memory where the queue lends it, as they are in a channel of
+//! this library; [`Copies`] is for queues that take and return values, with one copy in and one out.
 
 use super::player::End;
 use crate::error::{BenchError, Result};
@@ -6,46 +9,139 @@ use crate::peer::Patience;
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
-    /// Appends a message unless the queue is full; tells whether it did.
+    /// Appends a message that `fill` writes over the whole of its place, unless the queue is full; tells whether it
+    /// did. If it did not, the next call is for the same message.
     ///
     /// # Errors
     ///
     /// What the queue says.
-    fn push(&mut self, message: &[u8; N]) -> Result<bool>;
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool>;
 
-    /// Appends as many messages as there is room for; returns how many. One by one unless there is better.
+    /// Appends a message that lies elsewhere unless the queue is full; tells whether it did.
     ///
     /// # Errors
     ///
     /// What the queue says.
-    fn push_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        for (count, message) in messages.iter().enumerate() {
-            if !self.push(message)? {
-                return Ok(count);
-            }
-        }
-        Ok(messages.len())
+    #[inline(always)]
+    fn push_copy(&mut self, message: &[u8; N]) -> Result<bool> {
+        self.push(|place| *place = *message)
+    }
+
+    /// Appends up to `count` messages, as many as there is room for; `fill` gets each one's number. Returns how many.
+    /// One unless there is better. Messages that had no room may be filled again.
+    ///
+    /// # Errors
+    ///
+    /// What the queue says.
+    #[inline(always)]
+    fn push_some(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8; N]),
+    ) -> Result<usize> {
+        let _ = count;
+        let pushed = self.push(|place| fill(0, place))?;
+        Ok(usize::from(pushed))
     }
 }
 
 /// The receiving end of a queue of `N`-byte messages.
 pub trait Pop<const N: usize> {
-    /// Takes the oldest message, if there is one.
+    /// Hands the oldest message over, if there is one, where it lies if the queue lends it.
     ///
     /// # Errors
     ///
     /// What the queue says.
-    fn pop(&mut self) -> Result<Option<[u8; N]>>;
+    fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>>;
 
     /// Hands over up to `limit` messages that are there; returns how many. One unless there is better.
     ///
     /// # Errors
     ///
     /// What the queue says.
-    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+    #[inline(always)]
+    fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let _ = limit;
-        let popped = self.pop()?;
-        Ok(popped.map(|message| handle(&message)).map_or(0, |()| 1))
+        let popped = self.pop(|message| handle(message))?;
+        Ok(usize::from(popped.is_some()))
+    }
+}
+
+/// A queue that copies messages in from elsewhere, because it takes them by value.
+pub trait Append<const N: usize> {
+    /// Appends a message unless the queue is full; tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// What the queue says.
+    fn append(&mut self, message: &[u8; N]) -> Result<bool>;
+
+    /// Appends as many messages as there is room for; returns how many. One unless there is better.
+    ///
+    /// # Errors
+    ///
+    /// What the queue says.
+    #[inline(always)]
+    fn append_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
+        let Some(first) = messages.first() else {
+            return Ok(0);
+        };
+        Ok(usize::from(self.append(first)?))
+    }
+}
+
+/// The sending end of a queue that takes messages by value: they are made here.
+#[derive(Debug)]
+pub struct Copies<Q, const N: usize> {
+    queue: Q,
+    message: [u8; N],
+    /// Whether `message` had no room.
+    waits: bool,
+    stage: Vec<[u8; N]>,
+}
+
+impl<Q, const N: usize> Copies<Q, N> {
+    /// The sending end of `queue`.
+    pub fn new(queue: Q) -> Self {
+        Self {
+            queue,
+            message: [0; N],
+            waits: false,
+            stage: Vec::new(),
+        }
+    }
+}
+
+impl<Q: Append<N>, const N: usize> Push<N> for Copies<Q, N> {
+    #[inline(always)]
+    fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
+        if !self.waits {
+            fill(&mut self.message);
+        }
+        let pushed = self.queue.append(&self.message)?;
+        self.waits = !pushed;
+        Ok(pushed)
+    }
+
+    #[inline(always)]
+    fn push_copy(&mut self, message: &[u8; N]) -> Result<bool> {
+        self.queue.append(message)
+    }
+
+    #[inline(always)]
+    fn push_some(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8; N]),
+    ) -> Result<usize> {
+        if self.stage.len() < count {
+            self.stage.resize(count, [0; N]);
+        }
+        let stage = &mut self.stage[..count];
+        for (number, message) in stage.iter_mut().enumerate() {
+            fill(number, message);
+        }
+        self.queue.append_some(stage)
     }
 }
 
@@ -54,26 +150,30 @@ pub trait Pop<const N: usize> {
 pub struct Fixed<P, C, const N: usize> {
     to: P,
     from: C,
-    stage: Vec<[u8; N]>,
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
     /// An end that sends to one queue and receives from the other.
     pub fn new(to: P, from: C) -> Self {
-        let stage = Vec::new();
-        Self { to, from, stage }
+        Self { to, from }
     }
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        let mut message = [0; N];
-        fill(&mut message);
-        while !self.to.push(&message)? {
+        let mut fill = Some(fill);
+        loop {
+            let pushed = self.to.push(|place| {
+                if let Some(fill) = fill.take() {
+                    fill(place);
+                }
+            })?;
+            if pushed {
+                return Ok(());
+            }
             patience.spend()?;
         }
-        Ok(())
     }
 
     #[inline(always)]
@@ -82,9 +182,13 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         handle: impl FnOnce(&[u8]) -> T,
         patience: &mut Patience<'_>,
     ) -> Result<T> {
+        let mut handle = Some(handle);
         loop {
-            if let Some(message) = self.from.pop()? {
-                return Ok(handle(&message));
+            let handled = self
+                .from
+                .pop(|message| handle.take().map(|handle| handle(message)))?;
+            if let Some(handled) = handled.flatten() {
+                return Ok(handled);
             }
             patience.spend()?;
         }
@@ -97,33 +201,38 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         check: impl FnOnce(&[u8]) -> bool,
         patience: &mut Patience<'_>,
     ) -> Result<bool> {
-        let message = self.receive(
-            |message| <[u8; N]>::try_from(message).ok().filter(|m| check(m)),
-            patience,
-        )?;
-        let Some(message) = message else {
-            return Ok(false);
-        };
-        while !self.to.push(&message)? {
+        let Self { to, from } = self;
+        let mut check = Some(check);
+        loop {
+            // Sent back from where it lies, as a program would.
+            let echoed = from.pop(|message| {
+                if check.take().is_none_or(|check| !check(message)) {
+                    return Ok(false);
+                }
+                while !to.push_copy(message)? {
+                    patience.spend()?;
+                }
+                Ok(true)
+            })?;
+            if let Some(echoed) = echoed {
+                return echoed;
+            }
             patience.spend()?;
         }
-        Ok(true)
     }
 
+    #[inline(always)]
     fn send_many(
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
         patience: &mut Patience<'_>,
     ) -> Result<()> {
-        self.stage.resize(count, [0; N]);
-        for (number, message) in self.stage.iter_mut().enumerate() {
-            fill(number, message);
-        }
-        let mut left = self.stage.as_slice();
-        while !left.is_empty() {
-            let pushed = self.to.push_some(left)?;
-            left = &left[pushed..];
+        let mut done = 0;
+        while done < count {
+            let fill = |number: usize, place: &mut [u8; N]| fill(done + number, place);
+            let pushed = self.to.push_some(count - done, fill)?;
+            done += pushed;
             if pushed == 0 {
                 patience.spend()?;
             }
@@ -139,7 +248,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         patience: &mut Patience<'_>,
     ) -> Result<usize> {
         loop {
-            let popped = self.from.pop_some(limit, &mut handle)?;
+            let popped = self.from.pop_some(limit, |message| handle(message))?;
             if popped > 0 {
                 return Ok(popped);
             }

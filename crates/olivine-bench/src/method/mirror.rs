@@ -25,6 +25,8 @@ pub(super) const MIRROR: Described = Described {
     about: "byte ring of 1 MiB mapped twice in a row, counters beside, spinning",
     wait: "spin",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "one reader, stuck for ever if either side dies",
     open,
 };

@@ -55,6 +55,10 @@ impl Method for Olivine {
         true
     }
 
+    fn batches(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         side: Side,
@@ -111,6 +115,11 @@ impl Channels {
             subscriber,
             size,
         }
+    }
+
+    /// Sends messages of `size` bytes from now on.
+    pub(super) fn resize(&mut self, size: usize) {
+        self.size = size;
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) const TCP: Described = Described {
     about: "tcp:// on 127.0.0.1 with wait=park",
     wait: "park",
     streams: true,
+    batches: true,
+    threads: false,
     lacks: "",
     open,
 };

@@ -13,6 +13,7 @@ pub use objects::remove;
 use super::Side;
 use crate::error::{BenchError, Result, io};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -24,7 +25,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How names of folders of ours start.
 const PREFIX: &str = "olivine-bench-";
@@ -37,13 +38,52 @@ const LINE_MAX: usize = 4096;
 
 const DOOR: &str = "door";
 
+/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
+#[derive(Debug)]
+pub(crate) struct Held {
+    path: PathBuf,
+    /// Held as long as this process lives: a folder whose lock is free is left over.
+    _lock: File,
+}
+
+impl Held {
+    /// Makes a folder in `base`, after taking away what killed processes left there with names of this `prefix`.
+    pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
+        objects::sweep(base, prefix);
+        loop {
+            let path = tempfile::Builder::new()
+                .prefix(prefix)
+                .permissions(Permissions::from_mode(ONLY_OURS))
+                .tempdir_in(base)
+                .map_err(io("make a temporary folder"))?
+                .keep();
+            let lock = File::create(path.join(objects::LOCK)).map_err(io("make a lock file"))?;
+            flock(&lock, FlockOperation::LockExclusive)
+                .map_err(|error| io("lock a file")(error.into()))?;
+            // Somebody who swept in between may have taken it for left over.
+            if path.join(objects::LOCK).exists() {
+                objects::begin(&path)?;
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
 /// The folder of one connection, held by the measuring process. Dropping it takes everything away.
 #[derive(Debug)]
 pub(crate) struct Place {
-    folder: PathBuf,
+    folder: Held,
     listener: UnixListener,
-    /// Held as long as this process lives: a folder whose lock is free is left over.
-    _lock: File,
 }
 
 /// Where folders are made: the folder of channels if one is set, else memory, where there is such a file system.
@@ -60,47 +100,22 @@ fn base() -> PathBuf {
 impl Place {
     /// Makes a folder with a door, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
-        objects::sweep(&base());
-        loop {
-            let folder = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .permissions(Permissions::from_mode(ONLY_OURS))
-                .tempdir_in(base())
-                .map_err(io("make a temporary folder"))?
-                .keep();
-            let lock = File::create(folder.join(objects::LOCK)).map_err(io("make a lock file"))?;
-            flock(&lock, FlockOperation::LockExclusive)
-                .map_err(|error| io("lock a file")(error.into()))?;
-            // Somebody who swept in between may have taken it for left over.
-            if !folder.join(objects::LOCK).exists() {
-                continue;
-            }
-            objects::begin(&folder)?;
-            let listener =
-                UnixListener::bind(folder.join(DOOR)).map_err(io("bind a socket in /dev/shm"))?;
-            return Ok(Self {
-                folder,
-                listener,
-                _lock: lock,
-            });
-        }
+        let folder = Held::make(&base(), PREFIX)?;
+        let path = folder.path().join(DOOR);
+        let listener =
+            UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
+        Ok(Self { folder, listener })
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Waits for the second process at the door.
     pub(crate) fn welcome(&self) -> Result<Door> {
         await_readable(&self.listener)?;
         let (stream, _) = self.listener.accept().map_err(io("accept at the door"))?;
-        Door::of(stream, &self.folder)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        remove(&self.folder);
+        Door::of(stream, self.folder())
     }
 }
 
@@ -108,14 +123,20 @@ impl Drop for Place {
 pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut entries = [PollFd::new(what, PollFlags::IN)];
-    let limit = Timespec {
-        tv_sec: WAIT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    match poll(&mut entries, Some(&limit)) {
-        Ok(1..) => Ok(()),
-        Ok(0) => Err(silent()),
-        Err(error) => Err(io("wait for the other end")(error.into())),
+    let begun = Instant::now();
+    loop {
+        let left = WAIT.saturating_sub(begun.elapsed());
+        let limit = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        return match poll(&mut entries, Some(&limit)) {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err(silent()),
+            // A request to stop is looked at between two slices.
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(io("wait for the other end")(error.into())),
+        };
     }
 }
 
@@ -305,6 +326,23 @@ impl Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_cannot_be_made_is_named_with_its_folder() {
+        let bound = |path: PathBuf| {
+            let source = UnixListener::bind(&path).unwrap_err();
+            BenchError::Socket { path, source }.to_string()
+        };
+        let missing = bound("/nonexistent/door".into());
+        assert_eq!(missing, "cannot bind the socket /nonexistent/door");
+        let long = Path::new("/tmp").join("x".repeat(120));
+        let told = bound(long.clone());
+        let advice = "whose 125 bytes are more than the 107 of a socket: set OLIVINE_DIR";
+        assert!(
+            told.contains(&long.display().to_string()) && told.contains(advice),
+            "{told}"
+        );
+    }
 
     #[test]
     fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {

@@ -16,6 +16,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Sizes are fixed when the end is opened. Waiting is bounded by a [`Patience`].
 pub trait End {
+    /// Told before messages are streamed, and again before each further stream: for libraries that have one setting
+    /// for latency and another for throughput. Does nothing unless there is such a setting.
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Sends the message that `fill` writes over the whole of what it is given. Waits for room.
     ///
     /// # Errors
@@ -49,7 +59,7 @@ pub trait End {
     ) -> Result<bool> {
         let fits = self.receive(
             |message| {
-                let fits = message.len() == stage.len() && check(message);
+                let fits = check(message) && message.len() == stage.len();
                 if fits {
                     stage.copy_from_slice(message);
                 }
@@ -131,6 +141,13 @@ pub trait Player {
     /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
     fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()>;
 
+    /// Gets ready for [`Player::stream`] with the same batches; called before the clock is read for it.
+    ///
+    /// # Errors
+    ///
+    /// What the end says.
+    fn prepare(&mut self, batches: Batches) -> Result<()>;
+
     /// Streams messages without waiting for answers.
     ///
     /// # Errors
@@ -170,6 +187,7 @@ impl<E: End> Player for Hands<E> {
         samples: &mut Vec<u64>,
     ) -> Result<()> {
         let _alarm = alarm()?;
+        let size = self.stage.len();
         let end = &mut self.end;
         let mut last = TickClock::ticks();
         for sequence in first..first + rounds {
@@ -178,7 +196,7 @@ impl<E: End> Player for Hands<E> {
                 ticks: last,
             };
             end.send(|place| payload::fill(place, stamp), patience)?;
-            let answer = end.receive(payload::check, patience)?;
+            let answer = end.receive(|answer| payload::check_whole(answer, size), patience)?;
             if answer != Some(stamp) {
                 return Err(BenchError::Wrong { sequence });
             }
@@ -193,9 +211,10 @@ impl<E: End> Player for Hands<E> {
     fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()> {
         let _alarm = alarm()?;
         let Self { end, stage } = self;
+        let size = stage.len();
         for sequence in first..first + rounds {
             let is_due = |message: &[u8]| {
-                payload::check(message).is_some_and(|stamp| stamp.sequence == sequence)
+                payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
             };
             if !end.echo(stage, is_due, patience)? {
                 return Err(BenchError::Wrong { sequence });
@@ -203,6 +222,10 @@ impl<E: End> Player for Hands<E> {
             patience.renew();
         }
         Ok(())
+    }
+
+    fn prepare(&mut self, _batches: Batches) -> Result<()> {
+        self.end.prepare_to_stream()
     }
 
     fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
@@ -236,13 +259,15 @@ impl<E: End> Player for Hands<E> {
 
     fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64> {
         let _alarm = alarm()?;
+        self.end.prepare_to_stream()?;
+        let size = self.stage.len();
         let mut next = first;
         let mut wrong = None;
         let last = first + count;
         while next != last {
             let room = usize::try_from(last - next).unwrap_or(usize::MAX);
             let check = |message: &[u8]| {
-                let found = payload::check(message);
+                let found = payload::check_whole(message, size);
                 if found.is_none_or(|stamp| stamp.sequence != next) {
                     wrong = wrong.or(Some(next));
                 }

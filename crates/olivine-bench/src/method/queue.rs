@@ -15,6 +15,8 @@ pub(super) const SYSTEM_V: Described = Described {
     about: "two System V message queues, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: open_system_v,
 };
@@ -25,6 +27,8 @@ pub(super) const POSIX: Described = Described {
     about: "two POSIX message queues, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open: open_posix,
 };

@@ -20,6 +20,8 @@ pub(super) const SEQ_LOCK: Described = Described {
     about: "ring of 64 slots under sequence locks, overwrites what is not read in time, spinning",
     wait: "spin",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: "overwrites what is not read in time",
     open,
 };

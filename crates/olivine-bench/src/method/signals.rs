@@ -16,6 +16,8 @@ pub(super) const PLAIN: Described = Described {
     about: "SIGUSR1; the message lies in shared memory beside, blocking",
     wait: "block",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_plain,
 };
@@ -24,6 +26,8 @@ pub(super) const REAL_TIME: Described = Described {
     about: "real-time signals that carry the message, 8 bytes each, blocking",
     wait: "block",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open: open_queued,
 };

@@ -9,6 +9,8 @@ use super::{Door, Side};
 use crate::error::{BenchError, Result, io};
 use crate::peer::Patience;
 use olivine::probe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -48,13 +50,16 @@ where
     let (asks, answers) = make()?;
     let (jobs, todo) = channel();
     let (done, results) = channel();
+    let ready = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&ready);
     let thread = std::thread::Builder::new()
         .name("answers".to_owned())
-        .spawn(move || serve(cpu, answers, size, &todo, &done))
+        .spawn(move || serve(cpu, answers, size, &theirs, &todo, &done))
         .map_err(io("start a thread"))?;
     Ok(Box::new(Threads {
         player: play(asks, size),
         jobs: Some(jobs),
+        ready,
         results,
         thread: Some(thread),
         door,
@@ -65,6 +70,7 @@ fn serve<B: End + 'static>(
     cpu: u32,
     end: B,
     size: usize,
+    ready: &AtomicBool,
     todo: &Receiver<Job>,
     done: &Sender<Result<u64>>,
 ) {
@@ -72,6 +78,8 @@ fn serve<B: End + 'static>(
     let mut player = play(end, size);
     let mut failed = pinned.err();
     while let Ok(job) = todo.recv() {
+        // Release: nothing before it matters to the other side but that this thread is awake.
+        ready.store(true, Ordering::Release);
         let mut patience = Patience::of(super::PATIENCE);
         let result = match (failed.take(), job) {
             (Some(error), _) => Err(error),
@@ -90,22 +98,30 @@ fn serve<B: End + 'static>(
 struct Threads {
     player: Box<dyn Player>,
     jobs: Option<Sender<Job>>,
+    /// Whether the thread is awake and about to begin its job.
+    ready: Arc<AtomicBool>,
     results: Receiver<Result<u64>>,
     thread: Option<JoinHandle<()>>,
     door: Door,
 }
 
 impl Threads {
+    /// Gives the thread a job and waits until it is awake: what waking it takes is no part of any figure.
     fn begin(&self, job: Job) -> Result<()> {
+        self.ready.store(false, Ordering::Relaxed);
         let sent = self
             .jobs
             .as_ref()
             .is_some_and(|jobs| jobs.send(job).is_ok());
-        if sent {
-            Ok(())
-        } else {
-            Err(BenchError::EndClosed)
+        if !sent {
+            return Err(BenchError::EndClosed);
         }
+        let mut patience = Patience::of(super::PATIENCE);
+        while !self.ready.load(Ordering::Acquire) {
+            patience.spend()?;
+            probe::spin_hint();
+        }
+        Ok(())
     }
 
     /// Waits for the thread and tells the second process how it went.
@@ -152,9 +168,13 @@ impl Player for Threads {
         Err(BenchError::EndClosed)
     }
 
-    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
+    fn prepare(&mut self, batches: Batches) -> Result<()> {
+        self.player.prepare(batches)?;
         let Batches { first, count, .. } = batches;
-        self.begin(Job::Take { first, count })?;
+        self.begin(Job::Take { first, count })
+    }
+
+    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
         let sent = self.player.stream(batches, patience);
         self.end(sent)
     }
@@ -183,6 +203,10 @@ impl Player for Sleeper {
     fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Patience<'_>) -> Result<()> {
         self.door.hear()?;
         Ok(())
+    }
+
+    fn prepare(&mut self, _batches: Batches) -> Result<()> {
+        Err(BenchError::EndClosed)
     }
 
     fn stream(&mut self, _batches: Batches, _patience: &mut Patience<'_>) -> Result<()> {

@@ -15,6 +15,8 @@ pub(super) const IO_URING: Described = Described {
     about: "seqpacket socketpair through io_uring, one entry an operation, blocking",
     wait: "block",
     streams: true,
+    batches: false,
+    threads: false,
     lacks: "",
     open,
 };

@@ -18,6 +18,8 @@ pub(super) const PROCESS_VM: Described = Described {
     about: "process_vm_writev into the other side's memory, which spins on it",
     wait: "spin",
     streams: false,
+    batches: false,
+    threads: false,
     lacks: super::ONE_SLOT,
     open,
 };

@@ -1,12 +1,13 @@
-//! A method that sends wrong bytes back, so that the suite can show that it notices.
+//! Methods that send back what they did not get, so that the suite can show that it notices.
 
 use super::olivine_shm::{ADAPTIVE, Channels};
 use super::player::{End, Player, play};
 use super::{Described, Door, Side};
 use crate::error::Result;
+use crate::payload::SIZE_MIN;
 use crate::peer::Patience;
 
-/// The answer with the wrong bit: not the first, which a careless suite might look at alone.
+/// The answer that is wrong: not the first, which a careless suite might look at alone.
 const WRONG_ANSWER: u64 = 77;
 
 /// Olivine, but one bit of a later answer is wrong.
@@ -15,35 +16,83 @@ pub(super) const WRONG_ECHO: Described = Described {
     about: "a method that must fail: one bit of an answer is wrong",
     wait: ADAPTIVE.wait,
     streams: false,
+    batches: false,
+    threads: false,
     lacks: "",
-    open,
+    open: |side, door, size, settings| open(Lie::WrongBit, side, door, size, settings),
 };
 
-fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<dyn Player>> {
+/// Olivine, but a later answer is only the start of what was sent.
+pub(super) const SHORT_ECHO: Described = Described {
+    name: "short-echo",
+    about: "a method that must fail: an answer is cut short",
+    wait: ADAPTIVE.wait,
+    streams: false,
+    batches: false,
+    threads: false,
+    lacks: "",
+    open: |side, door, size, settings| open(Lie::Short, side, door, size, settings),
+};
+
+/// What is wrong with the answer.
+#[derive(Clone, Copy)]
+enum Lie {
+    /// Its last bit.
+    WrongBit,
+    /// Its length; every byte that is there is right.
+    Short,
+}
+
+fn open(
+    lie: Lie,
+    side: Side,
+    door: &mut Door,
+    size: usize,
+    settings: &str,
+) -> Result<Box<dyn Player>> {
     let end = ADAPTIVE.channels(side, door, size, settings)?;
+    let liar = |end| Liar {
+        end,
+        lie,
+        size,
+        sent: 0,
+    };
     Ok(match side {
         Side::Asks => play(end, size),
-        Side::Answers => play(Liar { end, sent: 0 }, size),
+        Side::Answers => play(liar(end), size),
     })
 }
 
 /// An end that lies once.
 struct Liar {
     end: Channels,
+    lie: Lie,
+    size: usize,
     sent: u64,
 }
 
 impl End for Liar {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
         self.sent += 1;
-        let lies = self.sent == WRONG_ANSWER;
-        let wrong = |message: &mut [u8]| {
-            fill(message);
-            if let Some(last) = message.last_mut().filter(|_| lies) {
-                *last ^= 1;
+        if self.sent != WRONG_ANSWER {
+            return self.end.send(fill, patience);
+        }
+        let mut message = vec![0; self.size];
+        fill(&mut message);
+        match self.lie {
+            Lie::WrongBit => {
+                if let Some(last) = message.last_mut() {
+                    *last ^= 1;
+                }
             }
-        };
-        self.end.send(wrong, patience)
+            Lie::Short => message.truncate((self.size / 2).max(SIZE_MIN)),
+        }
+        self.end.resize(message.len());
+        let sent = self
+            .end
+            .send(|place| place.copy_from_slice(&message), patience);
+        self.end.resize(self.size);
+        sent
     }
 
     fn receive<T>(

@@ -105,9 +105,10 @@ impl Producer {
     }
 }
 
-/// Checks `count` messages of each of `publishers` publishers; returns the ticks at the last one of each.
+/// Checks `count` messages of `size` bytes of each of `publishers` publishers; returns the ticks at the last one of each.
 pub(super) fn gather(
     subscriber: &mut Subscriber,
+    size: usize,
     publishers: usize,
     first: u64,
     count: u64,
@@ -121,7 +122,7 @@ pub(super) fn gather(
     while left != 0 {
         let taken = subscriber.poll(
             |message| {
-                let due = payload::check(&message).and_then(|stamp| {
+                let due = payload::check_whole(&message, size).and_then(|stamp| {
                     let own = usize::try_from(stamp.ticks).ok()?;
                     let due = next.get_mut(own).filter(|due| **due == stamp.sequence)?;
                     *due += 1;

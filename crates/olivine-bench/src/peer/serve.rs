@@ -2,7 +2,7 @@
 
 use super::many::{self, Producer};
 use super::socket::Bare;
-use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, THERE};
+use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, STAMP, THERE};
 use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
 use crate::method::{self, Door, Method, PATIENCE, Player, Side};
@@ -118,7 +118,12 @@ impl Server {
         self.words.store(READY, self.serial);
         match *order {
             Order::Privileges(privileges) => privileges.take()?,
-            Order::Floor { first, rounds } => self.floor(first, rounds)?,
+            Order::Floor { first, rounds } => self.floor(first, rounds, |_| ())?,
+            Order::Stamp { first, rounds } => {
+                self.floor(first, rounds, |words| {
+                    words.store(STAMP, TickClock::ticks())
+                })?;
+            }
             Order::Join {
                 ref method,
                 ref settings,
@@ -138,11 +143,12 @@ impl Server {
                 });
             }
             Order::Consume {
+                size_bytes,
                 first,
                 count,
                 timed,
             } => {
-                let (end_ticks, latency) = self.consume(first, count, timed)?;
+                let (end_ticks, latency) = self.consume(size_bytes, first, count, timed)?;
                 return Ok(Answer::Done { end_ticks, latency });
             }
             Order::Publish {
@@ -160,12 +166,14 @@ impl Server {
                 None => return Err(unopened()),
             },
             Order::Gather {
+                size_bytes,
                 publishers,
                 first,
                 count,
             } => match &mut self.subscriber {
                 Some(subscriber) => {
-                    let ends_ticks = many::gather(subscriber, publishers, first, count)?;
+                    let ends_ticks =
+                        many::gather(subscriber, size_bytes, publishers, first, count)?;
                     return Ok(Answer::Gathered { ends_ticks });
                 }
                 None => return Err(unopened()),
@@ -194,13 +202,15 @@ impl Server {
         })
     }
 
-    fn floor(&mut self, first: u64, rounds: u64) -> Result<()> {
+    #[inline(always)]
+    fn floor(&mut self, first: u64, rounds: u64, stamp: impl Fn(&SharedWords)) -> Result<()> {
         let mut patience = Patience::of(ANSWER_MAX);
         for ball in first..first + rounds {
             while self.words.load(THERE) != ball {
                 patience.spend()?;
             }
             patience.renew();
+            stamp(&self.words);
             self.words.store(BACK, ball);
         }
         Ok(())
@@ -249,7 +259,7 @@ impl Server {
             let now = TickClock::ticks();
             match stamp {
                 Some(stamp) if stamp.sequence == sequence => {
-                    latency.record(now.saturating_sub(stamp.ticks));
+                    latency.record_between(stamp.ticks, now);
                 }
                 _ => return Err(BenchError::Wrong { sequence }),
             }
@@ -257,7 +267,13 @@ impl Server {
         Ok((TickClock::ticks(), Some(latency.snapshot())))
     }
 
-    fn consume(&mut self, first: u64, count: u64, timed: bool) -> Result<(u64, Option<Snapshot>)> {
+    fn consume(
+        &mut self,
+        size: usize,
+        first: u64,
+        count: u64,
+        timed: bool,
+    ) -> Result<(u64, Option<Snapshot>)> {
         let Some(subscriber) = &mut self.subscriber else {
             return Err(unopened());
         };
@@ -277,15 +293,15 @@ impl Server {
             let taken = if timed {
                 subscriber.poll(
                     |message| {
-                        take(&message, &mut next, &mut wrong, |stamp| {
-                            samples.push(TickClock::ticks().saturating_sub(stamp.ticks));
+                        take(&message, size, &mut next, &mut wrong, |stamp| {
+                            samples.push(TickClock::ticks().wrapping_sub(stamp.ticks));
                         })
                     },
                     room,
                 )?
             } else {
                 subscriber.poll(
-                    |message| take(&message, &mut next, &mut wrong, |_| ()),
+                    |message| take(&message, size, &mut next, &mut wrong, |_| ()),
                     room,
                 )?
             };
@@ -303,7 +319,10 @@ impl Server {
         subscriber.release();
         let latency = timed.then(|| {
             let mut latency = Latency::new();
-            samples.iter().for_each(|&ticks| latency.record(ticks));
+            // Differences already: what is below 0 wraps.
+            samples
+                .iter()
+                .for_each(|&ticks| latency.record_between(0, ticks));
             latency.snapshot()
         });
         Ok((end_ticks, latency))
@@ -318,8 +337,14 @@ fn unopened() -> BenchError {
 
 /// Checks one message in order; the first wrong one is noted.
 #[inline(always)]
-fn take(message: &Message<'_>, next: &mut u64, wrong: &mut Option<u64>, note: impl FnOnce(Stamp)) {
-    match payload::check(message) {
+fn take(
+    message: &Message<'_>,
+    size: usize,
+    next: &mut u64,
+    wrong: &mut Option<u64>,
+    note: impl FnOnce(Stamp),
+) {
+    match payload::check_whole(message, size) {
         Some(stamp) if stamp.sequence == *next => note(stamp),
         _ => *wrong = wrong.or(Some(*next)),
     }

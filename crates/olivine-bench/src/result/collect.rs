@@ -189,13 +189,14 @@ impl Group {
         // Where the CPUs moved within a slice, the floor beside it belongs to neither place.
         let still = placement != Placement::Changed;
         let ratio = Spread::over_runs(&self.ratios).filter(|_| still);
+        let sleeps = !matches!(parameters.wait.as_deref(), Some("spin" | "yield"));
         let worst = self.worst.map(|(ticks, at_s, run, kernel)| {
             let ns = (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
             Worst {
                 ns,
                 at_s: (at_s * 1e3).round() / 1e3,
                 run,
-                cause: kernel.likely_cause(ns),
+                cause: kernel.likely_cause(ns, sleeps),
                 kernel,
             }
         });
@@ -217,6 +218,8 @@ impl Group {
             runs: self.runs(),
             worst,
             kernel: self.kernel,
+            clock_ahead: None,
+            negative_count: (self.one_way.count() > 0).then(|| self.one_way.negative_count()),
             pairs: Vec::new(),
         }
     }

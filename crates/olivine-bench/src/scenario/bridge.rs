@@ -122,6 +122,7 @@ struct Turn<'a> {
     peer: &'a mut Peer,
     clock: TickClock,
     setup: &'a Setup,
+    stopped: &'a dyn Fn() -> bool,
 }
 
 impl Turn<'_> {
@@ -210,12 +211,18 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Measures the parts of `plan`, all contenders in turns.
+/// Measures the parts of `plan`, all contenders in turns, until `watch` breaks off between two turns or a turn that takes
+/// long finds it `stopped`; what that turn was about then counts neither as a figure nor as a failure.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a result.
-pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<BridgeResult> {
+pub fn run(
+    setup: &Setup,
+    plan: &Plan,
+    watch: Watch<'_>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<BridgeResult> {
     let mut field = Field::default();
     for part in &plan.parts {
         match part {
@@ -237,8 +244,11 @@ pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<BridgeResult>
         let turns = field.contenders.iter_mut().zip(&mut found);
         for (contender, (collector, failure)) in turns {
             if failure.is_none()
-                && let Err(error) = one_turn(&mut session, contender, run, collector)
+                && let Err(error) = one_turn(&mut session, contender, run, collector, stopped)
             {
+                if stopped() {
+                    break 'runs;
+                }
                 *failure = Some(chain(&error));
                 session.renew()?;
             }
@@ -284,10 +294,16 @@ fn one_turn(
     contender: &mut Contender<'_>,
     run: u32,
     collector: &mut Collector,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let (clock, setup) = (session.clock, session.setup);
     let slice = session.slice(|peer| {
-        let mut turn = Turn { peer, clock, setup };
+        let mut turn = Turn {
+            peer,
+            clock,
+            setup,
+            stopped,
+        };
         (contender.play)(&mut turn)
     })?;
     session.keep(collector, contender.parameters.size_bytes, run, &slice);

@@ -7,7 +7,7 @@ use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result};
-use crate::floor::distribution;
+use crate::floor::{ClockAhead, clock_ahead, distribution};
 use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
@@ -15,10 +15,16 @@ use crate::peer::{Order, Patience, Peer};
 use crate::result::Load;
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
+use std::ops::RangeInclusive;
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
 const SLICE_MESSAGES: f64 = 20_000.0;
 const SLICE_NS: (f64, f64) = (40e6, 300e6);
+/// Rates that can be measured, in messages a second. At the least, a slice is one message in a second; at the most,
+/// its samples take 32 MiB on each side.
+pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
+/// Balls that bound the difference of the two clocks.
+const CLOCK_ROUNDS: u64 = 10_000;
 /// Messages sent at the rate before anything counts, as a share of a slice.
 const WARM_UP_SHARE: u64 = 4;
 
@@ -43,16 +49,29 @@ pub(crate) fn run_stalled(setup: &Setup, variants: &[Variant], watch: Watch<'_>)
     measure::<Stalled>(setup, variants, watch)
 }
 
-/// Messages a second that are due.
-fn rate(variant: &Variant) -> Result<f64> {
-    let rate = variant.parameters.rate_per_s;
-    rate.filter(|rate| *rate > 0.0).ok_or(BenchError::NoRate)
+/// `per_s` if it can be measured.
+///
+/// # Errors
+///
+/// [`BenchError::Rate`] if it is not within [`RATES_PER_S`].
+pub fn check_rate(per_s: f64) -> Result<f64> {
+    if RATES_PER_S.contains(&per_s) {
+        Ok(per_s)
+    } else {
+        Err(BenchError::Rate { per_s })
+    }
 }
 
-/// Time of one slice in nanoseconds.
+/// Messages a second that are due.
+fn rate(variant: &Variant) -> Result<f64> {
+    check_rate(variant.parameters.rate_per_s.ok_or(BenchError::NoRate)?)
+}
+
+/// Time of one slice in nanoseconds: of one message at least.
 fn slice_ns(variant: &Variant) -> f64 {
     let rate = variant.parameters.rate_per_s.unwrap_or(SLICE_MESSAGES);
-    (SLICE_MESSAGES / rate * 1e9).clamp(SLICE_NS.0, SLICE_NS.1)
+    let longest = SLICE_NS.1.max(1e9 / rate);
+    (SLICE_MESSAGES / rate * 1e9).clamp(SLICE_NS.0, longest)
 }
 
 /// One channel, open on both sides.
@@ -64,6 +83,8 @@ struct Line {
     count: u64,
     sequence: u64,
     delays: Vec<u64>,
+    /// How far the subscriber's clock is ahead of the publisher's.
+    clock_ahead: Option<ClockAhead>,
     /// Stand still before this message of a slice.
     stall_before: Option<u64>,
     _channel: TemporaryChannel,
@@ -94,9 +115,10 @@ impl Subject for Line {
             publisher,
             size: variant.size(),
             rate_per_s,
-            count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(20),
+            count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
             sequence: 0,
             delays: Vec::new(),
+            clock_ahead: clock_ahead(&mut session.peer, &session.clock, CLOCK_ROUNDS)?,
             stall_before: None,
             _channel: channel,
         };
@@ -107,6 +129,7 @@ impl Subject for Line {
 
     fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
         Ok(Taken::OneWay {
+            clock_ahead: self.clock_ahead,
             one_way: self.send(peer, *clock, self.count)?,
             send_delay: distribution(&self.delays),
         })
@@ -149,6 +172,7 @@ impl Line {
     /// left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
         peer.begin(&Order::Consume {
+            size_bytes: self.size,
             first: self.sequence,
             count,
             timed: true,
@@ -216,20 +240,56 @@ impl Paced {
         delays.reserve(usize::try_from(self.count).unwrap_or(0));
         let mut patience = peer.patience();
         let pacer = Pacer::start(clock, self.rate_per_s);
-        for n in 0..self.count {
+        // The first one is due a period from now, so that slices of few messages keep the distance too.
+        for n in 1..=self.count {
             let due = pacer.due(n);
-            pacer.wait(due, self.rest, || false);
+            let mut trouble = None;
+            pacer.wait(due, self.rest, || {
+                trouble = patience.look().err();
+                trouble.is_some()
+            });
+            if let Some(trouble) = trouble {
+                return Err(trouble);
+            }
             let stamp = Stamp {
-                sequence: self.first + n,
+                sequence: self.first + n - 1,
                 ticks: due,
             };
             send(stamp, &pacer, &mut patience)?;
             delays.push(TickClock::ticks().saturating_sub(due));
+            patience.renew();
         }
         let (_, snapshot) = peer.end()?;
         let missing = || BenchError::Protocol {
             found: "an end without latencies".to_owned(),
         };
         Ok(Latency::from(&snapshot.ok_or_else(missing)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Parameters;
+
+    #[test]
+    fn a_slice_has_a_message_at_every_rate_and_no_rate_is_beyond_measure() {
+        for per_s in [1.0, 2.5, 1e3, 1e6, 1e8] {
+            let variant = Variant {
+                method: String::new(),
+                parameters: Parameters {
+                    rate_per_s: Some(per_s),
+                    ..Parameters::pair(32)
+                },
+            };
+            assert_eq!(rate(&variant).unwrap(), per_s);
+            let messages = slice_ns(&variant) / 1e9 * per_s;
+            assert!((1.0..=4.1e6).contains(&messages), "{per_s}/s: {messages}");
+            assert!(slice_ns(&variant) <= 1e9, "{per_s}/s");
+        }
+        for per_s in [0.0, 0.001, -5.0, 1e10, 1e300, f64::INFINITY, f64::NAN] {
+            let error = check_rate(per_s).unwrap_err().to_string();
+            assert!(error.contains("within 1 to 100000000"), "{error}");
+        }
     }
 }

@@ -50,6 +50,8 @@ type Elapsed = (u64, Vec<(u32, u32, u64)>);
 struct Mesh<const FAN_OUT: bool> {
     publishers: Vec<Peer>,
     subscribers: Vec<Peer>,
+    /// Bytes of a message.
+    size: usize,
     /// Number of each publisher's next message.
     sequence: u64,
     /// Messages of each publisher in a slice.
@@ -107,6 +109,7 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
         let mut mesh = Self {
             publishers,
             subscribers,
+            size: variant.size(),
             sequence: 0,
             count: FIRST_COUNT,
             _channel: channel,
@@ -151,6 +154,7 @@ impl<const FAN_OUT: bool> Mesh<FAN_OUT> {
         let (first, count) = (self.sequence, self.count);
         for peer in &mut self.subscribers {
             peer.begin(&Order::Gather {
+                size_bytes: self.size,
                 publishers: self.publishers.len(),
                 first,
                 count,

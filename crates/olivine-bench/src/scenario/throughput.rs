@@ -71,6 +71,9 @@ impl Way {
             if !method.streams() {
                 return Err(BenchError::OneAtATime);
             }
+            if variant.parameters.batch_count > 1 && !method.batches() {
+                return Err(BenchError::NoBatches);
+            }
             return Pair::open(method, peer, variant.size(), settings).map(Self::Pair);
         }
         let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
@@ -147,19 +150,20 @@ impl Stream {
             Way::Pair(pair) => {
                 peer.begin(&Order::Take { first, count })?;
                 let mut patience = peer.patience_of(PATIENCE);
-                let batch = self.batch;
-                let start = TickClock::ticks();
                 let batches = Batches {
                     first,
                     count,
-                    batch,
+                    batch: self.batch,
                 };
-                let streamed = pair.player.stream(batches, &mut patience);
+                let prepared = pair.player.prepare(batches);
+                let start = TickClock::ticks();
+                let streamed = prepared.and_then(|()| pair.player.stream(batches, &mut patience));
                 streamed.map_err(|error| peer.or_its_reason(error))?;
                 start
             }
             Way::Channel { publisher, .. } => {
                 peer.begin(&Order::Consume {
+                    size_bytes: self.size,
                     first,
                     count,
                     timed: false,

@@ -2,7 +2,7 @@
 
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result, chain};
-use crate::floor::middle_ns;
+use crate::floor::{ClockAhead, middle_ns};
 use crate::latency::Latency;
 use crate::method;
 use crate::peer::Peer;
@@ -38,6 +38,8 @@ pub(super) enum Taken {
     OneWay {
         one_way: Latency,
         send_delay: Latency,
+        /// How far the receiver's clock is ahead, where that was bounded.
+        clock_ahead: Option<ClockAhead>,
     },
     Rate {
         messages_per_s: f64,
@@ -72,6 +74,7 @@ impl Taken {
             Self::OneWay {
                 one_way,
                 send_delay,
+                ..
             } => Figures::OneWay {
                 one_way,
                 send_delay,
@@ -93,6 +96,8 @@ struct Turn {
     collector: Collector,
     /// Rates of each pair of a mesh in each slice.
     pairs: BTreeMap<(u32, u32), Vec<f64>>,
+    /// Bounds of how far the receiver's clock is ahead, over all runs.
+    clock_ahead: Option<ClockAhead>,
     /// Why there are no figures.
     reason: Option<String>,
 }
@@ -132,6 +137,7 @@ pub(super) fn measure<S: Subject>(
     turns.resize_with(variants.len(), || Turn {
         collector: Collector::new(session.clock),
         pairs: BTreeMap::new(),
+        clock_ahead: None,
         reason: None,
     });
     'runs: for run in 0..setup.runs {
@@ -167,6 +173,7 @@ pub(super) fn measure<S: Subject>(
             lacks.clone_into(&mut row.lacks);
             if let Outcome::Measured(measured) = &mut row.outcome {
                 measured.pairs = turn.pairs();
+                measured.clock_ahead = turn.clock_ahead;
             }
         }
         rows.push(found);
@@ -223,11 +230,18 @@ fn one_run<S: Subject>(
             run,
             &slice,
         );
-        if let Taken::Rate { pairs, .. } = slice.value {
-            for pair in pairs {
-                let rates = turn.pairs.entry((pair.publisher, pair.subscriber));
-                rates.or_default().push(pair.messages_per_s);
+        match slice.value {
+            Taken::Rate { pairs, .. } => {
+                for pair in pairs {
+                    let rates = turn.pairs.entry((pair.publisher, pair.subscriber));
+                    rates.or_default().push(pair.messages_per_s);
+                }
             }
+            Taken::OneWay { clock_ahead, .. } => {
+                let bounds = turn.clock_ahead.into_iter().chain(clock_ahead);
+                turn.clock_ahead = bounds.reduce(ClockAhead::or);
+            }
+            Taken::RoundTrips(_) => {}
         }
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));

@@ -1,10 +1,21 @@
 //! A timer whose signal ends a sleep in the kernel: every wait gets a chance to look at the time.
+//!
+//! What no signal ends is bounded by [`Bound`]: a condition variable gives its mutex back to the waiter before it
+//! returns, however long that takes.
 
 use super::checked;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::{io, mem, ptr};
 
 /// Time between two signals in nanoseconds: longer than most slices, so that it falls into few of them.
 const PERIOD_NS: libc::c_long = 400_000_000;
+/// Signals within one bounded wait that are too many: more than the patience of a method.
+const RINGS_MAX: u32 = 15;
+
+/// The process that the wait under way depends on; 0 if it is bounded otherwise.
+static HOLDER: AtomicI32 = AtomicI32::new(0);
+/// Signals since that wait began.
+static RINGS: AtomicU32 = AtomicU32::new(0);
 
 /// Interrupts the calling thread's system calls now and then for as long as it lives.
 ///
@@ -14,16 +25,42 @@ pub(crate) struct Alarm {
     timer: libc::timer_t,
 }
 
-extern "C" fn nothing(_signal: libc::c_int) {}
+extern "C" fn ring(_signal: libc::c_int) {
+    let holder = HOLDER.load(Ordering::Relaxed);
+    if holder != 0 && RINGS.fetch_add(1, Ordering::Relaxed) >= RINGS_MAX {
+        // SAFETY: may be called at any instruction; takes no pointer. A number above 0 is one process.
+        unsafe { libc::kill(holder, libc::SIGKILL) };
+    }
+}
+
+/// Bounds what no signal ends: a process that holds what is waited for is killed after about six seconds, which
+/// its robust mutex tells the waiter. One at a time, under an [`Alarm`].
+#[derive(Debug)]
+pub(crate) struct Bound(());
+
+impl Bound {
+    /// Bounds a wait for what process `holder` has; nothing is bounded if that is 0.
+    pub(crate) fn to(holder: i32) -> Self {
+        RINGS.store(0, Ordering::Relaxed);
+        HOLDER.store(holder.max(0), Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        HOLDER.store(0, Ordering::Relaxed);
+    }
+}
 
 impl Alarm {
     /// Starts the timer.
     pub(crate) fn start() -> io::Result<Self> {
-        let handler: extern "C" fn(libc::c_int) = nothing;
+        let handler: extern "C" fn(libc::c_int) = ring;
         // SAFETY: all bytes zero are a valid `sigaction`: no flags, so that calls are not restarted.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = handler as libc::sighandler_t;
-        // SAFETY: the structure lives; the handler does nothing, which is safe at any instruction.
+        // SAFETY: the structure lives; the handler does only what is safe at any instruction.
         checked(unsafe { libc::sigaction(libc::SIGALRM, &raw const action, ptr::null_mut()) })?;
         // SAFETY: all bytes zero are a valid `sigevent`.
         let mut event: libc::sigevent = unsafe { mem::zeroed() };

@@ -2,6 +2,7 @@
 //!
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
+use super::alarm::Bound;
 use super::mapping::Mapping;
 use std::{io, mem, ptr};
 
@@ -43,6 +44,22 @@ fn code(code: libc::c_int) -> io::Result<()> {
     } else {
         Err(io::Error::from_raw_os_error(code))
     }
+}
+
+/// The end of the longest single wait, on `clock`.
+fn in_a_while(clock: libc::clockid_t) -> io::Result<libc::timespec> {
+    let mut until = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure lives.
+    super::checked(unsafe { libc::clock_gettime(clock, &raw mut until) })?;
+    until.tv_nsec += WAIT_NS;
+    if until.tv_nsec >= 1_000_000_000 {
+        until.tv_nsec -= 1_000_000_000;
+        until.tv_sec += 1;
+    }
+    Ok(until)
 }
 
 impl<'a> Monitor<'a> {
@@ -96,11 +113,20 @@ impl<'a> Monitor<'a> {
         self.mapping.at(self.offset + offset, length).cast()
     }
 
-    /// Takes the mutex.
-    pub(crate) fn hold(&'a self) -> io::Result<Held<'a>> {
+    /// Takes the mutex, or `None` if its holder keeps it for a while: it may be stopped, which no signal to us ends.
+    pub(crate) fn hold(&'a self) -> io::Result<Option<Held<'a>>> {
         // SAFETY: made by `make` before anybody else learns of the place.
-        code(unsafe { libc::pthread_mutex_lock(self.mutex()) })?;
-        Ok(Held(self))
+        let mut held = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
+        if held == libc::EBUSY {
+            let until = in_a_while(libc::CLOCK_REALTIME)?;
+            // SAFETY: as above; the structure lives. A clock that is set meanwhile makes one step longer or shorter.
+            held = unsafe { libc::pthread_mutex_timedlock(self.mutex(), ptr::from_ref(&until)) };
+        }
+        if held == libc::ETIMEDOUT {
+            return Ok(None);
+        }
+        code(held)?;
+        Ok(Some(Held(self)))
     }
 
     /// Tells one waiter of a change.
@@ -111,19 +137,10 @@ impl<'a> Monitor<'a> {
 }
 
 impl Held<'_> {
-    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again.
-    pub(crate) fn sleep(&mut self, change: Change) -> io::Result<()> {
-        let mut until = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the structure lives.
-        super::checked(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) })?;
-        until.tv_nsec += WAIT_NS;
-        if until.tv_nsec >= 1_000_000_000 {
-            until.tv_nsec -= 1_000_000_000;
-            until.tv_sec += 1;
-        }
+    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again, which process `other` may hold.
+    pub(crate) fn sleep(&mut self, change: Change, other: i32) -> io::Result<()> {
+        let _bound = Bound::to(other);
+        let until = in_a_while(libc::CLOCK_MONOTONIC)?;
         let (condition, mutex) = (self.0.condition(change), self.0.mutex());
         // SAFETY: made by `make`; this thread holds the mutex; the structure lives.
         let told = unsafe { libc::pthread_cond_timedwait(condition, mutex, ptr::from_ref(&until)) };

@@ -215,7 +215,7 @@ pub(crate) struct SweepArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArgs {
     /// Messages a second; a list is measured in turns
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate, value_delimiter = ',', default_value = "1K,100K,1M")]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate, value_delimiter = ',', default_value = "1K,100K,1M")]
     pub(crate) rate: Vec<f64>,
     /// Bytes of a message, 16 or more
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "32")]

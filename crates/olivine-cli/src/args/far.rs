@@ -32,7 +32,7 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) wait: Option<String>,
     /// Messages a second where they are paced
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate, default_value = "10K")]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate, default_value = "10K")]
     pub(crate) rate: f64,
     #[command(flatten)]
     pub(crate) method: MethodArgs,

@@ -7,8 +7,16 @@ use olivine_net::Backend;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Figures of servers fit fewer forms than those of channels.
+const SAVE: &str = "Write the result here, too: .json or .md by its ending; may be given again";
+
 /// Load an HTTP server, ours or any other, and check every answer
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("fifo", |arg| arg.hide(true)),
+    mut_arg("mlock", |arg| arg.hide(true)),
+    mut_arg("save", |arg| arg.help(SAVE)),
+)]
 pub(crate) struct HttpArgs {
     /// Page to load, such as http://127.0.0.1:8000/ [default: our own server]
     pub(crate) url: Option<Url>,
@@ -42,6 +50,11 @@ pub(crate) struct HttpArgs {
 
 /// Send messages to an echo server and back, or stream frames to be counted
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("fifo", |arg| arg.hide(true)),
+    mut_arg("mlock", |arg| arg.hide(true)),
+    mut_arg("save", |arg| arg.help(SAVE)),
+)]
 pub(crate) struct TcpArgs {
     /// Address and port of an echo server [default: our own, and a bare loop of
     /// receive and send to compare it with]

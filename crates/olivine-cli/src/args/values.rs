@@ -1,5 +1,6 @@
 //! Values of flags: sizes, durations, rates, lists. Each parser says what it would have taken.
 
+use olivine_bench::scenario::latency;
 use std::time::Duration;
 
 /// `65536`, `64KiB`, `1MiB`, `1GiB`.
@@ -69,6 +70,11 @@ pub(crate) fn steady_rate(text: &str) -> Result<f64, String> {
         Rate::PerSecond(per_s) => Ok(per_s),
         Rate::Max => Err("expected a rate above 0 such as 1000, 100K or 1M".to_owned()),
     }
+}
+
+/// A rate at which latencies can be measured.
+pub(crate) fn latency_rate(text: &str) -> Result<f64, String> {
+    latency::check_rate(steady_rate(text)?).map_err(|error| error.to_string())
 }
 
 /// Two CPU numbers, such as `0,1`.
@@ -143,6 +149,10 @@ mod tests {
             assert!(rate(bad).is_err(), "{bad:?}");
         }
         assert!(steady_rate("0").is_err());
+        assert_eq!(latency_rate("1"), Ok(1.0));
+        for bad in ["0.5", "1G", "max"] {
+            assert!(latency_rate(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
         rate_per_s: args.rate,
     };
     let found = bench.measure(|setup, watch| {
-        let found = bridge::run(setup, &plan, watch)?;
+        let found = bridge::run(setup, &plan, watch, &|| bench.stop.now())?;
         Ok::<_, BenchError>(found)
     })?;
     for line in &found.left_out {

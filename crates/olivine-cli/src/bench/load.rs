@@ -1,21 +1,20 @@
 //! `olivine bench http` and `olivine bench tcp`: servers under load.
 
+mod kept;
 mod print;
 
-use super::{Bench, Found};
+use super::Bench;
 use crate::args::Common;
 use crate::args::load::{
     BackendName, HttpArgs, InterfaceName, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
 };
 use crate::failure::{Failure, Outcome};
 use crate::log;
-use crate::output::print_json;
 use crate::stop::Stop;
 use olivine_bench::error::chain;
 use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
-use olivine_bench::result::ResultFile;
 use olivine_bench::scenario::{Progress, Setup};
 use olivine_bench::spread::Spread;
 use olivine_net::WaitStrategy;
@@ -25,8 +24,6 @@ use std::path::Path;
 
 /// The word that makes this program a server to be measured.
 pub(crate) const SERVE_COMMAND: &str = "__serve";
-/// Names the form of the JSON.
-const SCHEMA: &str = "olivine-load-1";
 /// Smallest message that can carry its number and something to check.
 const SIZE_MIN: u64 = 16;
 
@@ -69,6 +66,7 @@ fn form(load: &LoadArgs, common: Common) -> Outcome<Form> {
 pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
     let form = form(&args.load, common)?;
     refuse_pace_on_io_uring(&args.load)?;
+    kept::refuse_unfit(&args.method)?;
     let bench = Bench::new("http", &args.method)?;
     let plans: Vec<Plan> = args
         .depth
@@ -106,11 +104,11 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    let text = match form {
+    let show = |form| match form {
         Form::Text => print::http(&rows),
         Form::Markdown => print::http_document(&rows, &left_out),
     };
-    report(&bench, common, form, &rows, text)?;
+    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
     verdict(&rows)?;
     bench.stop.cut_short()
 }
@@ -118,6 +116,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
 /// Runs `bench tcp`.
 pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
     let form = form(&args.load, common)?;
+    kept::refuse_unfit(&args.method)?;
     if args.frames {
         return stream(args, common, form);
     }
@@ -174,8 +173,8 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    let text = print::echo(&rows, args.size, form);
-    report(&bench, common, form, &rows, text)?;
+    let show = |form| print::echo(&rows, args.size, form);
+    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
     verdict(&rows)?;
     bench.stop.cut_short()
 }
@@ -235,8 +234,8 @@ fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
         bench.stop.cut_short()?;
         return Err(LoadError::Stopped.into());
     }
-    let text = print::stream(&rows, form);
-    report(&bench, common, form, &rows, text)?;
+    let show = |form| print::stream(&rows, form);
+    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
     bench.stop.cut_short()
 }
 
@@ -376,32 +375,6 @@ fn peers(
         }
     }
     Ok((servers, left_out))
-}
-
-/// Prints rows of servers with the same conditions as every result. In JSON they have a schema of their own:
-/// a server's figures are not a channel's.
-fn report(
-    bench: &Bench,
-    common: Common,
-    form: Form,
-    rows: &impl Serialize,
-    mut text: String,
-) -> Outcome {
-    let file = ResultFile {
-        schema: SCHEMA.to_owned(),
-        ..bench.file(Found::default())
-    };
-    if common.json {
-        let failed = |error: serde_json::Error| Failure::Failed(error.into());
-        let mut value = serde_json::to_value(&file).map_err(failed)?;
-        value["results"] = serde_json::to_value(rows).map_err(failed)?;
-        return print_json(&value);
-    }
-    text.push_str(&match form {
-        Form::Text => super::print::conditions(&file),
-        Form::Markdown => print::conditions_document(&file),
-    });
-    crate::output::print(&text)
 }
 
 /// A server without a figure makes the whole a failure, once the table is printed.

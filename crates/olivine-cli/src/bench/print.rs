@@ -119,11 +119,30 @@ pub(super) fn latency(rows: &[Row]) -> String {
             "p50 to the floor's round trip",
             measured.ratio_p50.as_ref(),
         ));
+        out.push_str(&clocks(measured));
     }
     out.push_str(
         "\nleft late: from the intended to the real send time, part of one-way\n\
          floor: round trip of a bare cache line between the same two processes\n",
     );
+    out
+}
+
+/// How far apart the clocks of the two CPUs may be, which one-way figures are wrong by.
+fn clocks(measured: &Measured) -> String {
+    let Some(ahead) = &measured.clock_ahead else {
+        return String::new();
+    };
+    let mut out = format!(
+        "the subscriber's clock is ahead by {:.1} to {:.1} ns, which is part of one-way\n",
+        ahead.least_ns, ahead.most_ns
+    );
+    if let Some(negative) = measured.negative_count.filter(|count| *count > 0) {
+        let samples = text::count(negative);
+        out.push_str(&format!(
+            "{samples} samples were below 0 by that, and count as 0\n"
+        ));
+    }
     out
 }
 

@@ -3,6 +3,7 @@
 use super::{Bench, OLIVINE_PREFIX};
 use crate::progress::Progress;
 use olivine_bench::error::{Result, chain};
+use olivine_bench::method::THREADS;
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
@@ -38,8 +39,9 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
 fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row> {
     let name = rival.name();
     // Until it has said what it knows, it is one method of its own name.
-    let known = match rival.methods() {
+    let known = match rival.methods(&|| bench.stop.now()) {
         Ok(known) => known,
+        Err(_) if bench.stop.now() => return Vec::new(),
         Err(error) => return failed(bench, &[&name], cases, &chain(&error)),
     };
     let streamed = bench.name == "throughput";
@@ -53,6 +55,8 @@ fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row>
             .into_iter()
             .filter(|row| is_theirs(&row.method))
             .collect(),
+        // It was ended, which is no failure of its.
+        Err(_) if bench.stop.now() => Vec::new(),
         Err(error) => {
             let names = known.iter().map(|method| method.name.as_str());
             let theirs: Vec<&str> = names.filter(|name| is_theirs(name)).collect();
@@ -74,25 +78,28 @@ fn ask(
 ) -> Result<Vec<Row>> {
     let mut variants = Vec::new();
     for &(size_bytes, batch_count) in cases {
-        for method in known {
+        let can = |method: &&Known| batch_count == 1 || method.batches;
+        for method in known.iter().filter(can) {
             variants.push(Variant {
                 method: method.name.clone(),
                 parameters: Parameters {
                     batch_count,
                     wait: Some(method.wait.clone()),
+                    settings: if method.threads { THREADS } else { "" }.to_owned(),
                     ..Parameters::pair(size_bytes)
                 },
             });
         }
     }
-    rival.measure(&Job {
+    let job = Job {
         scenario: bench.name.to_owned(),
         variants,
         cpus: bench.setup.cpus,
         runs: bench.setup.runs,
         seconds: bench.setup.seconds,
         privileges: bench.setup.privileges,
-    })
+    };
+    rival.measure(&job, &|| bench.stop.now())
 }
 
 /// A row without figures for every method in every case.

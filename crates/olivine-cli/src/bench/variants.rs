@@ -144,7 +144,7 @@ pub(super) fn throughput_variants(
         let of_size = if methods.is_empty() {
             own(size, settings)?
         } else {
-            streams(methods, size, settings)?
+            streams(methods, size, batch > 1, settings)?
         };
         variants.extend(of_size.into_iter().map(|mut variant| {
             variant.parameters.batch_count = u64::from(batch);
@@ -160,15 +160,17 @@ fn own(size: u64, settings: &str) -> Outcome<Vec<Variant>> {
     settings.iter().map(|all| variant(OWN, size, all)).collect()
 }
 
-/// Every method named, as it streams: for `all`, this library at its fastest and every method that can.
-fn streams(names: &[String], size: u64, settings: &str) -> Outcome<Vec<Variant>> {
+/// Every method named, as it streams: for `all`, this library at its fastest and every method that can, in batches only
+/// those that hand a batch over at once.
+fn streams(names: &[String], size: u64, batched: bool, settings: &str) -> Outcome<Vec<Variant>> {
     let mut variants = Vec::new();
     for name in names {
         if name == ALL || name == OWN {
             variants.extend(own(size, settings)?);
         }
         if name == ALL {
-            for method in method::BUILT_IN.iter().filter(|method| method.streams()) {
+            let can = |method: &&&dyn Method| method.streams() && (method.batches() || !batched);
+            for method in method::BUILT_IN.iter().filter(can) {
                 variants.push(of_method(*method, size, settings)?);
             }
         } else if name != OWN {
@@ -213,18 +215,22 @@ mod tests {
     #[test]
     fn every_method_that_streams_is_measured_at_full_speed_and_only_those() {
         let all = [ALL.to_owned()];
-        let variants = throughput_variants(&all, &[32], &[16], "wait=spin&capacity=4MiB").unwrap();
-        assert_eq!(variants[0].method, OWN);
-        for (method, variant) in method::BUILT_IN
-            .iter()
-            .filter(|method| method.streams())
-            .zip(&variants[1..])
-        {
-            assert_eq!(variant.method, method.name());
-            assert_eq!(variant.parameters.batch_count, 16);
-            let ours = method.name().starts_with(OLIVINE_PREFIX);
-            let settings = if ours { "capacity=4MiB" } else { "" };
-            assert_eq!(variant.parameters.settings, settings, "{}", method.name());
+        for batch in [1, 16] {
+            let settings = "wait=spin&capacity=4MiB";
+            let variants = throughput_variants(&all, &[32], &[batch], settings).unwrap();
+            assert_eq!(variants[0].method, OWN);
+            let expected: Vec<_> = method::BUILT_IN
+                .iter()
+                .filter(|method| method.streams() && (batch == 1 || method.batches()))
+                .collect();
+            assert_eq!(expected.len(), variants.len() - 1);
+            for (method, variant) in expected.into_iter().zip(&variants[1..]) {
+                assert_eq!(variant.method, method.name());
+                assert_eq!(variant.parameters.batch_count, u64::from(batch));
+                let ours = method.name().starts_with(OLIVINE_PREFIX);
+                let settings = if ours { "capacity=4MiB" } else { "" };
+                assert_eq!(variant.parameters.settings, settings, "{}", method.name());
+            }
         }
         let wrong = throughput_variants(&["pigeon".to_owned()], &[], &[], "wait=spin");
         assert!(matches!(wrong, Err(Failure::Usage(_))));

@@ -59,13 +59,14 @@ impl Limits {
     }
 
     /// Time from the first byte of a head (or from the start of the connection) to its end, 1 ms to
-    /// 1 h; 408 beyond. Default 10 s.
+    /// 1 h; 408 beyond. Default 10 s. What has arrived in time is read first, however late the shard comes to it.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.header_timeout = timeout;
         self
     }
 
-    /// Time from the head to the end of the body, 1 ms to 24 h; 408 beyond. Default 60 s.
+    /// Time from the head to the end of the body, 1 ms to 24 h; 408 beyond. Default 60 s. What has arrived in time is
+    /// read first, as for [`Limits::header_timeout`].
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
         self

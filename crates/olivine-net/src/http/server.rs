@@ -9,7 +9,7 @@ use crate::{
     engine::Engine,
     error::{CloseReason, StartError},
     handler::{ConnectionId, Handler, Origin},
-    shard::Shard,
+    shard::{LOOK_AGAIN, Shard},
     slots::Slots,
 };
 
@@ -27,6 +27,9 @@ use super::{
 /// refused early; above it only when it has grown by an eighth or its end is there, so that one-byte
 /// pieces cost no quadratic time.
 const REREAD_BYTES: usize = 4096;
+
+/// Looks, a millisecond apart, at a request whose time is over: what a socket holds is read in fewer.
+const LATE_LOOKS_MAX: u8 = 100;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(crate) struct Link {
     pub(crate) ended: bool,
     /// A time-out for the request under way is set; else one for the time between requests may be.
     armed: bool,
+    /// Looks at a request whose time is over and of which more is still to be read.
+    late_looks: u8,
     /// Bytes of the unfinished head that were read without reaching its end.
     scanned: usize,
     incoming: Incoming,
@@ -73,6 +78,7 @@ impl Link {
             serial: 0,
             ended: false,
             armed: true,
+            late_looks: 0,
             scanned: 0,
             incoming: Incoming::Length(0),
             head: Vec::new(),
@@ -186,7 +192,7 @@ impl<S: Service> Server<S> {
             Ok(None) => {
                 link.scanned = data.len();
                 if !link.armed {
-                    link.armed = true;
+                    (link.armed, link.late_looks) = (true, 0);
                     shard.set_deadline(id, Some(self.limits.header_timeout));
                 }
                 Step::Wait
@@ -237,7 +243,7 @@ impl<S: Service> Server<S> {
         link.head = shard.take_buffer();
         link.head.extend_from_slice(bytes);
         (link.incoming, link.body, link.stage) = (incoming, body, Stage::Body);
-        link.armed = true;
+        (link.armed, link.late_looks) = (true, 0);
         shard.set_deadline(id, Some(self.limits.body_timeout));
         if head.expects_continue && taken == 0 {
             shard.append(id, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -477,7 +483,7 @@ impl<S: Service> Handler for Server<S> {
     }
 
     fn on_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        match self.links.get(id) {
+        match self.links.get_mut(id) {
             Some(link) if link.is_idle() => {
                 let left = shard.quiet_left(id, self.limits.idle_timeout);
                 if left.is_zero() {
@@ -487,6 +493,16 @@ impl<S: Service> Handler for Server<S> {
                     // the next request has come and is still to be read.
                     shard.set_deadline(id, Some(left));
                 }
+            }
+            // Of a request that came in time, however late the shard comes to read it, all is read first. A peer that sends
+            // on and on wins no more than the looks.
+            Some(link)
+                if matches!(link.stage, Stage::Head | Stage::Body)
+                    && link.late_looks < LATE_LOOKS_MAX
+                    && shard.has_unshown_of(id) =>
+            {
+                link.late_looks += 1;
+                shard.set_deadline(id, Some(LOOK_AGAIN));
             }
             // A peer that never said anything is owed no answer.
             Some(link) if link.stage == Stage::Head && link.scanned == 0 => shard.expire(id),

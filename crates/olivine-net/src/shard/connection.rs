@@ -123,6 +123,14 @@ impl Connection {
         self.sending_bytes + self.segment_bytes + self.out.len()
     }
 
+    /// Whether bytes arrive sealed.
+    pub(crate) fn has_tls(&self) -> bool {
+        #[cfg(feature = "rustls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "rustls"))]
+        false
+    }
+
     /// Whether arriving bytes must wait.
     pub(crate) fn blocked(&self) -> bool {
         self.held || self.over

@@ -24,7 +24,10 @@ impl<H: Handler> Runner<H> {
                 self.end_of_stream(slot);
             }
             Phase::Open => {
-                connection.activity = tick;
+                // Of TLS only what it carries is activity: new keys come on idle connections too.
+                if !connection.has_tls() {
+                    connection.activity = tick;
+                }
                 let counters = self.shard.count_up();
                 counters.receives.add(1);
                 counters.received_bytes.add(length as u64);
@@ -33,6 +36,7 @@ impl<H: Handler> Runner<H> {
                     let bytes = &buffer[HEADROOM..HEADROOM + length];
                     let plain = self.shard.unseal(slot, bytes);
                     if !plain.is_empty() {
+                        self.shard.connections[slot as usize].activity = tick;
                         self.deliver(slot, &plain);
                     }
                     self.shard.give_back(plain);

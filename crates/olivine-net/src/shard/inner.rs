@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// When to look again at a connection whose time is over, but which is still to be read.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<M> Shard<M> {
     /// The connection's output, to be appended to; the bytes leave with the next flush.
@@ -202,6 +202,11 @@ impl<M> Shard<M> {
         let kept = connection.resume && !connection.rest.is_empty();
         let unread = connection.end == End::No && self.driver.has_unread(slot);
         !connection.blocked() && (kept || unread)
+    }
+
+    /// As [`Shard::has_unshown`], of a connection that may be gone.
+    pub(crate) fn has_unshown_of(&self, id: ConnectionId) -> bool {
+        self.find(id).is_some() && self.has_unshown(id.slot)
     }
 
     /// Closes, in good order, a connection on which nothing went on for too long.

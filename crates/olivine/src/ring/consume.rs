@@ -316,6 +316,8 @@ impl Consumer {
                 }
                 // What was walked so far is written home when `at` goes out of scope.
                 like = at.home.shape(at.position, word)?;
+                // The first one after an empty tail: its lines are still with the publisher.
+                spot.fetch(like.length);
             }
             let frame = like.frame(at.position, word);
             // SAFETY: `shape` checked the length. The frame is committed; our own position in the gate,

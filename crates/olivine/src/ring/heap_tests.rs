@@ -268,3 +268,33 @@ fn what_was_given_up_never_shows() {
     }
     assert_eq!(producer.position(), 200 * 16);
 }
+
+/// A publisher takes the lines of a next message early, but none that somebody still reads.
+#[test]
+fn lines_are_taken_early_only_where_there_is_room() {
+    const MESSAGE: [u8; 300] = [0x11; 300];
+    let channel = channel(8, 0);
+    let mut producer = channel.producer();
+    let mut consumer = channel.consumer(0);
+    let mut sent = 0;
+    while send(&mut producer, sent, &MESSAGE) {
+        sent += 1;
+    }
+    assert_eq!(sent, 13, "a ring of 4096 bytes holds 13 frames of 312");
+    while let Some(found) = consumer.next().unwrap() {
+        assert_eq!(consumer.view(&found), MESSAGE, "message {}", found.tag);
+        consumer.advance(&found);
+        sent -= 1;
+    }
+    assert_eq!(sent, 0, "none was overwritten");
+    consumer.at_tail();
+    assert!(send(&mut producer, 13, &MESSAGE));
+    let taken: Vec<u64> = (producer.position()..producer.position() + 312)
+        .step_by(64)
+        .map(|at| channel.ring.header(at).load(Ordering::Relaxed))
+        .collect();
+    assert_eq!(
+        taken, [0; 5],
+        "the lines of the next message, where others lay"
+    );
+}

@@ -19,6 +19,11 @@ use crate::region::{HEADER_BYTES, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
 use std::sync::Arc;
 
+/// Bytes of a cache line; a guess about the machine that only costs time where it is wrong.
+const LINE_BYTES: u64 = 64;
+/// Bytes behind a frame whose lines are taken early.
+const TAKEN_MAX: u64 = 1088;
+
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
 #[derive(Debug)]
 pub(crate) struct Producer {
@@ -350,6 +355,12 @@ impl Producer {
         if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("zero_past_limit") {
             self.ring.header(ahead).store(0, Ordering::Relaxed);
             self.zeroed = ahead;
+            // The lines between are taken the same way. What was stored there is what a claim that is given up leaves.
+            let mut line = end + LINE_BYTES;
+            while line < ahead.min(end + TAKEN_MAX) {
+                self.ring.header(line).store(0, Ordering::Relaxed);
+                line += LINE_BYTES;
+            }
         } else {
             self.zeroed = 0;
         }

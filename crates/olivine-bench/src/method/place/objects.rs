@@ -5,7 +5,6 @@
 //! process's user and nobody else may enter it; a list in it names kernel objects only, never files; an object is removed
 //! only under the kernel that the list was written under and if this user made it.
 
-use super::PREFIX;
 use crate::error::{Result, io};
 use crate::sys::mapping::Mapping;
 use crate::sys::queue::{Posix, SystemV};
@@ -148,10 +147,11 @@ fn take_away(folder: &Path, opened: &OwnedFd) {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// Takes away this user's folders in `base` whose process is gone, with the kernel objects on their lists.
-pub(super) fn sweep(base: &Path) {
+/// Takes away this user's folders in `base` with names of this `prefix` whose process is gone, with the kernel objects on
+/// their lists.
+pub(super) fn sweep(base: &Path, prefix: &str) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        if !entry.file_name().to_string_lossy().starts_with(prefix) {
             continue;
         }
         let path = entry.path();
@@ -167,6 +167,7 @@ pub(super) fn sweep(base: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PREFIX;
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
@@ -211,7 +212,7 @@ mod tests {
         let used = left(base.path(), "used", "");
         let lock = File::open(used.join(LOCK)).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
-        sweep(base.path());
+        sweep(base.path(), PREFIX);
         assert!(!gone.exists());
         assert!(!is_there(id), "the queue is still there");
         assert!(used.exists());
@@ -225,7 +226,7 @@ mod tests {
         let folder = left(base.path(), "planted", &(kernel() + &line));
         symlink(victim.path(), folder.join("link")).unwrap();
         fs::write(victim.path().join("kept"), "").unwrap();
-        sweep(base.path());
+        sweep(base.path(), PREFIX);
         assert!(!folder.exists());
         assert!(victim.path().join("kept").exists());
     }
@@ -242,7 +243,7 @@ mod tests {
         }
         let target = left(elsewhere.path(), "target", &list);
         symlink(&target, base.path().join(format!("{PREFIX}link"))).unwrap();
-        sweep(base.path());
+        sweep(base.path(), PREFIX);
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 4);
         assert!(target.join(LIST).exists());
         assert!(is_there(id), "a list of others was believed");
@@ -255,7 +256,7 @@ mod tests {
         let (id, line) = queue();
         let earlier = kernel().replace(|c: char| c.is_ascii_digit(), "x");
         let folder = left(base.path(), "earlier", &(earlier + &line));
-        sweep(base.path());
+        sweep(base.path(), PREFIX);
         assert!(!folder.exists());
         assert!(is_there(id), "numbers of an earlier boot were believed");
         SystemV::remove(id);

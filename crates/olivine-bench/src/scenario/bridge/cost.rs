@@ -13,8 +13,10 @@ use crate::rival::unpinned;
 use crate::scenario::latency::publish;
 use crate::scenario::turns::Taken;
 use crate::spread::Spread;
+use crate::sys::child;
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
+use rustix::process::Signal;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -83,6 +85,7 @@ fn bursts(turn: &mut Turn<'_>, channel: &TemporaryChannel) -> Result<Taken> {
     let (mut burst, mut first) = (0, 0);
     while burst < WARM_UP + BURSTS_MIN || Instant::now() < until {
         turn.peer.begin(&Order::Consume {
+            size_bytes: SIZE,
             first,
             count: BURST,
             timed: false,
@@ -119,7 +122,8 @@ impl Bridge {
     fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::null());
-        let child = unpinned(|| command.spawn()).map_err(io("start a bridge"))?;
+        let child = unpinned(|| child::start(&mut command, Signal::KILL));
+        let child = child.map_err(io("start a bridge"))?;
         Ok(Self(child))
     }
 }

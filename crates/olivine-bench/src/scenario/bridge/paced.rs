@@ -125,6 +125,7 @@ fn paced(
     for count in [WARM_UP, measured] {
         turn.peer.begin(&if pace.is_channel {
             Order::Consume {
+                size_bytes: SIZE,
                 first,
                 count,
                 timed: true,
@@ -146,6 +147,7 @@ fn paced(
         first += count;
     }
     Ok(Taken::OneWay {
+        clock_ahead: None,
         one_way: one_way.unwrap_or_default(),
         send_delay: distribution(&delays),
     })

@@ -1,13 +1,18 @@
 //! A NATS server of our own, with streams in a folder, for as long as it is measured.
 
 use crate::error::{BenchError, Result, io};
+use crate::method::Held;
 use crate::rival::unpinned;
+use crate::sys::child;
+use rustix::process::Signal;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// How names of folders of servers start.
+const PREFIX: &str = "olivine-nats-";
 /// How long it may take to answer.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
@@ -17,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 struct NatsServer {
     port: u16,
     child: Child,
-    _folder: tempfile::TempDir,
+    _folder: Held,
 }
 
 /// One server for all turns, started at the first one that needs it.
@@ -73,20 +78,17 @@ impl NatsServer {
     ///
     /// What the system refuses; [`BenchError::Library`] if it does not answer.
     fn start(program: &Path, folder: &Path) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("olivine-nats-")
-            .tempdir_in(folder)
-            .map_err(io("make a temporary folder"))?;
+        let folder = Held::make(folder, PREFIX)?;
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
         let port = bound.map_err(io("find a free port"))?.port();
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
             .arg(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(io("start nats-server"))?;
+            .stderr(Stdio::null());
+        let child = child::start(&mut command, Signal::KILL).map_err(io("start nats-server"))?;
         let mut server = Self {
             port,
             child,

@@ -87,7 +87,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
                     count: count(turn, size_bytes),
                     ids,
                 };
-                unpinned(|| theirs(&client, &job))
+                unpinned(|| theirs(&client, &job, turn.stopped))
             });
             field.compare(Part::Stored, size, OURS, method, TARGET);
         }
@@ -121,8 +121,8 @@ fn ours(turn: &mut Turn<'_>, address: &str, subject: &str, size: usize) -> Resul
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-fn theirs(client: &Program, job: &StoreJob) -> Result<Taken> {
-    let stored: Stored = client.ask(STORE, job, STORE_MAX)?;
+fn theirs(client: &Program, job: &StoreJob, stopped: &dyn Fn() -> bool) -> Result<Taken> {
+    let stored: Stored = client.ask(STORE, job, STORE_MAX, stopped)?;
     check(&job.address, &job.subject, job.count)?;
     Ok(rated(job.count as f64 / stored.seconds.max(1e-9)))
 }

@@ -112,7 +112,8 @@ fn theirs(turn: &mut Turn<'_>, program: &Program, variant: &Variant) -> Result<T
         seconds: setup.seconds,
         privileges: setup.privileges,
     };
-    rate_of(&unpinned(|| program.measure(&job))?, &variant.method)
+    let rows = unpinned(|| program.measure(&job, turn.stopped))?;
+    rate_of(&rows, &variant.method)
 }
 
 /// The rate of the place that most slices were in.

@@ -6,7 +6,7 @@
 use super::super::OLIVINE_PREFIX;
 use super::methods::rank;
 use super::points::what;
-use super::ranking::{Place, Ranking, name};
+use super::ranking::{Place, Ranking, name, threads_note};
 use olivine_bench::method;
 use olivine_bench::report::Source;
 use olivine_bench::result::file::RUNS_QUOTABLE;
@@ -172,6 +172,9 @@ fn methods(
     };
     if file.results.iter().any(is_theirs) {
         out.push_str(THEIRS);
+    }
+    if let Some(note) = rankings.iter().find_map(threads_note) {
+        out.push_str(&format!("\n{note}.\n"));
     }
     let reasons = first.main.reasons();
     if !reasons.is_empty() {

@@ -6,6 +6,7 @@
 use super::super::OLIVINE_PREFIX;
 use super::place;
 use olivine_bench::floor::Placement;
+use olivine_bench::method::THREADS;
 use olivine_bench::result::{Measured, Row};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
@@ -149,9 +150,18 @@ impl<'a> Place<'a> {
     }
 }
 
+/// What the mark of rows between threads means, if there is one of them.
+pub(super) fn threads_note(ranking: &Ranking<'_>) -> Option<&'static str> {
+    let mut entries = ranking.main.ranked.iter().chain(&ranking.aside);
+    let between = |(row, _): &Entry<'_>| row.parameters.settings.split('&').any(|s| s == THREADS);
+    entries.any(between).then_some(
+        "threads: both ends are threads of one process, where all others are two processes",
+    )
+}
+
 /// What stands below a table: methods that have no row in it, where ours stands and why not first, the other places.
 pub(super) fn below(ranking: &Ranking<'_>, figure: impl Fn(&Measured) -> String) -> String {
-    let mut out = String::new();
+    let mut out = threads_note(ranking).map_or_else(String::new, |note| format!("{note}\n"));
     for entry in &ranking.aside {
         out.push_str(&format!(
             "{}: {}, {} only\n",

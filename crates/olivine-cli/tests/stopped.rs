@@ -1,0 +1,194 @@
+//! A measurement with processes of others that is stopped, or killed: none of them is called a failure for it, and none is
+//! left.
+
+mod common;
+
+use common::{Place, Running, said, until};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+
+/// What a rival's program says of the method that it knows.
+const KNOWN: &str = r#"[{"name":"sleeper","about":"","wait":"spin","streams":true,"lacks":""}]"#;
+/// Beside what is asked of others, as little as can be measured.
+const QUICK: [&str; 4] = ["--runs", "1", "--seconds", "0.1"];
+
+fn has_two_cpus() -> bool {
+    olivine::probe::allowed_cpus().len() > 1
+}
+
+/// Makes a program `name` that notes its process id in the file returned and then does nothing; a rival's says first what
+/// it knows.
+fn sleeper(folder: &Path, name: &str) -> PathBuf {
+    std::fs::create_dir_all(folder).unwrap();
+    let id = folder.join("id");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = list ] && {{ echo '{KNOWN}'; exit; }}\necho $$ > {id}.new\nmv {id}.new {id}\nexec sleep 1000\n",
+        id = id.display(),
+    );
+    let path = folder.join(name);
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    id
+}
+
+/// The process id that a sleeper noted.
+fn noted(id: &Path) -> u32 {
+    until("a process of others", || id.exists());
+    std::fs::read_to_string(id).unwrap().trim().parse().unwrap()
+}
+
+/// Whether a process is there and more than an entry that nobody has asked for.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+/// The children of a process, and theirs.
+fn descendants(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let lists = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let further = children.iter().flat_map(|child| descendants(*child));
+    further.chain(children.iter().copied()).collect()
+}
+
+/// Starts the tool as a terminal would: the leader of the group that gets what is typed.
+fn start(place: &Place, words: &[&str]) -> Running {
+    let mut command = place.olivine(words);
+    command.env("OLIVINE_NATS_SERVER", place.path().join("nats/nats-server"));
+    Running::new(command.process_group(0).spawn().unwrap())
+}
+
+#[test]
+fn a_rival_is_no_failure_because_the_measurement_was_stopped() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let folder = place.path().join(signal.as_raw().to_string());
+        let id = sleeper(&folder, "rival-sleeper");
+        let rivals = ["--rivals", folder.to_str().unwrap()];
+        let words = ["bench", "pingpong", "--method", "olivine-adaptive"];
+        let bench = start(&place, &[&words[..], &rivals, &QUICK].concat());
+        let rival = noted(&id);
+        kill_process_group(Pid::from_child(&bench.child), signal).unwrap();
+        let output = bench.output();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{text}{}", said(&output));
+        assert!(text.contains("olivine-adaptive"), "{text}");
+        assert!(!text.contains("sleeper"), "{text}");
+        assert!(!runs(rival));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn no_process_is_left_of_a_measurement_that_was_killed() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let folder = |name: &str| place.path().join(name);
+    let rival = sleeper(&folder("rivals"), "rival-sleeper");
+    let server = sleeper(&folder("servers"), "hyper");
+    let nats = sleeper(&folder("nats"), "nats-server");
+    let disk = folder("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let [rivals, servers, disk] =
+        [&folder("rivals"), &folder("servers"), &disk].map(|path| path.display().to_string());
+    for (words, id) in [
+        (
+            &[
+                "bench",
+                "pingpong",
+                "--method",
+                "olivine-adaptive",
+                "--rivals",
+                &rivals,
+            ][..],
+            &rival,
+        ),
+        (
+            &["bench", "http", "--peers", "hyper", "--rivals", &servers],
+            &server,
+        ),
+        (
+            &[
+                "bench", "bridge", "stored", "--rivals", &rivals, "--folder", &disk,
+            ],
+            &nats,
+        ),
+    ] {
+        let mut bench = start(&place, &[words, &QUICK].concat());
+        let theirs = noted(id);
+        let children = descendants(bench.child.id());
+        assert!(children.contains(&theirs), "{words:?}: {children:?}");
+        bench.signal(Signal::KILL);
+        bench.wait();
+        until("the end of every child", || {
+            !children.iter().any(|child| runs(*child))
+        });
+    }
+    let left = || std::fs::read_dir(&disk).unwrap().count();
+    assert_eq!(left(), 1, "the folder of the server that was killed");
+    std::fs::write(folder("nats").join("nats-server"), "#!/bin/sh\nexit 1\n").unwrap();
+    let words = [
+        "bench", "bridge", "stored", "--rivals", &rivals, "--folder", &disk,
+    ];
+    let output = start(&place, &[&words[..], &QUICK].concat()).output();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(left(), 0, "taken away by the next one");
+}
+
+/// It carries until it is ended, and its publisher is killed.
+#[test]
+fn a_bridge_does_not_outlive_the_measurement() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let words = [
+        "bench",
+        "bridge",
+        "cost",
+        "--runs",
+        "1000",
+        "--seconds",
+        "600",
+    ];
+    let mut bench = start(&place, &words);
+    let is_bridge = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"bridge")
+    };
+    let id = bench.child.id();
+    // Every second turn has one.
+    let mut children = Vec::new();
+    until("a bridge", || {
+        children = descendants(id);
+        children.iter().any(is_bridge)
+    });
+    bench.signal(Signal::KILL);
+    bench.wait();
+    until("the end of every child", || {
+        !children.iter().any(|child| runs(*child))
+    });
+}

@@ -166,15 +166,15 @@ fn methods(
             blocking.join("; ")
         ));
     }
-    if let Some(note) = rankings.iter().find_map(threads_note) {
-        out.push_str(&format!("\n{note}.\n"));
-    }
     let is_theirs = |row: &Row| {
         let ours = row.method.starts_with(OLIVINE_PREFIX);
         !ours && method::find(method::BUILT_IN, &row.method).is_err()
     };
     if file.results.iter().any(is_theirs) {
         out.push_str(THEIRS);
+    }
+    if let Some(note) = rankings.iter().find_map(threads_note) {
+        out.push_str(&format!("\n{note}.\n"));
     }
     let reasons = first.main.reasons();
     if !reasons.is_empty() {

@@ -25,7 +25,7 @@ const WORDS_MAX: usize = 256;
 /// Bytes of a block: its word and a piece of the table.
 const BLOCK: usize = 4096;
 /// Most common size: small market data. Its code has no loop.
-const COMMON: usize = 32;
+pub(crate) const COMMON: usize = 32;
 
 /// What the blocks of long messages are pieces of: two blocks long, so that a piece may start anywhere in the
 /// first.
@@ -130,8 +130,11 @@ fn fill_any(message: &mut [u8], stamp: Stamp) {
 #[inline(always)]
 #[must_use]
 pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {
-    if message.len() == size {
-        check(message)
+    // The size is the same for all messages of a stream, so only one comparison is left for each.
+    if size == COMMON {
+        check_common(message)
+    } else if message.len() == size {
+        check_any(message)
     } else {
         None
     }
@@ -141,17 +144,25 @@ pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {
 #[inline(always)]
 #[must_use]
 pub fn check(message: &[u8]) -> Option<Stamp> {
-    if let Ok(common) = <&[u8; COMMON]>::try_from(message) {
-        let word = |index: usize| u64::from_le_bytes(common.as_chunks::<8>().0[index]);
-        let stamp = Stamp {
-            sequence: word(0),
-            ticks: word(1),
-        };
-        let expected = seed(stamp);
-        let difference = (word(2) ^ expected) | (word(3) ^ expected.wrapping_add(STEP));
-        return (difference == 0).then_some(stamp);
+    if message.len() == COMMON {
+        check_common(message)
+    } else {
+        check_any(message)
     }
-    check_any(message)
+}
+
+/// [`check_whole`] of messages of [`COMMON`] bytes.
+#[inline(always)]
+pub(crate) fn check_common(message: &[u8]) -> Option<Stamp> {
+    let message: &[u8; COMMON] = message.try_into().ok()?;
+    let word = |index: usize| u64::from_le_bytes(message.as_chunks::<8>().0[index]);
+    let stamp = Stamp {
+        sequence: word(0),
+        ticks: word(1),
+    };
+    let expected = seed(stamp);
+    let difference = (word(2) ^ expected) | (word(3) ^ expected.wrapping_add(STEP));
+    (difference == 0).then_some(stamp)
 }
 
 #[inline]

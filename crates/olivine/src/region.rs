@@ -31,14 +31,6 @@ mod mapped {
     use core::ptr::NonNull;
     use std::sync::Arc;
 
-    /// Bytes of a cache line; a guess about the machine that only costs time where it is wrong.
-    const LINE_BYTES: usize = 64;
-    /// Payloads shorter than this are read in one go anyway.
-    const FETCHED_MIN: usize = 512;
-    /// Bytes of a payload that are asked for before it is handed out: as many lines as processors keep track of. What
-    /// follows them is in order, which prefetchers notice.
-    const FETCHED_MAX: usize = 1024;
-
     /// Payload bytes as they lie in the ring.
     pub(crate) type View<'a> = &'a [u8];
 
@@ -354,20 +346,6 @@ mod mapped {
         }
     }
 
-    /// Asks for the cache line of `address`; nothing is read.
-    #[inline(always)]
-    fn fetch_line(address: *mut u8) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint: it reads nothing, and faults for no address.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
-                address.cast_const().cast(),
-            );
-        }
-        // Elsewhere the processor's own prefetchers do.
-        let _ = address;
-    }
-
     /// A place in a ring. The mirror makes the `capacity` bytes from it on contiguous.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Spot<'a> {
@@ -383,21 +361,6 @@ mod mapped {
             // words are only ever accessed as 64-bit atomics while they are headers (see
             // `ring::layout`).
             unsafe { AtomicU64::from_ptr(self.at.cast()) }
-        }
-
-        /// Asks for the cache lines of the payload behind that of the header, all at once: whoever reads them word by word
-        /// asks for a few at a time, and waits for each few as long as for one. Nothing for a short payload (ADR 0018).
-        #[inline(always)]
-        pub(crate) fn fetch(self, length: usize) {
-            if length < FETCHED_MIN {
-                return;
-            }
-            let end = size_of::<u64>() + length.min(FETCHED_MAX);
-            let mut ahead = LINE_BYTES - self.at.addr() % LINE_BYTES;
-            while ahead < end {
-                fetch_line(self.at.wrapping_add(ahead));
-                ahead += LINE_BYTES;
-            }
         }
 
         /// Copies `bytes` behind the header.
@@ -608,9 +571,6 @@ mod modelled {
     }
 
     impl<'a> Spot<'a> {
-        /// Memory of a model is near.
-        pub(crate) fn fetch(self, _: usize) {}
-
         pub(crate) fn header(self) -> &'a AtomicU64 {
             self.ring.header(self.position)
         }

@@ -20,11 +20,13 @@ const STREAM_RUN: u32 = if cfg!(loom) { 1 } else { 24 };
 /// The longest run after which a subscriber asks the cursor, if it stood still the last times.
 const STREAM_RUN_MAX: u32 = 32 * STREAM_RUN;
 /// Fewer messages than this between two rests are no stream any more.
-const STREAM_KEPT: u32 = 8;
+const STREAM_KEPT: u32 = if cfg!(loom) { 8 } else { 64 };
 /// How long the cursor is given to move, in `pause` instructions.
 const STREAM_PROBE: u32 = 10;
+/// How far it moves meanwhile in a stream, in bytes: several small messages, so that ten million of them a second are none.
+const STREAM_PACE: u64 = if cfg!(loom) { 1 } else { 256 };
 /// How long a streaming reader rests at the tail, in `pause` instructions.
-const STREAM_REST: u32 = 100;
+const STREAM_REST: u32 = 200;
 
 /// Reads frames of one lane.
 #[derive(Debug)]
@@ -236,7 +238,7 @@ impl Consumer {
             .max(self.position)
     }
 
-    /// The next committed frame, if there is one. Never sleeps; in the streaming gear it rests for about two
+    /// The next committed frame, if there is one. Never sleeps; in the streaming gear it rests for about four
     /// microseconds at the tail (see the module text).
     ///
     /// # Errors
@@ -316,8 +318,6 @@ impl Consumer {
                 }
                 // What was walked so far is written home when `at` goes out of scope.
                 like = at.home.shape(at.position, word)?;
-                // The first one after an empty tail: its lines are still with the publisher.
-                spot.fetch(like.length);
             }
             let frame = like.frame(at.position, word);
             // SAFETY: `shape` checked the length. The frame is committed; our own position in the gate,
@@ -425,7 +425,8 @@ impl Consumer {
         } else {
             let before = self.cursor.load(Ordering::Relaxed);
             pause(STREAM_PROBE);
-            if self.cursor.load(Ordering::Relaxed) == before {
+            let moved = self.cursor.load(Ordering::Relaxed).wrapping_sub(before);
+            if moved < STREAM_PACE {
                 self.run_asked = (self.run_asked * 2).clamp(STREAM_RUN, STREAM_RUN_MAX);
             } else {
                 pause(STREAM_REST - STREAM_PROBE);

@@ -272,7 +272,7 @@ fn what_was_given_up_never_shows() {
 /// A publisher takes the lines of a next message early, but none that somebody still reads.
 #[test]
 fn lines_are_taken_early_only_where_there_is_room() {
-    const MESSAGE: [u8; 300] = [0x11; 300];
+    const MESSAGE: [u8; 600] = [0x11; 600];
     let channel = channel(8, 0);
     let mut producer = channel.producer();
     let mut consumer = channel.consumer(0);
@@ -280,7 +280,7 @@ fn lines_are_taken_early_only_where_there_is_room() {
     while send(&mut producer, sent, &MESSAGE) {
         sent += 1;
     }
-    assert_eq!(sent, 13, "a ring of 4096 bytes holds 13 frames of 312");
+    assert_eq!(sent, 6, "a ring of 4096 bytes holds 6 frames of 608");
     while let Some(found) = consumer.next().unwrap() {
         assert_eq!(consumer.view(&found), MESSAGE, "message {}", found.tag);
         consumer.advance(&found);
@@ -288,13 +288,13 @@ fn lines_are_taken_early_only_where_there_is_room() {
     }
     assert_eq!(sent, 0, "none was overwritten");
     consumer.at_tail();
-    assert!(send(&mut producer, 13, &MESSAGE));
-    let taken: Vec<u64> = (producer.position()..producer.position() + 312)
+    assert!(send(&mut producer, 6, &MESSAGE));
+    let taken: Vec<u64> = (producer.position()..producer.position() + 608)
         .step_by(64)
         .map(|at| channel.ring.header(at).load(Ordering::Relaxed))
         .collect();
     assert_eq!(
-        taken, [0; 5],
+        taken, [0; 10],
         "the lines of the next message, where others lay"
     );
 }

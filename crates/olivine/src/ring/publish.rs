@@ -17,12 +17,15 @@ use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Bytes of a cache line; a guess about the machine that only costs time where it is wrong.
 const LINE_BYTES: u64 = 64;
-/// Bytes behind a frame whose lines are taken early.
+/// Bytes behind a frame whose lines are taken early: as many lines as the processor's store queue drains at leisure.
 const TAKEN_MAX: u64 = 1088;
+/// Bytes of the frames for which that is done: for shorter ones it gains nothing, longer ones are streamed and not answered.
+const TAKEN_FOR: RangeInclusive<u64> = 513..=4160;
 
 /// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
 #[derive(Debug)]
@@ -355,11 +358,8 @@ impl Producer {
         if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("zero_past_limit") {
             self.ring.header(ahead).store(0, Ordering::Relaxed);
             self.zeroed = ahead;
-            // The lines between are taken the same way. What was stored there is what a claim that is given up leaves.
-            let mut line = end + LINE_BYTES;
-            while line < ahead.min(end + TAKEN_MAX) {
-                self.ring.header(line).store(0, Ordering::Relaxed);
-                line += LINE_BYTES;
+            if TAKEN_FOR.contains(&(ahead - end)) {
+                self.take_lines(end, ahead);
             }
         } else {
             self.zeroed = 0;
@@ -371,6 +371,18 @@ impl Producer {
             self.wake_sleepers();
         }
         end
+    }
+
+    /// Takes the lines behind that of `from` up to `to` as that of `to` was taken (ADR 0018). What is stored there is what a
+    /// claim leaves that is given up.
+    #[inline(never)]
+    fn take_lines(&self, from: u64, to: u64) {
+        let mut line = from + LINE_BYTES;
+        while line < to.min(from + TAKEN_MAX) {
+            // Relaxed: no header, and nobody reads it before the COMMIT of the frame that it becomes a part of.
+            self.ring.header(line).store(0, Ordering::Relaxed);
+            line += LINE_BYTES;
+        }
     }
 
     #[cold]

@@ -42,8 +42,6 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
         let folder = prefix.join(folder);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    // The description says where it is, also when it is used from elsewhere.
-    let prefix = fs::canonicalize(prefix)?;
     let lib = prefix.join("lib");
     let shared = format!("libolivine.so.{VERSION}");
     let files = [
@@ -86,10 +84,7 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
     for (from, to) in descriptions {
         let from = source.join(from);
         let text = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
-        let description = text
-            .replace("@prefix@", &prefix.display().to_string())
-            .replace("@version@", VERSION)
-            .replace("@minor@", minor);
+        let description = text.replace("@version@", VERSION).replace("@minor@", minor);
         fs::write(lib.join(to), description).with_context(|| to.to_owned())?;
     }
     Ok(files.len() + links.len() + descriptions.len())

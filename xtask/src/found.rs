@@ -21,7 +21,49 @@ pub(crate) fn built() -> Result<Step> {
     let (first, prefix) = (folder.path().join("first"), folder.path().join("prefix"));
     bindings::place(&target().join("debug"), &first)?;
     fs::rename(first, &prefix)?;
-    by_cmake(&prefix, Missing::Install)
+    let mut step = by_cmake(&prefix, Missing::Install)?;
+    step.passed += by_pkg_config(&prefix)?;
+    Ok(step)
+}
+
+/// Builds a program with what `pkg-config` says of the library below `prefix`, and runs it; how many programs that were.
+fn by_pkg_config(prefix: &Path) -> Result<usize> {
+    let tool = packages::program(&["pkg-config", "pkgconf"], "pkg-config", Missing::Install);
+    let compiler = packages::program(&["cc"], "none", Missing::LeaveOut);
+    let (Some(tool), Some(compiler)) = (tool, compiler) else {
+        println!("skipped: no pkg-config or no cc, so nobody looked whether olivine.pc is right");
+        return Ok(0);
+    };
+    let mut ask = Command::new(tool);
+    ask.args(["--cflags", "--libs", "olivine"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let words = said(&mut ask)?;
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("refuse");
+    let mut compile = Command::new(compiler);
+    compile
+        .arg(root().join("crates/olivine-capi/tests/programs/refuse.c"))
+        .args(words.split_whitespace())
+        .arg("-o")
+        .arg(&program);
+    said(&mut compile)?;
+    said(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+    Ok(1)
+}
+
+/// What `command` printed.
+///
+/// # Errors
+///
+/// If it failed, with that.
+fn said(command: &mut Command) -> Result<String> {
+    let (outcome, said) = child::capture(command, at_most(LIMIT))?;
+    ensure!(
+        outcome.success(),
+        "{command:?}: {}: {said}",
+        outcome.words()
+    );
+    Ok(said)
 }
 
 /// Builds a project with CMake that finds the library below `prefix`, and runs its programs.
@@ -45,15 +87,6 @@ pub(crate) fn by_cmake(prefix: &Path, missing: Missing) -> Result<Step> {
     // CMake takes what is relative to be so from the project's folder.
     let prefix = fs::canonicalize(prefix)?;
     let folder = tempfile::tempdir()?;
-    let said = |command: &mut Command| {
-        let (outcome, said) = child::capture(command, at_most(LIMIT))?;
-        ensure!(
-            outcome.success(),
-            "{command:?}: {}: {said}",
-            outcome.words()
-        );
-        Ok(said)
-    };
     let mut configure = Command::new(&cmake);
     configure
         .arg("-S")

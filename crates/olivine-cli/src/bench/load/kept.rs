@@ -17,14 +17,8 @@ const SCHEMA: &str = "olivine-load-1";
 
 /// Refuses, before anything is started or written, what these figures cannot be kept in or taken under.
 pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
-    for path in &method.save {
-        if !matches!(FileForm::of(path)?, FileForm::Json | FileForm::Markdown) {
-            return Err(Failure::usage(format!(
-                "--save {} cannot hold figures of servers: name a file that ends in .json or .md",
-                path.display()
-            )));
-        }
-    }
+    let forms = [FileForm::Json, FileForm::Markdown];
+    files::only(&method.save, &forms, "figures of servers", ".json or .md")?;
     for (asked, option) in [(method.fifo, "--fifo"), (method.mlock, "--mlock")] {
         if asked {
             return Err(Failure::usage(format!(

@@ -5,10 +5,11 @@
 //! A subscriber that has caught up looks at the next header itself: header and payload of a small message
 //! arrive with one cache line, which is the latency gear. One that is behind reads the cursor once and walks
 //! everything before it without touching the line being written. A subscriber that has never found the tail empty
-//! for a run of messages, and finds that the cursor moves by itself, is in the streaming gear: it rests for a moment
+//! for a run of messages, and finds the cursor moving by several of them meanwhile, is in the streaming gear: it rests for a moment
 //! before it looks at the tail again, because a reader that hangs on the writer's line makes every commit a line
 //! transfer. It rests when it is asked for more, not before it hands out what it has. One message or none
-//! at a time, as in an exchange of requests and replies, never rests: the cursor stands still.
+//! at a time, as in an exchange of requests and replies, never rests: the cursor stands still. Nor does one that gets a
+//! few million a second: each of them would wait for the end of a rest.
 
 use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
 use crate::error::{Damage, ReceiveError};

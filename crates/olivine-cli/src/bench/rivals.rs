@@ -9,6 +9,9 @@ use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
 use std::collections::BTreeSet;
 
+/// The rival that only carries messages where a server runs.
+const NEEDS_SERVER: &str = "nats";
+
 /// What stands below a table with rivals in it.
 pub(super) const LEGEND: &str = "\
 rivals: measured after olivine, each in its own program, in turns with its floor\n";
@@ -22,8 +25,10 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
             (of.size_bytes, of.batch_count)
         })
         .collect();
+    // `bench bridge` starts a server for those and tells them where it is.
+    let rivals = rivals.iter().filter(|rival| rival.name() != NEEDS_SERVER);
     let mut rows = Vec::new();
-    let bar = Progress::new(rivals.len() as u64);
+    let bar = Progress::new(rivals.clone().count() as u64);
     bar.phase("rivals");
     for (done, rival) in (0..).zip(rivals) {
         if bench.stop.now() {

@@ -128,7 +128,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ready: Scene::leave_an_expired_place,
         // It read nothing: there is no room until its place is cleared.
         act: |_, handles| {
-            let long = Duration::from_secs(10);
+            let long = Duration::from_secs(120);
             let room = of(handles).wait_for_room(4000, Some(long));
             room.map_err(|error| error.to_string())?;
             Ok(())
@@ -184,7 +184,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         // Then the dead one is the slowest, and room comes once it is found and cleared.
         ready: Scene::read_along,
         act: |_, handles| {
-            let long = Duration::from_secs(10);
+            let long = Duration::from_secs(120);
             let room = of(handles).wait_for_room(4000, Some(long));
             room.map_err(|error| error.to_string())?;
             match of(handles).stats().reclaimed {
@@ -203,7 +203,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             handles.publisher = Some(Publisher::open(uri).unwrap());
         },
         act: |_, handles| {
-            let long = Duration::from_secs(1);
+            let long = Duration::from_secs(120);
             for _ in 0..3 {
                 of(handles).publish_timeout(&[7; 2000], long).unwrap();
             }

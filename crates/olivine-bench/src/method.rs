@@ -35,6 +35,9 @@ pub(crate) use player::PATIENCE;
 
 use crate::error::{BenchError, Result};
 
+/// How the names of this library's methods start.
+pub const OLIVINE_PREFIX: &str = "olivine-";
+
 /// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]

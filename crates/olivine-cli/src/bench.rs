@@ -28,8 +28,6 @@ use std::path::Path;
 use std::time::Duration;
 use variants::{aligns, method_variants, settings, throughput_variants, variant};
 
-/// How the names of this library's methods start.
-const OLIVINE_PREFIX: &str = "olivine-";
 /// Bytes of a message where nothing is said.
 const DEFAULT_SIZE: u64 = 32;
 /// The word that makes this program the second process of a measurement.

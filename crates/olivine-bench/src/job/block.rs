@@ -1,14 +1,11 @@
 //! One block of a job file: its lists, checked and crossed.
 
 use super::{Point, Scenario};
-use crate::method;
+use crate::method::{self, OLIVINE_PREFIX};
 use crate::payload::SIZE_MIN;
 use crate::result::{Parameters, Published};
 use crate::scenario::{Variant, latency, throughput};
 use serde::Deserialize;
-
-/// How the names of this library's methods start.
-const OLIVINE_PREFIX: &str = "olivine-";
 
 /// A `[[measure]]` block. A list that is left out has one default.
 #[derive(Deserialize)]
@@ -103,21 +100,12 @@ impl Block {
         if self.scenario == Scenario::Latency && self.rate.is_empty() {
             return Err("latency needs a list of rates".to_owned());
         }
-        if let Some(rate) = self
+        let refused = self
             .rate
             .iter()
-            .find(|rate| !(**rate > 0.0 && rate.is_finite()))
-        {
-            return Err(format!("rate {rate} is no number above 0"));
-        }
-        if self.scenario == Scenario::Latency {
-            let refused = self
-                .rate
-                .iter()
-                .find_map(|&rate| latency::check_rate(rate).err());
-            if let Some(refused) = refused {
-                return Err(refused.to_string());
-            }
+            .find_map(|&rate| latency::check_rate(rate).err());
+        if let Some(refused) = refused {
+            return Err(refused.to_string());
         }
         let most = throughput::BATCH_MAX as u64;
         if let Some(batch) = self.batch.iter().find(|batch| !(1..=most).contains(*batch)) {

@@ -1,9 +1,9 @@
 //! Rivals in the table: their programs measure themselves, one after another, each in a session of its own.
 
-use super::{Bench, OLIVINE_PREFIX};
+use super::Bench;
 use crate::progress::Progress;
 use olivine_bench::error::{Result, chain};
-use olivine_bench::method::THREADS;
+use olivine_bench::method::{OLIVINE_PREFIX, THREADS};
 use olivine_bench::result::{Load, Parameters, Row};
 use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;

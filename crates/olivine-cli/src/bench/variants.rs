@@ -1,10 +1,10 @@
 //! What is measured: methods, sizes and settings crossed into variants, checked before anything starts.
 
-use super::{ALL, OLIVINE_PREFIX};
+use super::ALL;
 use crate::args::{RingArgs, values};
 use crate::failure::{Failure, Outcome};
 use olivine::Config;
-use olivine_bench::method::{self, Method};
+use olivine_bench::method::{self, Method, OLIVINE_PREFIX};
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::result::Parameters;
 use olivine_bench::scenario::Variant;

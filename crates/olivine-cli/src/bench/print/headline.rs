@@ -3,11 +3,10 @@
 //! Each table stands under the command that gave it. Machine, load, spread over the runs and ratio to the floor are part
 //! of it, and what forbids to quote it is said in it.
 
-use super::super::OLIVINE_PREFIX;
 use super::methods::rank;
 use super::points::what;
 use super::ranking::{Place, Ranking, name, threads_note};
-use olivine_bench::method;
+use olivine_bench::method::{self, OLIVINE_PREFIX};
 use olivine_bench::report::Source;
 use olivine_bench::result::file::RUNS_QUOTABLE;
 use olivine_bench::result::{Measured, ResultFile, Row};

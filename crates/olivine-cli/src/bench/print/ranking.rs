@@ -3,10 +3,9 @@
 //! Figures of one size, one batch and one placement of the CPUs are ranked together. The placement that most slices
 //! were in is the main one and has the table; a method without a slice there, and each other placement, is a line.
 
-use super::super::OLIVINE_PREFIX;
 use super::place;
 use olivine_bench::floor::Placement;
-use olivine_bench::method::THREADS;
+use olivine_bench::method::{OLIVINE_PREFIX, THREADS};
 use olivine_bench::result::{Measured, Row};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;

@@ -103,7 +103,7 @@ impl EngineConfig {
             ipv6_only: false,
             backlog: 4096,
             nodelay: true,
-            keep_alive: None,
+            keep_alive: Some(Duration::from_secs(60)),
             threads: 0,
             cpus: Vec::new(),
             pin: true,
@@ -118,7 +118,7 @@ impl EngineConfig {
             receive_kernel_bytes: None,
             connections_max: 1_000_000,
             mailbox_max: 65_536,
-            idle_timeout: None,
+            idle_timeout: Some(Duration::from_secs(600)),
             write_timeout: Some(Duration::from_secs(30)),
             linger: Duration::from_secs(2),
             #[cfg(feature = "rustls")]
@@ -150,8 +150,11 @@ impl EngineConfig {
         self
     }
 
-    /// Idle time after which the kernel asks the peer whether it still lives, 1 s to 9 h. Default
-    /// `None`: it never asks.
+    /// Idle time after which the kernel asks the peer whether it still lives, 1 s to 9 h. Default 60 s; `None`: it
+    /// never asks.
+    ///
+    /// It asks six times, 10 s apart (or as far apart as the idle time, where that is less), and then the connection is
+    /// broken: a peer whose machine or network is gone is noticed after at most two minutes by default.
     pub fn keep_alive(mut self, idle: Option<Duration>) -> Self {
         self.keep_alive = idle;
         self
@@ -259,7 +262,8 @@ impl EngineConfig {
     }
 
     /// Time without a byte in either direction after which a connection is closed, 1 ms to 24 h.
-    /// Default `None`: never. Bytes that have arrived are read first, however late, unless reading is paused. With TLS the
+    /// Default 10 minutes; `None`: never. It ends connections that a handler has paused as well, and silent streams of
+    /// HTTP. Bytes that have arrived are read first, however late, unless reading is paused. With TLS the
     /// bytes it carries count on arrival, and neither new keys nor a record that is not whole.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.idle_timeout = timeout;

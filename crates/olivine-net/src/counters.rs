@@ -60,10 +60,15 @@ counters! {
     refused_descriptors,
     /// Connections that broke: resets and network errors.
     broken,
-    /// Connections ended by the idle time-out, the write time-out or a handler's deadline.
+    /// Connections ended by the idle time-out, the write time-out or a deadline, that of a handler or of HTTP.
     timed_out,
     /// Connections cut by the stop deadline.
     cut,
+    /// Calls of the handler that panicked; each was caught.
+    panics,
+    /// HTTP requests that the server refused without asking the service: malformed, too large, too slow, or
+    /// beyond the memory for bodies.
+    refused_requests,
     /// Receive calls that brought bytes.
     receives,
     /// Bytes received.

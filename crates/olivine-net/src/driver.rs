@@ -15,6 +15,8 @@
 //!   events for it while reading is on (it is at first), in order, until one of length 0 or an error.
 //! * One send per slot is under way at a time. It completes whole, or with an error, or it is given
 //!   back by the `Released` that follows `detach`.
+//! * While reading is off, and after an end was received, the loss of the connection is still told (`Broken`), and
+//!   the peer's end too (`PeerEnded`), whatever waits to be read: a connection is never without an armed event.
 //! * After `detach(slot)` no event but `Released` appears for the slot, and then never another until
 //!   it is attached again; only then has the kernel let go of every buffer.
 
@@ -67,8 +69,10 @@ pub(crate) enum Event {
         buffer: Box<[u8]>,
         length: usize,
     },
-    /// The connection broke while reading.
+    /// The connection broke: while reading, or while nothing is read.
     Broken { slot: Slot, error: io::Error },
+    /// The peer has ended its direction while reading is off; told once. What it sent before is still to be read.
+    PeerEnded { slot: Slot },
     /// A send ended, wholly (`Ok`) or not.
     Sent {
         slot: Slot,
@@ -134,6 +138,9 @@ pub(crate) trait Driver {
 
     /// Gives the connection up: closes the socket (by a reset if `reset`), then `Released` follows.
     fn detach(&mut self, slot: Slot, reset: bool);
+
+    /// Whether the loss of this connection would be told: something of it is with the kernel.
+    fn is_watched(&self, slot: Slot) -> bool;
 
     /// Whether bytes wait in the kernel to be read.
     fn has_unread(&self, slot: Slot) -> bool;

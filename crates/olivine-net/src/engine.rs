@@ -15,8 +15,9 @@ use crate::{
     driver::{Driver, Waker, readiness::Readiness},
     error::{NotPosted, StartError},
     handler::Handler,
+    health::{ShardHealth, Vitals},
     mailbox::{Letter, Mailbox},
-    shard::{Common, Shard, run::Runner},
+    shard::{Common, Shard, guard::caught, run::Runner},
     sync::Gauge,
     sys::{
         affinity,
@@ -45,8 +46,10 @@ pub struct Engine<H: Handler> {
 pub struct StopReport {
     /// Connections that were not idle when the deadline passed, and were reset.
     pub cut: u64,
-    /// Shards that had ended before, by a panic of their handler or a failing kernel interface.
+    /// Shards that had ended before, by a panic of [`Handler::on_start`] or a failing kernel interface.
     pub failed_shards: Vec<usize>,
+    /// Why each of [`StopReport::failed_shards`] had ended, in the same order.
+    pub reasons: Vec<String>,
 }
 
 /// What a shard's thread reports once it can run.
@@ -81,6 +84,7 @@ impl<H: Handler> Engine<H> {
                 .collect(),
             counters: cpus.iter().map(|_| ShardCounters::default()).collect(),
             connections: Gauge::default(),
+            vitals: cpus.iter().map(|_| Vitals::default()).collect(),
             hand_over,
             config,
         });
@@ -149,6 +153,15 @@ impl<H: Handler> Engine<H> {
             .collect()
     }
 
+    /// How each shard is, by index: whether it runs or why it ended, its back end, connections, panics and memory.
+    #[must_use]
+    pub fn health(&self) -> Vec<ShardHealth> {
+        let vitals = self.common.vitals.iter().zip(self.counters());
+        vitals
+            .map(|(vitals, counters)| vitals.read(counters.open, counters.panics))
+            .collect()
+    }
+
     /// Posts a message to shard `index`; its handler's `on_message` gets it.
     ///
     /// # Errors
@@ -177,7 +190,11 @@ impl<H: Handler> Engine<H> {
         for (index, thread) in self.threads.drain(..).enumerate() {
             match thread.join() {
                 Ok(Ok(cut)) => report.cut += cut,
-                Ok(Err(_)) | Err(_) => report.failed_shards.push(index),
+                Ok(Err(_)) | Err(_) => {
+                    let reason = self.common.vitals[index].ended.get().cloned();
+                    report.failed_shards.push(index);
+                    report.reasons.push(reason.unwrap_or_default());
+                }
             }
         }
         report
@@ -216,7 +233,8 @@ impl Seat {
             let _ = self.report.send(Err(StartError::Pin { cpu, source }));
             return Ok(0);
         }
-        let (mut driver, waker) = match open_driver(&common.config) {
+        let vitals = &common.vitals[self.index];
+        let (mut driver, waker) = match open_driver(&common.config, vitals) {
             Ok(opened) => opened,
             Err(error) => {
                 let _ = self.report.send(Err(error));
@@ -234,10 +252,17 @@ impl Seat {
         }
         common.mailboxes[self.index].set_waker(waker);
         let name = driver.name();
-        let runner = Runner::new(Shard::new(self.index, driver, common), handler(self.index));
+        let _ = vitals.backend.set(name);
+        let shard = Shard::new(self.index, driver, Arc::clone(&common));
+        let runner = Runner::new(shard, handler(self.index));
         let _ = self.report.send(Ok(name));
         drop(self.report);
-        let result = runner.run();
+        // Handlers are caught call by call: what comes here is a panic of `on_start`, or a fault of this crate.
+        let result = caught(|| runner.run())
+            .unwrap_or_else(|message| Err(io::Error::other(format!("panicked: {message}"))));
+        if let Err(error) = &result {
+            common.vitals[self.index].end(error.to_string());
+        }
         drop(guard);
         result
     }
@@ -251,7 +276,10 @@ struct CloseMailbox<M> {
 
 impl<M> Drop for CloseMailbox<M> {
     fn drop(&mut self) {
-        self.common.mailboxes[self.index].close();
+        for _ in 0..self.common.mailboxes[self.index].close() {
+            // Handed over and not taken in: they are closed, and no longer count.
+            self.common.connections.give();
+        }
     }
 }
 
@@ -294,6 +322,7 @@ fn listen(
         reuse_port: !hand_over && shards > 1,
         ipv6_only: config.ipv6_only,
         receive_kernel_bytes: config.receive_kernel_bytes,
+        keep_alive: config.keep_alive,
     };
     if options.reuse_port && address.port() != 0 {
         // SO_REUSEPORT would let us share the port of another program of this user that also set it,
@@ -322,7 +351,10 @@ fn listen(
     Ok((listeners, Some(address)))
 }
 
-fn open_driver(config: &EngineConfig) -> Result<(Box<dyn Driver>, Waker), StartError> {
+fn open_driver(
+    config: &EngineConfig,
+    vitals: &Vitals,
+) -> Result<(Box<dyn Driver>, Waker), StartError> {
     let mio = || match Readiness::new(config.receive_buffer) {
         Ok((driver, waker)) => Ok((Box::new(driver) as Box<dyn Driver>, waker)),
         Err(source) => Err(StartError::Backend {
@@ -344,6 +376,11 @@ fn open_driver(config: &EngineConfig) -> Result<(Box<dyn Driver>, Waker), StartE
     match config.backend {
         Backend::Mio => mio(),
         Backend::IoUring => uring(),
-        Backend::Auto => uring().or_else(|_| mio()),
+        Backend::Auto => uring().or_else(|error| {
+            if let StartError::Backend { source, .. } = error {
+                let _ = vitals.fallback.set(source.to_string());
+            }
+            mio()
+        }),
     }
 }

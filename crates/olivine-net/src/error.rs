@@ -172,6 +172,8 @@ pub enum CloseReason {
     Tls,
     /// The engine's stop deadline passed first; queued bytes were lost.
     Cut,
+    /// The handler panicked while it was told something of this connection; queued bytes were lost.
+    Panicked,
 }
 
 /// Why a connection could not be made.

@@ -58,8 +58,9 @@ pub enum Origin {
 /// Every method gets the [`Shard`], through which it writes, closes, sets timers, connects and posts
 /// messages. Nothing may block: a method that waits stalls every connection of its shard.
 ///
-/// A method that panics ends its shard: its connections are reset, the other shards go on, and
-/// [`Engine::stop`](crate::Engine::stop) reports it.
+/// A method that panics is caught: the connection it was told about is reset, [`Handler::on_panic`] is told, and
+/// the shard goes on. Only [`Handler::on_start`] ends its shard by a panic: the other shards go on, and
+/// [`Engine::health`](crate::Engine::health) says why it ended. Programs that abort on panic get neither.
 pub trait Handler: 'static {
     /// What other shards and threads may post to this one; `()` where nothing is posted.
     type Message: Send + 'static;
@@ -93,6 +94,25 @@ pub trait Handler: 'static {
     /// something else here and closes later.
     fn on_end(&mut self, shard: &mut Shard<Self::Message>, id: ConnectionId) {
         shard.close(id);
+    }
+
+    /// The peer has ended its direction while reading is paused, by [`Shard::pause`] or by back-pressure. It may have
+    /// left, or only send no more. Called once at most; what it sent before is shown when reading resumes, and
+    /// `on_end` follows it. By default nothing happens: the idle time-out ends a connection that stays paused.
+    fn on_half_close(&mut self, shard: &mut Shard<Self::Message>, id: ConnectionId) {
+        let _ = (shard, id);
+    }
+
+    /// A method of this handler panicked with `message`; `id` is the connection it was told about, which is reset
+    /// next. State that the method was changing is as the panic left it. By default nothing happens: the panic was
+    /// counted, and the process's panic hook has spoken.
+    fn on_panic(
+        &mut self,
+        shard: &mut Shard<Self::Message>,
+        id: Option<ConnectionId>,
+        message: &str,
+    ) {
+        let _ = (shard, id, message);
     }
 
     /// The connection is gone. Called once for each one that was opened.

@@ -8,10 +8,13 @@
 //! | file | what |
 //! |---|---|
 //! | `head` | request heads: strict, sans-I/O |
+//! | `host` | the value of Host and of an absolute target's authority |
 //! | `chunk` | chunked bodies, both ways |
 //! | `claims` | tests and fuzzing only: what must hold of `head` and `chunk` for any bytes |
 //! | `message` | the request as a service sees it; rendering of answers |
 //! | `service` | what an application supplies and answers through |
+//! | `body` | bodies that come in pieces, and the memory of all of them |
+//! | `owed` | answers put off or streamed: their time, peers that leave, panics |
 //! | `server` | the [`Handler`](crate::Handler) that joins them |
 //!
 //! ```
@@ -46,13 +49,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod body;
 mod chunk;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
 mod date;
 mod head;
+mod host;
 mod limits;
 mod message;
+mod owed;
 mod scan;
 mod server;
 mod service;

@@ -34,7 +34,8 @@
 //!
 //! An [`Engine`] is one thread per physical core ([`Topology`] leaves hyper-threads out and respects
 //! the affinity mask), each pinned, each with a listener of its own on the same port. A connection
-//! stays on the shard that accepted it, so all its state belongs to one thread and needs no lock. A
+//! stays on the shard that accepted it, so all its state belongs to one thread. The one lock is that of the
+//! mailbox, which a shard takes to fall asleep, to wake up, and to read what was posted. A
 //! [`Handler`] is a plain struct, one value per shard; shards exchange messages through bounded
 //! mailboxes.
 //!
@@ -49,6 +50,11 @@
 //!
 //! Back-pressure: a write queue over its high-water mark refuses bytes and stops reading from that
 //! connection; at the low-water mark both resume. Nothing grows with the speed difference.
+//!
+//! A peer that leaves is noticed in every state, also while nothing is read from it; a peer that is silent is ended
+//! by a time-out in every state. `shard/connection.rs` has the table.
+//!
+//! A handler that panics loses one connection, not its shard. [`Engine::health`] says how each shard is.
 //!
 //! Time-outs (idle, write, and one deadline per connection for the handler's use) share one wheel
 //! entry per connection, which is looked at lazily: activity only notes the time.
@@ -74,6 +80,7 @@ mod driver;
 mod engine;
 mod error;
 mod handler;
+mod health;
 pub mod http;
 mod mailbox;
 mod shard;
@@ -98,6 +105,7 @@ pub use crate::{
     engine::{Engine, StopReport},
     error::{CloseReason, ConfigError, ConnectError, NotPosted, NotSent, StartError},
     handler::{ConnectionId, Handler, Origin},
+    health::{ShardHealth, ShardState},
     shard::{Shard, TimerId},
     slots::Slots,
     topology::{Core, Topology, TopologyError, parse_cpu_list},

@@ -77,14 +77,14 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Adds a letter of the engine's own, which the limit does not bind; `false` if the shard is gone,
-    /// and then the letter is dropped.
-    pub(crate) fn command(&self, letter: Letter<M>) -> bool {
+    /// Adds a letter of the engine's own, which the limit does not bind; gives it back if the shard is gone.
+    pub(crate) fn command(&self, letter: Letter<M>) -> Result<(), Letter<M>> {
         let mut inner = self.lock();
-        if !inner.closed {
-            self.push(&mut inner, letter);
+        if inner.closed {
+            return Err(letter);
         }
-        !inner.closed
+        self.push(&mut inner, letter);
+        Ok(())
     }
 
     fn push(&self, inner: &mut Inner<M>, letter: Letter<M>) {
@@ -118,12 +118,15 @@ impl<M> Mailbox<M> {
         self.lock().asleep = false;
     }
 
-    /// Takes no more letters and drops those that wait.
-    pub(crate) fn close(&self) {
+    /// Takes no more letters and drops those that wait; returns how many connections were among them.
+    pub(crate) fn close(&self) -> usize {
         let mut inner = self.lock();
         inner.closed = true;
-        inner.letters.clear();
         inner.waker = None;
+        let letters = std::mem::take(&mut inner.letters);
+        drop(inner);
+        let connection = |letter: &&Letter<M>| matches!(letter, Letter::Connection(_));
+        letters.iter().filter(connection).count()
     }
 }
 
@@ -145,9 +148,9 @@ mod tests {
         mailbox.take(&mut letters);
         assert_eq!(letters.len(), 2);
         assert!(mailbox.fall_asleep());
-        assert!(mailbox.command(Letter::Message('c')));
-        mailbox.close();
-        assert!(!mailbox.command(Letter::Message('d')));
+        assert!(mailbox.command(Letter::Message('c')).is_ok());
+        assert_eq!(mailbox.close(), 0);
+        assert!(mailbox.command(Letter::Message('d')).is_err());
         assert!(matches!(mailbox.post('d'), Err(NotPosted::Closed('d'))));
     }
 }

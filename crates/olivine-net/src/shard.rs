@@ -16,6 +16,7 @@ use crate::{
     driver::{Driver, Outgoing, Slot},
     error::{CloseReason, ConnectError, NotPosted, NotSent},
     handler::ConnectionId,
+    health::Vitals,
     mailbox::Mailbox,
     sync::Gauge,
     sys::socket,
@@ -26,6 +27,7 @@ mod admit;
 pub(crate) mod connection;
 mod deliver;
 mod expire;
+pub(crate) mod guard;
 mod inner;
 pub(crate) mod run;
 mod settle;
@@ -37,10 +39,17 @@ pub(crate) use inner::LOOK_AGAIN;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Buffers a shard starts with: what a few busy connections use at once.
 const POOL_START: usize = 16;
-/// Send buffers kept for use again; more are freed.
+/// Buffers kept for use again; more are freed.
 const POOL_MAX: usize = 1024;
-/// A send buffer that grew beyond this is freed, so that one large answer does not hold memory.
-const POOLED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of all buffers kept for use again; more are freed.
+const POOL_BYTES_MAX: usize = POOL_MAX * BUFFER_BYTES;
+/// A buffer that grew beyond this is freed, so that large answers and bodies hold no memory once they are gone.
+const POOLED_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of freed bodies after which memory is given back to the system.
+const TRIM_BYTES: usize = 32 << 20;
+/// Milliseconds from then until it is done, so that uploads one after another cost it once.
+const TRIM_AFTER: u64 = 1000;
 
 /// What all shards of an engine share.
 #[derive(Debug)]
@@ -49,6 +58,7 @@ pub(crate) struct Common<M> {
     pub(crate) mailboxes: Vec<Mailbox<M>>,
     pub(crate) counters: Vec<ShardCounters>,
     pub(crate) connections: Gauge,
+    pub(crate) vitals: Vec<Vitals>,
     pub(crate) hand_over: bool,
 }
 
@@ -84,9 +94,25 @@ pub struct Shard<M> {
     /// Connections that ended and whose handler is still to be told.
     pub(crate) ended: Vec<(ConnectionId, CloseReason, Option<Box<Attempt>>)>,
     pub(crate) pool: Vec<Vec<u8>>,
+    /// Capacity of all buffers in the pool.
+    pub(crate) pool_bytes: usize,
     pub(crate) common: Arc<Common<M>>,
     pub(crate) stop_at: Option<Instant>,
     pub(crate) cut: u64,
+    /// Bytes of bodies freed since memory was last given back to the system.
+    pub(crate) freed_bytes: usize,
+    /// The tick at which that is done again.
+    pub(crate) trim_at: Option<u64>,
+}
+
+impl<M> Drop for Shard<M> {
+    /// Connections of a shard that ended early are closed with it, and no longer count.
+    fn drop(&mut self) {
+        for _ in 0..self.live {
+            self.common.connections.give();
+        }
+        self.count_up().open.set(0);
+    }
 }
 
 impl<M> std::fmt::Debug for Shard<M> {
@@ -117,9 +143,12 @@ impl<M> Shard<M> {
             dirty: Vec::with_capacity(POOL_MAX),
             ended: Vec::with_capacity(64),
             pool,
+            pool_bytes: POOL_START * BUFFER_BYTES,
             common,
             stop_at: None,
             cut: 0,
+            freed_bytes: 0,
+            trim_at: None,
         }
     }
 

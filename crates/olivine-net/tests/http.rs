@@ -492,6 +492,22 @@ fn limits_out_of_range_are_refused_by_name() {
             "idle_timeout",
             Limits::default().idle_timeout(Duration::from_micros(999)),
         ),
+        (
+            "answer_timeout",
+            Limits::default().answer_timeout(Some(Duration::ZERO)),
+        ),
+        (
+            "half_closed_timeout",
+            Limits::default().half_closed_timeout(Some(100_000 * second)),
+        ),
+        (
+            "bodies_bytes_max",
+            Limits::default().bodies_bytes_max(1024 * 1024),
+        ),
+        (
+            "bodies_bytes_max",
+            Limits::default().bodies_bytes_max(2 << 40),
+        ),
     ] {
         assert!(start(limits).contains(setting), "{setting}");
     }

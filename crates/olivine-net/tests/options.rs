@@ -79,6 +79,15 @@ fn backlog_of(address: SocketAddr) -> u32 {
     info.tcpi_sacked
 }
 
+/// Idle time before the kernel asks the peer, time between two questions, and how many go unanswered.
+fn keep_alive_of(socket: &OwnedFd) -> (Duration, Duration, u32) {
+    (
+        sockopt::tcp_keepidle(socket).unwrap(),
+        sockopt::tcp_keepintvl(socket).unwrap(),
+        sockopt::tcp_keepcnt(socket).unwrap(),
+    )
+}
+
 #[test]
 fn accepted_and_made_connections_have_the_options_asked_for() {
     const SEND: usize = 20_000;
@@ -103,7 +112,7 @@ fn accepted_and_made_connections_have_the_options_asked_for() {
             for socket in [accepted, socket_between(from, target)] {
                 assert_eq!(sockopt::tcp_nodelay(&socket).unwrap(), nodelay);
                 assert!(sockopt::socket_keepalive(&socket).unwrap());
-                assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), idle);
+                assert_eq!(keep_alive_of(&socket), (idle, Duration::from_secs(10), 6));
                 // The kernel doubles what it is asked for, for its own book-keeping.
                 let sizes = (
                     sockopt::socket_send_buffer_size(&socket).unwrap(),
@@ -116,8 +125,15 @@ fn accepted_and_made_connections_have_the_options_asked_for() {
         let peer = client(address);
         opened(&events);
         let plain = socket_between(address, peer.local_addr().unwrap());
-        assert!(!sockopt::socket_keepalive(&plain).unwrap());
+        assert!(sockopt::socket_keepalive(&plain).unwrap());
+        let minute = Duration::from_secs(60);
+        assert_eq!(keep_alive_of(&plain), (minute, Duration::from_secs(10), 6));
         assert!(sockopt::tcp_nodelay(&plain).unwrap());
+        let (_engine, events, address) = start(config(backend).keep_alive(None));
+        let peer = client(address);
+        opened(&events);
+        let silent = socket_between(address, peer.local_addr().unwrap());
+        assert!(!sockopt::socket_keepalive(&silent).unwrap());
     }
 }
 
@@ -345,7 +361,7 @@ fn a_port_that_needs_permission_is_refused_by_name() {
         Ok(errors)
     });
     match denied.join().unwrap() {
-        Err(why) => println!("skipped: {why}"),
+        Err(why) => support::skip(&why),
         Ok(errors) => {
             for error in errors {
                 let Err(StartError::Listen { address, source }) = error else {

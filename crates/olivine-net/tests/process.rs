@@ -18,7 +18,7 @@ use std::{
 };
 
 use olivine_net::Backend;
-use server::{Server, Settings, serve};
+use server::{Forbids, Server, Settings, serve};
 use support::{backends, client, read_to_end, reset};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -325,19 +325,31 @@ fn a_server_without_descriptors_goes_on_and_recovers() {
     }
 }
 
+/// A profile may forbid to make a ring, or to use one that was made: a shard on such a ring would hear nothing.
 #[test]
 fn forbidden_io_uring_is_replaced_where_it_may_be_and_named_where_not() {
-    let forbidden = |backend| Settings {
-        forbids_io_uring: true,
-        ..Settings::of(backend)
-    };
-    let server = Server::start(forbidden(Backend::Auto)).unwrap();
-    assert_eq!(server.backend, "mio");
-    ask(&mut client(server.address));
+    for forbids in [Forbids::Setup, Forbids::Enter] {
+        let forbidden = |backend| Settings {
+            forbids,
+            ..Settings::of(backend)
+        };
+        let server = Server::start(forbidden(Backend::Auto)).unwrap();
+        assert_eq!(server.backend, "mio", "{forbids:?}");
+        let why = "Operation not permitted";
+        assert!(
+            server.fallback.starts_with(why),
+            "{forbids:?}: {}",
+            server.fallback
+        );
+        ask(&mut client(server.address));
+        server.stop();
+        let said = Server::start(forbidden(Backend::IoUring)).unwrap_err();
+        assert!(
+            said.contains("io_uring") && said.contains(why),
+            "{forbids:?}: {said}"
+        );
+    }
+    let server = Server::start(Settings::of(Backend::Mio)).unwrap();
+    assert_eq!(server.fallback, "");
     server.stop();
-    let said = Server::start(forbidden(Backend::IoUring)).unwrap_err();
-    assert!(
-        said.contains("io_uring") && said.contains("Operation not permitted"),
-        "{said}"
-    );
 }

@@ -5,17 +5,17 @@ mod support;
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
-    sync::Arc,
+    net::{Shutdown, TcpStream},
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use olivine_net::{
     CloseReason, ConnectionId, Engine, Handler, Shard,
-    http::{self, Limits, Request, Responder, Service},
+    http::{self, Http, Limits, Request, Responder, Service, StreamId},
 };
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-use support::{backends, client, config, read_to_end, wait_until};
+use support::{backends, client, config, next, read_to_end, reset, wait_until};
 
 /// Sends back the path and the body.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ fn settings_no_session_can_be_begun_with_are_refused_and_never_served_in_the_cle
             plain
                 .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 .unwrap();
-            plain.shutdown(std::net::Shutdown::Write).unwrap();
+            plain.shutdown(Shutdown::Write).unwrap();
             assert_eq!(read_to_end(&mut plain), b"", "{backend:?}: in the clear");
         }
         let text = started.expect_err("unusable settings").to_string();
@@ -219,5 +219,99 @@ fn key_updates_keep_no_idle_connection() {
         });
         assert!(closed, "{backend:?}: kept by key updates");
         assert_eq!(engine.counters()[0].timed_out, 1, "{backend:?}");
+    }
+}
+
+/// Owes every answer, and tells of peers that end and of answers that are not wanted any more.
+struct Debtor(mpsc::Sender<&'static str>);
+
+impl Service for Debtor {
+    type Message = ();
+
+    fn on_request(&mut self, _: &Request<'_>, responder: Responder<'_, ()>) {
+        responder.later();
+        self.0.send("owed").unwrap();
+    }
+
+    fn on_half_close(&mut self, _: &mut Http<'_, ()>, _: StreamId) {
+        self.0.send("half closed").unwrap();
+    }
+
+    fn on_stream_closed(&mut self, _: &mut Http<'_, ()>, _: StreamId) {
+        self.0.send("gone").unwrap();
+    }
+}
+
+/// The peer leaves a sealed connection in each state: each ends, at once or by the time-out that is brief.
+#[test]
+fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
+    const LONG: Duration = Duration::from_secs(3600);
+    const BRIEF: Duration = Duration::from_millis(60);
+    let (server, trusting) = identities();
+    for backend in backends() {
+        for (asks, leaves, timed_out) in [
+            (false, "by a reset", 0),
+            (false, "by an end", 0),
+            (false, "by silence", 1),
+            (true, "by a reset", 0),
+            (true, "by an end and a reset", 0),
+            (true, "by an end", 1),
+            (true, "by an alert and an end", 1),
+            (true, "by an alert and a reset", 0),
+            (true, "by silence", 1),
+        ] {
+            let what = format!("{backend:?}: asks {asks}, leaves {leaves}");
+            let brief = |is| if is { BRIEF } else { LONG };
+            let silent = leaves == "by silence";
+            let settings = config(backend)
+                .tls(Some(Arc::clone(&server)))
+                .idle_timeout(Some(LONG));
+            let limits = Limits::default()
+                .header_timeout(brief(silent && !asks))
+                .answer_timeout(Some(brief(silent)))
+                .half_closed_timeout(Some(brief(timed_out == 1)));
+            let (told, tidings) = mpsc::channel();
+            let debtor = move |_| Debtor(told.clone());
+            let engine = http::serve(settings, limits, debtor).unwrap();
+            let mut peer = connect(engine.local_address().unwrap(), &trusting);
+            if asks {
+                peer.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                    .unwrap();
+                assert_eq!(next(&tidings), "owed", "{what}");
+            } else {
+                peer.sock.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+                wait_until("half a handshake is read", || {
+                    engine.counters()[0].received_bytes == 6
+                });
+            }
+            if leaves.contains("alert") {
+                peer.conn.send_close_notify();
+                peer.flush().unwrap();
+            }
+            if leaves.contains("end") {
+                peer.sock.shutdown(Shutdown::Write).unwrap();
+            }
+            if asks && leaves.contains("end") {
+                assert_eq!(next(&tidings), "half closed", "{what}");
+            }
+            let mut held = None;
+            if leaves.contains("reset") {
+                reset(peer.sock);
+            } else {
+                held = Some(peer.sock);
+            }
+            // Ends as its peer does, so that the close need not linger.
+            let rest = held.map(|mut socket| read_to_end(&mut socket));
+            wait_until(&what, || engine.counters()[0].open == 0);
+            let counters = engine.counters()[0];
+            assert_eq!(
+                (counters.closed, counters.timed_out),
+                (1, timed_out),
+                "{what}"
+            );
+            let gone = tidings.try_iter().filter(|told| *told == "gone").count();
+            assert_eq!(gone, usize::from(asks), "{what}");
+            drop(rest);
+        }
     }
 }

@@ -66,11 +66,27 @@ struct Link {
     broken: bool,
     /// The end or an error was reported; there is nothing more to read.
     ended: bool,
+    /// The peer's end was told while reading was off.
+    end_told: bool,
+    /// The loss of the connection was told.
+    lost: bool,
     writable: bool,
     queued: bool,
     sending: Option<(Outgoing, usize)>,
     /// The send under way has moved since the shard last asked.
     progressed: bool,
+}
+
+impl Link {
+    /// Whether the loss of the connection is to be told here, because no receive would tell it.
+    fn owes_loss(&self) -> bool {
+        self.broken && !self.lost && (!self.reading || self.ended)
+    }
+
+    /// Whether the peer's end is to be told, which nobody reads.
+    fn owes_end(&self) -> bool {
+        self.ending && !self.end_told && !self.reading && !self.ended
+    }
 }
 
 impl Readiness {
@@ -158,12 +174,15 @@ impl Readiness {
                 SendState::UnderWay => {}
             }
         }
-        if link.broken && !link.reading && !link.ended {
-            // Nobody reads, so that nobody else would notice.
-            link.ended = true;
+        if link.owes_loss() {
+            (link.lost, link.ended) = (true, true);
             let error = socket::outcome(link.socket.as_fd()).err();
             let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
             return Some(Event::Broken { slot, error });
+        }
+        if link.owes_end() {
+            link.end_told = true;
+            return Some(Event::PeerEnded { slot });
         }
         if !link.readable || !link.reading || link.ended {
             return None;
@@ -195,7 +214,7 @@ impl Readiness {
                     link.readable = false;
                     return None;
                 }
-                link.ended = true;
+                (link.lost, link.ended) = (true, true);
                 Some(Event::Broken { slot, error })
             }
         }
@@ -284,6 +303,8 @@ impl Driver for Readiness {
             ending: false,
             broken: false,
             ended: false,
+            end_told: false,
+            lost: false,
             // A fresh socket takes bytes; if not, the first send finds out.
             writable: !connecting,
             queued: false,
@@ -296,7 +317,7 @@ impl Driver for Readiness {
     fn set_reading(&mut self, slot: Slot, reading: bool) {
         let Some(link) = self.link(slot) else { return };
         link.reading = reading;
-        if (reading && link.readable) || link.broken {
+        if (reading && link.readable) || link.owes_loss() || link.owes_end() {
             self.enqueue(slot);
         }
     }
@@ -344,6 +365,12 @@ impl Driver for Readiness {
         }
     }
 
+    fn is_watched(&self, slot: Slot) -> bool {
+        // Registered for as long as the link is there; a loss that was told has been acted upon.
+        let link = self.links.get(slot as usize).and_then(Option::as_ref);
+        link.is_some_and(|link| !link.lost)
+    }
+
     fn has_unread(&self, slot: Slot) -> bool {
         let link = self.links.get(slot as usize).and_then(Option::as_ref);
         link.is_some_and(|link| socket::unread(link.socket.as_fd()) > 0)
@@ -385,7 +412,8 @@ impl Driver for Readiness {
                     link.ending |= event.is_read_closed() || failed;
                     link.broken |= failed || (event.is_read_closed() && event.is_write_closed());
                     let useful = link.connecting
-                        || link.broken
+                        || link.owes_loss()
+                        || link.owes_end()
                         || (link.readable && link.reading && !link.ended)
                         || link.sending.is_some();
                     if useful && !link.queued {

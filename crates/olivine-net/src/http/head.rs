@@ -7,8 +7,9 @@
 //! exactly one source.
 
 use super::{
+    host,
     limits::Limits,
-    scan::{self, HOST, Span},
+    scan::{self, Span},
     status::Reject,
 };
 
@@ -248,9 +249,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), Reject> {
         [b'/', ..] => true,
         b"*" => method == b"OPTIONS",
         _ => match absolute(target) {
-            Some((authority, _)) => {
-                !authority.is_empty() && authority.iter().all(|byte| HOST[usize::from(*byte)])
-            }
+            Some((authority, _)) => !authority.is_empty() && host::is_valid(authority),
             None => false,
         },
     };
@@ -294,7 +293,7 @@ impl Facts {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
                 self.hosts += 1;
-                if self.hosts > 1 || !value.iter().all(|byte| HOST[usize::from(*byte)]) {
+                if self.hosts > 1 || !host::is_valid(value) {
                     return Err(Reject::Host);
                 }
             }

@@ -12,10 +12,16 @@ pub struct Limits {
     pub(crate) headers_max: usize,
     pub(crate) head_bytes_max: usize,
     pub(crate) body_bytes_max: u64,
+    pub(crate) bodies_bytes_max: Option<u64>,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    pub(crate) answer_timeout: Option<Duration>,
+    pub(crate) half_closed_timeout: Option<Duration>,
 }
+
+/// What all bodies of a shard may hold together where nothing is said.
+const BODIES_BYTES: u64 = 128 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -24,9 +30,12 @@ impl Default for Limits {
             headers_max: 100,
             head_bytes_max: 32 * 1024,
             body_bytes_max: 1024 * 1024,
+            bodies_bytes_max: None,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
+            answer_timeout: Some(Duration::from_secs(60)),
+            half_closed_timeout: Some(Duration::from_secs(10)),
         }
     }
 }
@@ -58,8 +67,31 @@ impl Limits {
         self
     }
 
+    /// Bytes that all bodies of a shard which are not complete may hold together, with the copies of their heads; 503 to
+    /// the request that would hold more. At least `body_bytes_max` and `head_bytes_max` together, at most 1 TiB.
+    /// Default 128 MiB, or that sum where it is more.
+    ///
+    /// A body that comes in several pieces holds 32 KiB at least; one that comes whole with its head holds nothing.
+    /// What is held now: [`ShardHealth::body_bytes`](crate::ShardHealth::body_bytes).
+    pub fn bodies_bytes_max(mut self, bytes: u64) -> Self {
+        self.bodies_bytes_max = Some(bytes);
+        self
+    }
+
+    /// What the bodies of a shard may hold together.
+    pub(super) fn bodies_bytes(&self) -> usize {
+        let bytes = self
+            .bodies_bytes_max
+            .unwrap_or_else(|| BODIES_BYTES.max(self.bodies_bytes_min()));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn bodies_bytes_min(&self) -> u64 {
+        self.body_bytes_max + self.head_bytes_max as u64
+    }
+
     /// Time from the first byte of a head (or from the start of the connection) to its end, 1 ms to
-    /// 1 h; 408 beyond. Default 10 s. What has arrived in time is read first, however late the shard comes to it.
+    /// 1 h; 408 beyond, and a connection on which nothing came is closed. Default 10 s. What has arrived in time is read first, however late the shard comes to it.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.header_timeout = timeout;
         self
@@ -76,12 +108,36 @@ impl Limits {
     /// connection is closed in good order then. Default 60 s. With TLS the first byte counts once its record is whole.
     ///
     /// An answer that is owed, streamed, or queued in this process is no idle time: event streams live as long as they
-    /// like. Queued is what the kernel's send buffer has no room for; what it has taken counts as sent, whether the peer
+    /// like, but for [`Limits::answer_timeout`] and [`Limits::half_closed_timeout`]. Queued is what the kernel's send buffer has no room for; what it has taken counts as sent, whether the peer
     /// has read it or not, and is delivered after the close too. A request that has arrived in time is answered, however
     /// late the shard comes to read it.
     /// [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
+        self
+    }
+
+    /// Time from a request to the start of an answer that the service has put off
+    /// ([`Responder::later`](super::Responder::later)), 1 ms to 24 h; 503 beyond, and the service is told by
+    /// [`Service::on_stream_closed`](super::Service::on_stream_closed). Default 60 s; `None` waits for ever.
+    ///
+    /// A streamed answer has begun: how long it may be silent is [`EngineConfig::idle_timeout`]'s to say.
+    ///
+    /// [`EngineConfig::idle_timeout`]: crate::EngineConfig::idle_timeout
+    pub fn answer_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.answer_timeout = timeout;
+        self
+    }
+
+    /// Time that an answer which is owed or streamed may be silent after its peer has ended its direction, 1 ms to
+    /// 24 h. Default 10 s; `None` waits as if it had not.
+    ///
+    /// Such a peer has left, or only sends no more: until a byte is sent the two look the same. A peer that has left
+    /// resets the connection with the first byte, and one that still reads is served as long as bytes go out. Beyond
+    /// this time an answer that has not begun is 503, one that has is cut off, and the service is told by
+    /// [`Service::on_stream_closed`](super::Service::on_stream_closed).
+    pub fn half_closed_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.half_closed_timeout = timeout;
         self
     }
 
@@ -106,12 +162,27 @@ impl Limits {
                 ));
             }
         }
+        let least = usize::try_from(self.bodies_bytes_min()).unwrap_or(usize::MAX);
+        if self.bodies_bytes() < least || self.bodies_bytes_max > Some(1 << 40) {
+            let rule = format!("{least} (body_bytes_max and head_bytes_max together) to 1 TiB");
+            let bytes = self.bodies_bytes();
+            return Err(ConfigError::range("bodies_bytes_max", bytes, &rule));
+        }
         let millisecond = Duration::from_millis(1);
+        let day = "1 ms to 24 h";
         for (setting, timeout, hours, range) in [
-            ("header_timeout", self.header_timeout, 1, "1 ms to 1 h"),
-            ("body_timeout", self.body_timeout, 24, "1 ms to 24 h"),
-            ("idle_timeout", self.idle_timeout, 24, "1 ms to 24 h"),
+            (
+                "header_timeout",
+                Some(self.header_timeout),
+                1,
+                "1 ms to 1 h",
+            ),
+            ("body_timeout", Some(self.body_timeout), 24, day),
+            ("idle_timeout", Some(self.idle_timeout), 24, day),
+            ("answer_timeout", self.answer_timeout, 24, day),
+            ("half_closed_timeout", self.half_closed_timeout, 24, day),
         ] {
+            let Some(timeout) = timeout else { continue };
             if timeout < millisecond || timeout.as_secs() > hours * 3600 {
                 return Err(ConfigError::duration(setting, Some(timeout), range));
             }

@@ -121,13 +121,37 @@ pub enum AnswerError {
     },
 }
 
-/// How long an answer's body is.
+/// How the end of an answer's content is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Length(usize),
     Chunked,
     /// HTTP/1.0 knows no chunks: the end of the connection ends the body.
     UntilClose,
+    /// The status says that there is none: neither length nor coding may be named.
+    Nothing,
+}
+
+impl Extent {
+    /// The framing of every answer is decided here. `length` is that of the content; `None` for a stream.
+    ///
+    /// 1xx never comes here ([`check`]). 204: no length (RFC 9110 8.6), no coding (RFC 9112 6.1). 304: no length
+    /// other than that of the 200 it stands for (RFC 9110 8.6), which is unknown here. 205: no content (RFC 9110
+    /// 15.3.6), but clients read one unless its length is 0 (RFC 9112 6.3).
+    pub(crate) fn of(status: u16, length: Option<usize>, http_10: bool) -> Self {
+        match (status, length) {
+            (204 | 304, _) => Self::Nothing,
+            (205, _) => Self::Length(0),
+            (_, Some(length)) => Self::Length(length),
+            (_, None) if http_10 => Self::UntilClose,
+            (_, None) => Self::Chunked,
+        }
+    }
+}
+
+/// Whether answers of this status may have content.
+pub(crate) fn has_content(status: u16) -> bool {
+    !matches!(status, 204 | 205 | 304)
 }
 
 /// What goes into the Connection field.
@@ -184,13 +208,12 @@ pub(crate) fn write_head(
         out.extend_from_slice(value.as_bytes());
     }
     match extent {
-        Extent::Length(_) if status == 204 => {}
         Extent::Length(length) => {
             out.extend_from_slice(b"\r\nContent-Length: ");
             write_decimal(out, length);
         }
         Extent::Chunked => out.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
-        Extent::UntilClose => {}
+        Extent::UntilClose | Extent::Nothing => {}
     }
     write_end(out, keep);
 }
@@ -265,12 +288,8 @@ impl StaticAnswer {
         write_status(&mut whole, status);
         let date_at = whole.len();
         whole.clear();
-        let body = if matches!(status, 204 | 304) {
-            &[]
-        } else {
-            body
-        };
-        let extent = Extent::Length(body.len());
+        let body = if has_content(status) { body } else { &[] };
+        let extent = Extent::of(status, Some(body.len()), false);
         write_head(
             &mut whole,
             status,

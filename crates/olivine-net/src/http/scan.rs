@@ -56,10 +56,10 @@ pub(crate) static VALUE: [bool; 256] = bytes!(b'\t' | 0x20..=0x7e | 0x80..=0xff)
 /// Bytes of a request target: visible ASCII but the fragment mark, which never goes over the wire.
 static TARGET: [bool; 256] = bytes!(0x21 | 0x22 | 0x24..=0x7e);
 
-/// Bytes of a Host value: host names, addresses in brackets, a port. No comma, no `@`, no slash.
-pub(crate) static HOST: [bool; 256] = bytes!(
-    b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']'
-    | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
+/// RFC 3986 `unreserved` and `sub-delims` but the comma, which joins repeated fields.
+pub(super) static NAME: [bool; 256] = bytes!(
+    b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~'
+    | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
 );
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);

@@ -9,11 +9,12 @@ use crate::{
     engine::Engine,
     error::{CloseReason, StartError},
     handler::{ConnectionId, Handler, Origin},
-    shard::{LOOK_AGAIN, Shard},
+    shard::{LOOK_AGAIN, Shard, guard::caught},
     slots::Slots,
 };
 
 use super::{
+    body::{is_complete, take_body},
     chunk::Decoder,
     date::Date,
     head::{self, Field, Framing, Head},
@@ -46,7 +47,7 @@ pub(crate) enum Stage {
 
 /// A body under way.
 #[derive(Clone, Debug)]
-enum Incoming {
+pub(super) enum Incoming {
     Length(u64),
     Chunked(Decoder),
 }
@@ -57,17 +58,23 @@ pub(crate) struct Link {
     pub(crate) stage: Stage,
     pub(crate) pending: Option<Pending>,
     pub(crate) serial: u32,
-    /// The peer has ended its direction.
+    /// The peer has ended its direction, and all it sent before was read.
     pub(crate) ended: bool,
+    /// The tick from which an answer that is owed has its time.
+    pub(super) owed_since: u64,
+    /// The tick from which a peer that has ended its direction has its time.
+    pub(super) half_closed: Option<u64>,
     /// A time-out for the request under way is set; else one for the time between requests may be.
     armed: bool,
     /// Looks at a request whose time is over and of which more is still to be read.
     late_looks: u8,
     /// Bytes of the unfinished head that were read without reaching its end.
     scanned: usize,
-    incoming: Incoming,
-    head: Vec<u8>,
-    body: Vec<u8>,
+    pub(super) incoming: Incoming,
+    pub(super) head: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    /// Capacity of `head` and `body` as the server has counted it.
+    pub(super) held: usize,
 }
 
 impl Link {
@@ -77,12 +84,15 @@ impl Link {
             pending: None,
             serial: 0,
             ended: false,
+            owed_since: 0,
+            half_closed: None,
             armed: true,
             late_looks: 0,
             scanned: 0,
             incoming: Incoming::Length(0),
             head: Vec::new(),
             body: Vec::new(),
+            held: 0,
         }
     }
 
@@ -95,16 +105,18 @@ impl Link {
 /// An HTTP/1.1 server over a [`Service`]; [`serve`] starts one per shard.
 #[derive(Debug)]
 pub struct Server<S> {
-    service: S,
-    limits: Limits,
-    links: Slots<Link>,
+    pub(super) service: S,
+    pub(super) limits: Limits,
+    pub(super) links: Slots<Link>,
     fields: Vec<Field>,
-    date: Date,
+    pub(super) date: Date,
     scratch: Vec<u8>,
+    /// Bytes that bodies which are not complete hold, with their heads.
+    pub(super) held: usize,
 }
 
 /// What reading came to.
-enum Step {
+pub(super) enum Step {
     /// So many bytes are done with.
     Used(usize),
     /// More must arrive first.
@@ -141,11 +153,12 @@ where
         fields: Vec::new(),
         date: Date::new(),
         scratch: Vec::new(),
+        held: 0,
     })
 }
 
 impl<S: Service> Server<S> {
-    fn http<'a>(
+    pub(super) fn http<'a>(
         &'a mut self,
         shard: &'a mut Shard<S::Message>,
     ) -> (&'a mut S, Http<'a, S::Message>) {
@@ -226,10 +239,13 @@ impl<S: Service> Server<S> {
             self.serve(shard, id, head, bytes, body, used < data.len());
             return Step::Used(used);
         }
-        let mut body = shard.take_buffer();
-        let taken = match take_body(&mut incoming, behind, &mut body, max) {
+        let (mut body, room) = (shard.take_buffer(), self.room());
+        let taken = match take_body(&mut incoming, behind, &mut body, max, room) {
             Ok(taken) => taken,
-            Err(reject) => return self.refuse(shard, id, reject, data.len()),
+            Err(reject) => {
+                shard.give_back(body);
+                return self.refuse(shard, id, reject, data.len());
+            }
         };
         let used = head.length + taken;
         if is_complete(&incoming) {
@@ -237,14 +253,21 @@ impl<S: Service> Server<S> {
             shard.give_back(body);
             return Step::Used(used);
         }
+        let mut head_copy = shard.take_buffer();
+        head_copy.extend_from_slice(bytes);
+        if body.capacity() + head_copy.capacity() > room {
+            shard.give_back(head_copy);
+            shard.give_back(body);
+            return self.refuse(shard, id, Reject::BodiesTooMany, data.len());
+        }
         let Some(link) = self.links.get_mut(id) else {
             return Step::Used(used);
         };
-        link.head = shard.take_buffer();
-        link.head.extend_from_slice(bytes);
-        (link.incoming, link.body, link.stage) = (incoming, body, Stage::Body);
+        (link.head, link.incoming, link.body) = (head_copy, incoming, body);
+        link.stage = Stage::Body;
         (link.armed, link.late_looks) = (true, 0);
         shard.set_deadline(id, Some(self.limits.body_timeout));
+        self.count_body(shard, id);
         if head.expects_continue && taken == 0 {
             shard.append(id, b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -252,13 +275,17 @@ impl<S: Service> Server<S> {
     }
 
     fn read_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
-        let max = self.limits.body_bytes_max;
+        let (max, room) = (self.limits.body_bytes_max, self.room());
         let Some(link) = self.links.get_mut(id) else {
             return Step::Used(data.len());
         };
-        let taken = match take_body(&mut link.incoming, data, &mut link.body, max) {
+        let taken = match take_body(&mut link.incoming, data, &mut link.body, max, room) {
             Ok(taken) => taken,
             Err(reject) => return self.refuse(shard, id, reject, data.len()),
+        };
+        self.count_body(shard, id);
+        let Some(link) = self.links.get_mut(id) else {
+            return Step::Used(data.len());
         };
         if !is_complete(&link.incoming) {
             return Step::Used(taken);
@@ -270,13 +297,14 @@ impl<S: Service> Server<S> {
             std::mem::take(&mut link.head),
             std::mem::take(&mut link.body),
         );
+        self.count_body(shard, id);
         // The copy of a head that was accepted is accepted again.
         match head::parse(&bytes, &self.limits, &mut self.fields) {
             Ok(Some(head)) => self.serve(shard, id, &head, &bytes, &body, taken < data.len()),
             Ok(None) | Err(_) => drop(self.refuse(shard, id, Reject::RequestLine, 0)),
         }
         shard.give_back(bytes);
-        shard.give_back(body);
+        shard.give_back_body(body);
         Step::Used(taken)
     }
 
@@ -320,16 +348,15 @@ impl<S: Service> Server<S> {
         };
         link.stage = Stage::Closing;
         let serial = link.serial;
-        service.on_request(
-            &request,
-            Responder {
-                shard,
-                link,
-                date,
-                id,
-                exchange,
-            },
-        );
+        let responder = Responder {
+            shard,
+            link,
+            date,
+            id,
+            exchange,
+        };
+        // Caught here, where the request can still be answered.
+        let outcome = caught(|| service.on_request(&request, responder));
         let Some(link) = links.get_mut(id) else {
             return;
         };
@@ -341,10 +368,15 @@ impl<S: Service> Server<S> {
             };
             link.stage = answer(shard, date, id, exchange, 500, &[], b"");
         }
+        if let Err(message) = outcome {
+            self.request_panicked(shard, id, &message);
+        } else if link.stage == Stage::Responding {
+            self.owe(shard, id);
+        }
     }
 
     /// Answers with an error and closes: what follows cannot be trusted to be a request.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         shard: &mut Shard<S::Message>,
         id: ConnectionId,
@@ -365,35 +397,12 @@ impl<S: Service> Server<S> {
             &[],
             b"",
         );
+        shard.count_up().refused_requests.add(1);
         if let Some(link) = self.links.get_mut(id) {
             link.stage = stage;
         }
+        self.free_body(shard, id);
         Step::Used(used)
-    }
-}
-
-/// Moves what belongs to the body from `data` into `body`; returns how many bytes that was.
-fn take_body(
-    incoming: &mut Incoming,
-    data: &[u8],
-    body: &mut Vec<u8>,
-    max: u64,
-) -> Result<usize, Reject> {
-    match incoming {
-        Incoming::Chunked(decoder) => decoder.feed(data, body, max),
-        Incoming::Length(left) => {
-            let take = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
-            body.extend_from_slice(&data[..take]);
-            *left -= take as u64;
-            Ok(take)
-        }
-    }
-}
-
-fn is_complete(incoming: &Incoming) -> bool {
-    match incoming {
-        Incoming::Length(left) => *left == 0,
-        Incoming::Chunked(decoder) => decoder.is_done(),
     }
 }
 
@@ -461,15 +470,25 @@ impl<S: Service> Handler for Server<S> {
         // A peer may end its direction and still wait for the answer.
         if link.stage != Stage::Responding {
             shard.close(id);
+        } else if link.half_closed.is_none() {
+            self.half_closed(shard, id);
         }
     }
 
+    fn on_half_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        self.half_closed(shard, id);
+    }
+
+    fn on_panic(&mut self, shard: &mut Shard<S::Message>, _: Option<ConnectionId>, message: &str) {
+        let (service, mut http) = self.http(shard);
+        service.on_panic(&mut http, message);
+    }
+
     fn on_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: CloseReason) {
+        self.free_body(shard, id);
         let Some(link) = self.links.remove(id) else {
             return;
         };
-        shard.give_back(link.head);
-        shard.give_back(link.body);
         if let Some(Pending { serial, .. }) = link.pending {
             let (service, mut http) = self.http(shard);
             service.on_stream_closed(
@@ -505,10 +524,14 @@ impl<S: Service> Handler for Server<S> {
                 shard.set_deadline(id, Some(LOOK_AGAIN));
             }
             // A peer that never said anything is owed no answer.
-            Some(link) if link.stage == Stage::Head && link.scanned == 0 => shard.expire(id),
+            Some(link) if link.stage == Stage::Head && link.scanned == 0 => {
+                link.stage = Stage::Closing;
+                shard.close_late(id, CloseReason::Deadline);
+            }
             Some(link) if matches!(link.stage, Stage::Head | Stage::Body) => {
                 self.refuse(shard, id, Reject::Timeout, 0);
             }
+            Some(link) if link.stage == Stage::Responding => self.answer_late(shard, id),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use crate::{error::NotSent, handler::ConnectionId, shard::Shard, slots::Slots};
 use super::{
     chunk,
     date::Date,
-    message::{AnswerError, Extent, Keep, Request, StaticAnswer, check, write_head},
+    message::{AnswerError, Extent, Keep, Request, StaticAnswer, check, has_content, write_head},
     server::{Link, Stage},
 };
 
@@ -31,7 +31,20 @@ pub trait Service: 'static {
         let _ = (http, stream);
     }
 
-    /// The peer left before a streamed or later answer was finished.
+    /// The peer has ended its direction while this answer is owed: it has left, or it only sends no more. By default
+    /// nothing happens until [`Limits::half_closed_timeout`](super::Limits::half_closed_timeout); a service that
+    /// knows that its clients do not end their direction early calls [`Http::abort`].
+    fn on_half_close(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
+        let _ = (http, stream);
+    }
+
+    /// A method of this service panicked with `message`. A request that it was asked got 500, or its connection is
+    /// reset if the answer had begun. State that the method was changing is as the panic left it.
+    fn on_panic(&mut self, http: &mut Http<'_, Self::Message>, message: &str) {
+        let _ = (http, message);
+    }
+
+    /// A streamed or later answer is no longer wanted before it was finished: its peer left, or its time is over.
     fn on_stream_closed(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
         let _ = (http, stream);
     }
@@ -51,6 +64,9 @@ pub trait Service: 'static {
         let _ = http;
     }
 }
+
+/// A buffer for events that grew beyond this is freed.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// Names an answer that is not finished yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +125,7 @@ impl<M> Responder<'_, M> {
         self.id
     }
 
-    /// Sends an answer. For HEAD, and for 204 and 304, the body is left out.
+    /// Sends an answer. For HEAD, and for 204, 205 and 304, the body is left out.
     ///
     /// Content-Length, Connection and Date are written by the server.
     ///
@@ -147,7 +163,8 @@ impl<M> Responder<'_, M> {
         };
     }
 
-    /// Puts the answer off; [`Http::respond`] or [`Http::begin`] gives it. Meanwhile nothing more of
+    /// Puts the answer off; [`Http::respond`] or [`Http::begin`] gives it, within
+    /// [`Limits::answer_timeout`](super::Limits::answer_timeout). Meanwhile nothing more of
     /// this connection is read, so that answers keep their order.
     pub fn later(self) -> StreamId {
         self.link.serial = self.link.serial.wrapping_add(1);
@@ -166,7 +183,8 @@ impl<M> Responder<'_, M> {
     }
 
     /// Begins an answer whose body follows by [`Http::write`] and ends by [`Http::finish`]: chunked,
-    /// or for HTTP/1.0 ended by closing the connection.
+    /// or for HTTP/1.0 ended by closing the connection. For HEAD, and for 204, 205 and 304, what is written is
+    /// left out.
     ///
     /// # Errors
     ///
@@ -234,6 +252,24 @@ impl<M> Http<'_, M> {
     #[must_use]
     pub fn is_open(&self, stream: StreamId) -> bool {
         self.pending(stream).is_some() && self.shard.is_open(stream.connection)
+    }
+
+    /// Whether the peer of an unfinished answer has ended its direction.
+    #[must_use]
+    pub fn is_half_closed(&self, stream: StreamId) -> bool {
+        let link = self.links.get(stream.connection);
+        self.pending(stream).is_some() && link.is_some_and(|link| link.half_closed.is_some())
+    }
+
+    /// Gives an unfinished answer up and resets its connection. `on_stream_closed` is not called for it.
+    pub fn abort(&mut self, stream: StreamId) {
+        if self.pending(stream).is_some()
+            && let Some(link) = self.links.get_mut(stream.connection)
+        {
+            link.pending = None;
+            link.stage = Stage::Closing;
+            self.shard.abort(stream.connection);
+        }
     }
 
     fn pending(&self, stream: StreamId) -> Option<Pending> {
@@ -313,7 +349,8 @@ impl<M> Http<'_, M> {
         match extent {
             _ if pending.exchange.is_head => {}
             Extent::Chunked => chunk::encode(out, bytes),
-            Extent::UntilClose | Extent::Length(_) => out.extend_from_slice(bytes),
+            Extent::UntilClose => out.extend_from_slice(bytes),
+            Extent::Length(_) | Extent::Nothing => {}
         }
         Ok(())
     }
@@ -332,14 +369,21 @@ impl<M> Http<'_, M> {
             text.extend(name.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
             text.push(b'\n');
         }
-        for line in data.replace("\r\n", "\n").split(['\n', '\r']) {
+        let mut rest = data.as_bytes();
+        loop {
+            let end = memchr::memchr2(b'\r', b'\n', rest);
             text.extend_from_slice(b"data: ");
-            text.extend_from_slice(line.as_bytes());
+            text.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
             text.push(b'\n');
+            let Some(end) = end else { break };
+            let both = rest[end..].starts_with(b"\r\n");
+            rest = &rest[end + if both { 2 } else { 1 }..];
         }
         text.push(b'\n');
         let result = self.write(stream, &text);
-        *self.scratch = text;
+        if text.capacity() <= SCRATCH_BYTES_MAX {
+            *self.scratch = text;
+        }
         result
     }
 
@@ -389,14 +433,13 @@ pub(crate) fn answer<M>(
     body: &[u8],
 ) -> Stage {
     let tick = shard.tick;
-    let bodiless = matches!(status, 204 | 304);
     let Ok(out) = shard.writer(id) else {
         return no_room(shard, id);
     };
-    let extent = Extent::Length(if bodiless { 0 } else { body.len() });
+    let extent = Extent::of(status, Some(body.len()), exchange.http_10);
     let keep = exchange.keep;
     write_head(out, status, headers, extent, keep, date.at(tick).0);
-    if !exchange.is_head && !bodiless {
+    if !exchange.is_head && has_content(status) {
         out.extend_from_slice(body);
     }
     after(shard, id, keep)
@@ -412,10 +455,10 @@ fn open_body<M>(
     status: u16,
     headers: &[(&str, &str)],
 ) -> (Exchange, Extent) {
-    let (extent, keep) = if exchange.http_10 {
-        (Extent::UntilClose, Keep::Close)
-    } else {
-        (Extent::Chunked, exchange.keep)
+    let extent = Extent::of(status, None, exchange.http_10);
+    let keep = match extent {
+        Extent::UntilClose => Keep::Close,
+        _ => exchange.keep,
     };
     let tick = shard.tick;
     if let Ok(out) = shard.writer(id) {

@@ -21,6 +21,8 @@ pub(crate) enum Reject {
     HeadTooLong,
     HeadersTooMany,
     BodyTooLong,
+    /// The shard holds as much of other bodies as it may.
+    BodiesTooMany,
     /// An expectation other than `100-continue`.
     Expectation,
     /// The request took too long to arrive.
@@ -37,6 +39,7 @@ impl Reject {
             Self::Expectation => 417,
             Self::HeadTooLong | Self::HeadersTooMany => 431,
             Self::NotImplemented => 501,
+            Self::BodiesTooMany => 503,
             Self::Version => 505,
         }
     }

@@ -26,24 +26,35 @@ impl<H: Handler> Runner<H> {
             return;
         }
         self.shard.count_up().accepted.add(1);
-        let target = if common.hand_over {
+        if !common.hand_over {
+            return self.adopt(socket);
+        }
+        let mut letter = Letter::Connection(socket);
+        loop {
+            let common = &self.shard.common;
             self.next_shard = (self.next_shard + 1) % common.mailboxes.len();
-            self.next_shard
-        } else {
-            self.shard.index
-        };
-        if target == self.shard.index {
+            if self.next_shard == self.shard.index {
+                break;
+            }
+            match common.mailboxes[self.next_shard].command(letter) {
+                Ok(()) => return,
+                // That shard has ended: the next one takes the connection, in the end this one.
+                Err(returned) => letter = returned,
+            }
+        }
+        if let Letter::Connection(socket) = letter {
             self.adopt(socket);
-        } else if !common.mailboxes[target].command(Letter::Connection(socket)) {
-            // That shard has ended; its connection is closed and no longer counts against the cap.
-            common.connections.give();
         }
     }
 
     /// Takes a connection in that counts against the cap already.
     pub(super) fn adopt(&mut self, socket: OwnedFd) {
         let slot = self.shard.allocate();
-        let result = socket::configure(socket.as_fd(), self.shard.stream_options());
+        let mut options = self.shard.stream_options();
+        if socket::INHERITS {
+            options.keep_alive = None;
+        }
+        let result = socket::configure(socket.as_fd(), options);
         #[cfg(feature = "rustls")]
         let result = result.and_then(|()| self.shard.start_tls(slot));
         let result = result.and_then(|()| self.shard.driver.attach(slot, socket, false));
@@ -66,7 +77,9 @@ impl<H: Handler> Runner<H> {
             self.shard.arm(slot);
         }
         let id = self.shard.id(slot);
-        self.handler.on_open(&mut self.shard, id, origin);
+        self.tell(Some(id), |handler, shard| {
+            handler.on_open(shard, id, origin)
+        });
     }
 
     pub(super) fn connected(&mut self, slot: Slot, result: io::Result<()>) {

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     driver::{HEADROOM, Slot},
     error::CloseReason,
-    handler::Handler,
+    handler::{ConnectionId, Handler},
 };
 
 impl<H: Handler> Runner<H> {
@@ -69,7 +69,7 @@ impl<H: Handler> Runner<H> {
         buffer[start..HEADROOM].copy_from_slice(&rest);
         let data = &buffer[start..HEADROOM + length];
         let id = self.shard.id(slot);
-        let consumed = self.handler.on_data(&mut self.shard, id, data);
+        let consumed = self.show(id, data);
         rest.clear();
         rest.extend_from_slice(&data[consumed.min(data.len())..]);
         self.keep(slot, rest);
@@ -87,21 +87,22 @@ impl<H: Handler> Runner<H> {
             let connection = &self.shard.connections[slot as usize];
             let blocked = connection.blocked();
             rest.extend_from_slice(bytes);
-            let consumed = if blocked {
-                0
-            } else {
-                self.handler.on_data(&mut self.shard, id, &rest)
-            };
+            let consumed = if blocked { 0 } else { self.show(id, &rest) };
             rest.drain(..consumed.min(rest.len()));
             self.keep(slot, rest);
         } else {
-            let consumed = self.handler.on_data(&mut self.shard, id, bytes);
+            let consumed = self.show(id, bytes);
             if consumed < bytes.len() {
                 let mut rest = self.shard.take_buffer();
                 rest.extend_from_slice(&bytes[consumed..]);
                 self.keep(slot, rest);
             }
         }
+    }
+
+    fn show(&mut self, id: ConnectionId, data: &[u8]) -> usize {
+        let consumed = self.tell(Some(id), |handler, shard| handler.on_data(shard, id, data));
+        consumed.unwrap_or(data.len())
     }
 
     fn keep(&mut self, slot: Slot, rest: Vec<u8>) {
@@ -125,9 +126,22 @@ impl<H: Handler> Runner<H> {
         if connection.phase == Phase::Open && connection.end == End::Unseen && !waits {
             connection.end = End::Told;
             let id = self.shard.id(slot);
-            self.handler.on_end(&mut self.shard, id);
+            self.tell(Some(id), |handler, shard| handler.on_end(shard, id));
+        } else if connection.end == End::Unseen {
+            self.half_closed(slot);
         }
         self.shard.mark(slot);
+    }
+
+    /// Tells the handler, once, that the peer has ended its direction while bytes before it wait to be shown.
+    pub(super) fn half_closed(&mut self, slot: Slot) {
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.phase == Phase::Open && !connection.half_closed {
+            connection.half_closed = true;
+            let id = self.shard.id(slot);
+            self.tell(Some(id), |handler, shard| handler.on_half_close(shard, id));
+            self.shard.mark(slot);
+        }
     }
 
     /// Shows kept bytes to a handler that can take them again.

@@ -17,7 +17,7 @@ impl<H: Handler> Runner<H> {
             match alarm {
                 Alarm::Handler { token } => {
                     self.shard.count_up().timers.add(1);
-                    self.handler.on_timer(&mut self.shard, token);
+                    self.tell(None, |handler, shard| handler.on_timer(shard, token));
                 }
                 Alarm::Connection { slot, generation } => self.check_timeouts(slot, generation),
             }
@@ -53,7 +53,9 @@ impl<H: Handler> Runner<H> {
                     let reason = connection.reason;
                     self.shard.detach(slot, reason, false);
                 }
-                _ => self.handler.on_deadline(&mut self.shard, id),
+                _ => {
+                    self.tell(Some(id), |handler, shard| handler.on_deadline(shard, id));
+                }
             }
         } else if connection.write_since != NEVER
             && passed(connection.write_since, config.write_timeout)
@@ -92,7 +94,10 @@ impl<H: Handler> Runner<H> {
                 Phase::Free | Phase::Gone => {}
                 Phase::Open if !late => {
                     let quiet = connection.queued() == 0 && connection.rest.is_empty();
-                    if quiet && self.handler.is_idle(id) && !self.shard.driver.has_unread(slot) {
+                    if quiet
+                        && self.tell(Some(id), |handler, _| handler.is_idle(id)) == Some(true)
+                        && !self.shard.driver.has_unread(slot)
+                    {
                         self.shard.close(id);
                     }
                 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Alarm, BUFFER_BYTES, POOL_MAX, POOLED_BYTES_MAX, Shard,
+    Alarm, BUFFER_BYTES, POOL_BYTES_MAX, POOL_MAX, POOLED_BYTES_MAX, Shard, TRIM_AFTER, TRIM_BYTES,
     connection::{Connection, End, NEVER, Phase},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     driver::{Outgoing, SendState, Slot},
     error::{CloseReason, NotSent},
     handler::ConnectionId,
-    sys::socket::StreamOptions,
+    sys::{memory, socket::StreamOptions},
 };
 
 /// When to look again at a connection whose time is over, but which is still to be read.
@@ -70,6 +70,30 @@ impl<M> Shard<M> {
             keep_alive: config.keep_alive,
             send_kernel_bytes: config.send_kernel_bytes,
             receive_kernel_bytes: config.receive_kernel_bytes,
+        }
+    }
+
+    /// Notes what bodies that are not complete hold.
+    pub(crate) fn note_body_bytes(&self, bytes: usize) {
+        self.common.vitals[self.index].body_bytes.set(bytes as u64);
+    }
+
+    /// As [`Shard::give_back`], of a body: after many large ones memory goes back to the system too.
+    pub(crate) fn give_back_body(&mut self, body: Vec<u8>) {
+        if body.capacity() > POOLED_BYTES_MAX {
+            self.freed_bytes += body.capacity();
+            if self.freed_bytes >= TRIM_BYTES && self.trim_at.is_none() {
+                self.trim_at = Some(self.tick + TRIM_AFTER);
+            }
+        }
+        self.give_back(body);
+    }
+
+    /// Gives memory back to the system, if it is time.
+    pub(super) fn trim(&mut self) {
+        if self.trim_at.is_some_and(|at| at <= self.tick) {
+            (self.trim_at, self.freed_bytes) = (None, 0);
+            memory::trim();
         }
     }
 
@@ -165,15 +189,22 @@ impl<M> Shard<M> {
 
     /// An empty buffer, from the pool if it has one.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
-        self.pool
-            .pop()
-            .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+        match self.pool.pop() {
+            Some(buffer) => {
+                self.pool_bytes -= buffer.capacity();
+                buffer
+            }
+            None => Vec::with_capacity(BUFFER_BYTES),
+        }
     }
 
+    /// Keeps a buffer for use again, or frees it: one that grew large, or is too many.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
-        let useful = (1..=POOLED_BYTES_MAX).contains(&buffer.capacity());
-        if useful && self.pool.len() < POOL_MAX {
+        let bytes = buffer.capacity();
+        let useful = (1..=POOLED_BYTES_MAX).contains(&bytes);
+        if useful && self.pool.len() < POOL_MAX && self.pool_bytes + bytes <= POOL_BYTES_MAX {
             buffer.clear();
+            self.pool_bytes += bytes;
             self.pool.push(buffer);
         }
     }
@@ -211,8 +242,13 @@ impl<M> Shard<M> {
 
     /// Closes, in good order, a connection on which nothing went on for too long.
     pub(crate) fn close_idle(&mut self, id: ConnectionId) {
+        self.close_late(id, CloseReason::IdleTimeout);
+    }
+
+    /// Closes a connection in good order because a time-out has passed.
+    pub(crate) fn close_late(&mut self, id: ConnectionId, reason: CloseReason) {
         self.count_up().timed_out.add(1);
-        self.close_for(id, CloseReason::IdleTimeout);
+        self.close_for(id, reason);
     }
 
     /// Sees to it that the wheel looks at this connection no later than its next time-out.
@@ -241,6 +277,20 @@ impl<M> Shard<M> {
             .insert(at, Alarm::Connection { slot, generation });
         let connection = &mut self.connections[slot as usize];
         (connection.timer, connection.timer_at) = (Some(timer), at);
+    }
+
+    /// Whether something is sure to move this connection on: an armed event that tells of its loss, and a timer
+    /// for a peer that does nothing, unless the settings ask for none. The table is in `shard/connection.rs`.
+    pub(super) fn is_bounded(&self, slot: Slot) -> bool {
+        let config = &self.common.config;
+        let connection = &self.connections[slot as usize];
+        let timer = match connection.phase {
+            Phase::Free | Phase::Gone => return true,
+            Phase::Connecting | Phase::Draining => true,
+            Phase::Open => config.idle_timeout.is_some(),
+            Phase::Finishing => connection.write_since != NEVER && config.write_timeout.is_some(),
+        };
+        (connection.timer.is_some() || !timer) && self.driver.is_watched(slot)
     }
 
     /// Hands what is queued to the driver, one send at a time, as long as each completes at once.

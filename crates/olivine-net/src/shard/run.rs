@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Alarm, Shard, connection::NEVER};
+use super::{
+    Alarm, Shard,
+    connection::{End, NEVER},
+};
 use crate::{
     config::WaitStrategy, driver::Event, error::CloseReason, handler::Handler, mailbox::Letter,
 };
@@ -78,6 +81,7 @@ impl<H: Handler> Runner<H> {
             events += 1;
         }
         self.fire();
+        self.shard.trim();
         events += self.read_mail();
         if self.shard.driver.is_starved() && now >= self.retry_at {
             self.shard.driver.retry_accept();
@@ -93,6 +97,8 @@ impl<H: Handler> Runner<H> {
         let counters = self.shard.count_up();
         counters.rounds.add(1);
         counters.open.set(self.shard.live as u64);
+        let vitals = &self.shard.common.vitals[self.shard.index];
+        vitals.pooled_bytes.set(self.shard.pool_bytes as u64);
         Ok(())
     }
 
@@ -117,7 +123,10 @@ impl<H: Handler> Runner<H> {
         });
         let starved = shard.driver.is_starved().then_some(STARVED);
         let sweep = shard.is_stopping().then_some(SWEEP);
-        [timer, starved, sweep].into_iter().flatten().min()
+        let trim = shard
+            .trim_at
+            .map(|at| Duration::from_millis(at.saturating_sub(shard.tick) + 1));
+        [timer, starved, sweep, trim].into_iter().flatten().min()
     }
 
     fn handle(&mut self, event: Event) {
@@ -147,6 +156,11 @@ impl<H: Handler> Runner<H> {
                 self.shard
                     .detach(slot, CloseReason::Broken(error.kind()), true);
             }
+            Event::PeerEnded { slot } => {
+                if self.shard.connections[slot as usize].end == End::No {
+                    self.half_closed(slot);
+                }
+            }
             Event::Connected { slot, result } => self.connected(slot, result),
             Event::Released { slot } => self.shard.unallocate(slot),
         }
@@ -160,13 +174,13 @@ impl<H: Handler> Runner<H> {
             match letter {
                 Letter::Message(message) => {
                     self.shard.count_up().messages.add(1);
-                    self.handler.on_message(&mut self.shard, message);
+                    self.tell(None, |handler, shard| handler.on_message(shard, message));
                 }
                 Letter::Connection(socket) => self.adopt(socket),
                 Letter::Stop(at) => {
                     self.shard.stop_at = Some(at);
                     self.shard.driver.stop_listening();
-                    self.handler.on_stop(&mut self.shard);
+                    self.tell(None, |handler, shard| handler.on_stop(shard));
                 }
             }
         }

@@ -40,11 +40,15 @@ impl<H: Handler> Runner<H> {
                     },
                     _ => ConnectError::Refused,
                 };
-                self.handler
-                    .on_connect_failed(&mut self.shard, attempt.token, error);
+                let token = attempt.token;
+                self.tell(None, |handler, shard| {
+                    handler.on_connect_failed(shard, token, error);
+                });
             } else {
                 self.shard.count_up().closed.add(1);
-                self.handler.on_close(&mut self.shard, id, reason);
+                self.tell(Some(id), |handler, shard| {
+                    handler.on_close(shard, id, reason);
+                });
             }
         }
     }
@@ -65,7 +69,7 @@ impl<H: Handler> Runner<H> {
             if connection.notify && queued <= low {
                 connection.notify = false;
                 let id = self.shard.id(slot);
-                self.handler.on_writable(&mut self.shard, id);
+                self.tell(Some(id), |handler, shard| handler.on_writable(shard, id));
                 self.shard.flush(slot);
             }
             self.show_again(slot);
@@ -77,6 +81,11 @@ impl<H: Handler> Runner<H> {
             connection.reading = wants;
             self.shard.driver.set_reading(slot, wants);
         }
+        debug_assert!(
+            self.shard.is_bounded(slot),
+            "{:?}",
+            self.shard.connections[slot as usize]
+        );
     }
 
     fn advance_close(&mut self, slot: Slot) {

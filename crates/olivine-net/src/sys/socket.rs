@@ -20,6 +20,8 @@ pub(crate) struct ListenOptions {
     pub(crate) ipv6_only: bool,
     /// Inherited by accepted sockets, and only so does the window scale fit a large value.
     pub(crate) receive_kernel_bytes: Option<usize>,
+    /// Inherited by accepted sockets where [`INHERITS`] says so.
+    pub(crate) keep_alive: Option<Duration>,
 }
 
 /// Options of a connected socket.
@@ -36,6 +38,21 @@ pub(crate) struct StreamOptions {
 /// macOS lets many listeners bind and then gives every connection to the first.
 pub(crate) const REUSE_PORT_SPREADS: bool = cfg!(target_os = "linux");
 
+/// Whether accepted sockets have the keep-alive of their listener, so that it costs no system call for each.
+pub(crate) const INHERITS: bool = cfg!(target_os = "linux");
+
+/// Questions of keep-alive that a peer may leave unanswered.
+const PROBES: u32 = 6;
+/// Time between them, at most.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+
+/// Sends end without waiting, and without a signal where that is said at each send.
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+/// As above; here the socket says once that it wants no signal.
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+
 /// Binds and listens.
 pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<OwnedFd> {
     let socket = stream_socket(address)?;
@@ -48,6 +65,9 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<
     }
     if let Some(bytes) = options.receive_kernel_bytes {
         sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    if INHERITS {
+        set_keep_alive(socket.as_fd(), options.keep_alive)?;
     }
     net::bind(&socket, &address)?;
     net::listen(&socket, options.backlog)?;
@@ -86,13 +106,7 @@ pub(crate) fn configure(socket: BorrowedFd<'_>, options: StreamOptions) -> io::R
     if options.nodelay {
         sockopt::set_tcp_nodelay(socket, true)?;
     }
-    if let Some(idle) = options.keep_alive {
-        sockopt::set_socket_keepalive(socket, true)?;
-        #[cfg(target_os = "linux")]
-        sockopt::set_tcp_keepidle(socket, idle)?;
-        #[cfg(not(target_os = "linux"))]
-        let _ = idle;
-    }
+    set_keep_alive(socket, options.keep_alive)?;
     if let Some(bytes) = options.send_kernel_bytes {
         sockopt::set_socket_send_buffer_size(socket, bytes)?;
     }
@@ -100,6 +114,14 @@ pub(crate) fn configure(socket: BorrowedFd<'_>, options: StreamOptions) -> io::R
         sockopt::set_socket_recv_buffer_size(socket, bytes)?;
     }
     Ok(())
+}
+
+fn set_keep_alive(socket: BorrowedFd<'_>, idle: Option<Duration>) -> io::Result<()> {
+    let Some(idle) = idle else { return Ok(()) };
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, idle)?;
+    sockopt::set_tcp_keepintvl(socket, PROBE_EVERY.min(idle))?;
+    Ok(sockopt::set_tcp_keepcnt(socket, PROBES)?)
 }
 
 /// Makes the coming close a reset, so that nothing lingers in the kernel.
@@ -114,8 +136,16 @@ pub(crate) fn finish(socket: BorrowedFd<'_>) {
     let _ = net::shutdown(socket, net::Shutdown::Write);
 }
 
+/// Ends both directions, and with them whatever the kernel still does for the connection.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_both(socket: BorrowedFd<'_>) {
+    // Fails only where the connection is already gone.
+    let _ = net::shutdown(socket, net::Shutdown::Both);
+}
+
 /// Makes a listener stop listening at once, whoever else still refers to its socket: io_uring lets go
 /// of one only some time after the ring is gone, and the port would look taken until then.
+#[cfg(target_os = "linux")]
 pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
     // Refused by systems where it means nothing; closing does it there.
     let _ = net::shutdown(listener, net::Shutdown::Both);
@@ -156,7 +186,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
 /// Sends as much as the kernel takes, without waiting and without a signal.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {
-        match net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        match net::send(socket, bytes, SEND) {
             Ok(length) => return Ok(length),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -207,6 +237,8 @@ fn stream_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 #[cfg(not(target_os = "linux"))]
 fn prepare(socket: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(socket, true)?;
+    #[cfg(target_vendor = "apple")]
+    sockopt::set_socket_nosigpipe(socket, true)?;
     Ok(rustix::io::fcntl_setfd(
         socket,
         rustix::io::FdFlags::CLOEXEC,

@@ -27,7 +27,7 @@ use crate::driver::{ARRIVALS_PER_WAIT, Acceptor, Driver, Event, Outgoing, SendSt
 mod complete;
 mod queue;
 
-use queue::{ACCEPT, CONNECT, RECEIVE, SEND, WATCH, tag};
+use queue::ACCEPT;
 
 /// Submissions that fit before the kernel must be entered.
 const SUBMISSIONS: u32 = 1024;
@@ -35,6 +35,8 @@ const COMPLETIONS: u32 = 8192;
 /// Receive buffers of a shard; a power of two.
 const BUFFERS: u16 = 64;
 const GROUP: u16 = 0;
+/// Time until what could not be queued is tried again.
+const RETRY: Duration = Duration::from_millis(10);
 /// Connections with a registered descriptor; the others use plain ones.
 const REGISTERED_MAX: u32 = 16_384;
 
@@ -55,8 +57,11 @@ pub(crate) struct Uring {
     /// What the listener's completions said, while they are being taken.
     listener_said: Vec<(i32, u32)>,
     done: VecDeque<Event>,
-    /// Slots whose receive ran out of buffers.
-    hungry: Vec<Slot>,
+    /// Slots with something still to be asked of the kernel: a receive that ran out of buffers, or an operation that
+    /// could not be queued.
+    unsettled: VecDeque<Slot>,
+    /// The poll for the waker is with the kernel.
+    wake_armed: bool,
     /// A listener that is closed for good once its accept has ended.
     closing_listener: Option<OwnedFd>,
 }
@@ -70,8 +75,16 @@ struct Link {
     /// A receive is with the kernel.
     receiving: bool,
     connecting: bool,
-    /// A poll for the connection's loss is with the kernel, because nobody may be reading.
+    /// A poll for the peer's end and the connection's loss is with the kernel, because nobody may be reading.
     watching: bool,
+    /// The poll has seen the peer's end.
+    ending: bool,
+    /// The poll has seen the loss of the connection.
+    broken: bool,
+    /// The peer's end was told while reading was off.
+    end_told: bool,
+    /// The loss of the connection was told.
+    lost: bool,
     sending: Option<(Outgoing, usize)>,
     progressed: bool,
     /// The shard has given it up; the last completion releases it.
@@ -82,6 +95,11 @@ struct Link {
 impl Link {
     fn in_flight(&self) -> bool {
         self.receiving || self.connecting || self.watching || self.sending.is_some()
+    }
+
+    /// Whether no receive will tell of the end or the loss of the connection.
+    fn is_unread(&self) -> bool {
+        !self.reading || self.ended
     }
 }
 
@@ -128,10 +146,13 @@ impl Uring {
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
             listener_said: Vec::new(),
             done: VecDeque::with_capacity(64),
-            hungry: Vec::new(),
+            unsettled: VecDeque::new(),
+            wake_armed: false,
             closing_listener: None,
         };
         driver.arm_wake()?;
+        // A profile may allow to make a ring and forbid to use it: the shard would hear nothing.
+        driver.probe()?;
         Ok((driver, waker))
     }
 
@@ -156,7 +177,8 @@ impl Driver for Uring {
             socket::stop_listening(acceptor.listener.as_fd());
             if self.accepting {
                 self.closing_listener = Some(acceptor.listener);
-                self.cancel(ACCEPT);
+                // The shutdown ends the accept as well.
+                let _ = self.cancel(ACCEPT);
             }
         }
     }
@@ -198,6 +220,10 @@ impl Driver for Uring {
             receiving: false,
             connecting,
             watching: false,
+            ending: false,
+            broken: false,
+            end_told: false,
+            lost: false,
             sending: None,
             progressed: false,
             detached: false,
@@ -210,6 +236,10 @@ impl Driver for Uring {
         };
         if armed.is_err() {
             self.links[slot as usize] = None;
+            if registered {
+                // The table would hold the socket open.
+                let _ = self.ring.submitter().register_files_update(slot, &[-1]);
+            }
         }
         armed
     }
@@ -217,18 +247,10 @@ impl Driver for Uring {
     fn set_reading(&mut self, slot: Slot, reading: bool) {
         let Some(link) = self.link(slot) else { return };
         link.reading = reading;
-        if reading {
-            // Fails only if the ring itself is gone, which the next wait reports.
-            let _ = self.arm_receive(slot);
-            return;
-        }
-        let (receiving, watch) = (link.receiving, !link.watching && !link.ended);
-        if receiving {
-            self.cancel(tag(RECEIVE, slot));
-        }
-        if watch {
-            self.arm_watch(slot);
-        }
+        self.settle(slot);
+        // The poll may have seen it while the end was still to be read.
+        let event = self.noticed(slot);
+        self.done.extend(event);
     }
 
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState {
@@ -265,17 +287,15 @@ impl Driver for Uring {
         let Some(link) = self.link(slot) else { return };
         link.detached = true;
         link.reset = reset;
-        let operations = [
-            (link.receiving, RECEIVE),
-            (link.connecting, CONNECT),
-            (link.watching, WATCH),
-            (link.sending.is_some(), SEND),
-        ];
-        for (_, kind) in operations.into_iter().filter(|(under_way, _)| *under_way) {
-            self.cancel(tag(kind, slot));
-        }
+        self.settle(slot);
         let event = self.release_if_quiet(slot);
         self.done.extend(event);
+    }
+
+    fn is_watched(&self, slot: Slot) -> bool {
+        let link = self.links.get(slot as usize).and_then(Option::as_ref);
+        // A loss that was noticed is among the events still to be told.
+        link.is_some_and(|link| link.in_flight() || link.lost || self.unsettled.contains(&slot))
     }
 
     fn has_unread(&self, slot: Slot) -> bool {
@@ -297,14 +317,23 @@ impl Driver for Uring {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.arrivals_left = ARRIVALS_PER_WAIT;
         // In the order in which they went hungry: the buffers may suffice for the first of them only.
-        let mut hungry = std::mem::take(&mut self.hungry);
-        for slot in hungry.drain(..) {
-            self.arm_receive(slot)?;
+        for _ in 0..self.unsettled.len() {
+            if let Some(slot) = self.unsettled.pop_front() {
+                self.settle(slot);
+            }
         }
-        self.hungry = hungry;
+        if !self.wake_armed {
+            // Tried again at the next wait, which comes soon.
+            let _ = self.arm_wake();
+        }
         let busy =
             !self.done.is_empty() || !self.completions.is_empty() || !self.arrivals.is_empty();
-        let timeout = if busy { Some(Duration::ZERO) } else { timeout };
+        let unsettled = !self.unsettled.is_empty() || !self.wake_armed;
+        let timeout = match timeout {
+            _ if busy => Some(Duration::ZERO),
+            _ if unsettled => Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY))),
+            timeout => timeout,
+        };
         let entered = match timeout {
             Some(Duration::ZERO) => {
                 let queued = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);

@@ -40,8 +40,18 @@ pub(crate) struct Settings {
     pub idle_timeout: Duration,
     /// Descriptors the process may have.
     pub descriptors_max: Option<u64>,
-    /// Whether a seccomp filter forbids io_uring, as container profiles do.
-    pub forbids_io_uring: bool,
+    /// What a seccomp filter forbids, as container profiles do.
+    pub forbids: Forbids,
+}
+
+/// System calls of io_uring that a profile forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forbids {
+    Nothing,
+    /// To make a ring.
+    Setup,
+    /// To use one.
+    Enter,
 }
 
 impl Settings {
@@ -51,18 +61,18 @@ impl Settings {
             timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             descriptors_max: None,
-            forbids_io_uring: false,
+            forbids: Forbids::Nothing,
         }
     }
 
     fn to_text(self) -> String {
         format!(
-            "backend={:?},timeout={},idle={},descriptors={},forbid={}",
+            "backend={:?},timeout={},idle={},descriptors={},forbid={:?}",
             self.backend,
             self.timeout.as_millis(),
             self.idle_timeout.as_millis(),
             self.descriptors_max.unwrap_or(0),
-            u8::from(self.forbids_io_uring),
+            self.forbids,
         )
     }
 
@@ -78,7 +88,11 @@ impl Settings {
             timeout: Duration::from_millis(number("timeout")),
             idle_timeout: Duration::from_millis(number("idle")),
             descriptors_max: Some(number("descriptors")).filter(|count| *count > 0),
-            forbids_io_uring: number("forbid") == 1,
+            forbids: match named["forbid"] {
+                "Setup" => Forbids::Setup,
+                "Enter" => Forbids::Enter,
+                _ => Forbids::Nothing,
+            },
         }
     }
 }
@@ -107,8 +121,10 @@ pub(crate) fn serve() {
         };
         setrlimit(Resource::Nofile, limit).unwrap();
     }
-    if settings.forbids_io_uring {
-        forbid(libc::SYS_io_uring_setup);
+    match settings.forbids {
+        Forbids::Nothing => {}
+        Forbids::Setup => forbid(libc::SYS_io_uring_setup),
+        Forbids::Enter => forbid(libc::SYS_io_uring_enter),
     }
     let answer = StaticAnswer::new(200, &[], b"Hello, World!").unwrap();
     let limits = Limits::default()
@@ -125,7 +141,10 @@ pub(crate) fn serve() {
         }
     };
     let address = engine.local_address().unwrap();
-    println!("{LISTENING}{address} {}", engine.backend());
+    let health = engine.health().remove(0);
+    assert_eq!(health.backend, engine.backend());
+    let fallback = health.fallback.unwrap_or_default();
+    println!("{LISTENING}{address} {} {fallback}", engine.backend());
     let mut rest = Vec::new();
     std::io::stdin().read_to_end(&mut rest).unwrap();
     let total = Counters::sum(&engine.counters());
@@ -156,6 +175,8 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     /// The back end that it runs on.
     pub backend: String,
+    /// Why it is not the one asked for; empty if it is.
+    pub fallback: String,
 }
 
 impl Server {
@@ -177,9 +198,11 @@ impl Server {
             child.wait().unwrap();
             return Err(said);
         };
+        let (backend, fallback) = backend.split_once(' ').unwrap_or((backend, ""));
         Ok(Self {
             address: address.parse().unwrap(),
             backend: backend.to_owned(),
+            fallback: fallback.to_owned(),
             child,
             lines,
         })

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{
     Uring,
-    queue::{ACCEPT, CONNECT, RECEIVE, SEND, WAKE, WATCH},
+    queue::{ACCEPT, CANCEL, CONNECT, RECEIVE, SEND, WAKE, WATCH},
 };
 use crate::{
     driver::{Driver, Event, Slot},
@@ -56,31 +56,58 @@ impl Uring {
             }
             WATCH => {
                 let link = self.link(slot)?;
-                link.watching = false;
+                link.watching &= cqueue::more(flags);
                 if link.detached {
                     return self.release_if_quiet(slot);
                 }
-                // Whoever reads learns of it by reading.
-                // The peer's mere end is told too; that is for the reader to see, when reading resumes.
-                let lost = result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
-                if link.reading || link.ended || result < 0 || !lost {
-                    return None;
+                let seen = result.max(0);
+                link.ending |= seen & i32::from(libc::POLLRDHUP) != 0;
+                link.broken |= seen & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+                if !link.watching && !link.broken && link.is_unread() {
+                    // The kernel has ended the poll, not the connection.
+                    self.unsettled.push_back(slot);
                 }
-                link.ended = true;
-                let error = socket::outcome(link.socket.as_fd()).err();
-                let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
-                Some(Event::Broken { slot, error })
+                self.noticed(slot)
             }
             WAKE => {
+                self.wake_armed = false;
                 let mut count = [0; 8];
                 // Would block if two wakes were read as one; either way the loop is awake.
                 let _ = rustix::io::read(&self.wake, &mut count);
-                // Without it this shard would still wake up for events and timers.
+                // Tried again by the next wait.
                 let _ = self.arm_wake();
+                None
+            }
+            CANCEL if result < 0 => {
+                // What it was for is over, or runs where no cancel reaches it, as a send that a worker of the kernel
+                // has taken over: it ends with the socket.
+                let link = self.link(slot)?;
+                if link.detached && link.in_flight() {
+                    socket::end_both(link.socket.as_fd());
+                }
                 None
             }
             _ => None,
         }
+    }
+
+    /// What the poll has seen and no receive will tell.
+    pub(super) fn noticed(&mut self, slot: Slot) -> Option<Event> {
+        let link = self.link(slot)?;
+        if link.detached || link.lost || !link.is_unread() {
+            return None;
+        }
+        if link.broken {
+            (link.ended, link.lost) = (true, true);
+            let error = socket::outcome(link.socket.as_fd()).err();
+            let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+            return Some(Event::Broken { slot, error });
+        }
+        if link.ending && !link.ended && !link.end_told {
+            link.end_told = true;
+            return Some(Event::PeerEnded { slot });
+        }
+        None
     }
 
     /// Takes what the kernel has completed: what the listener says apart from the rest.
@@ -176,10 +203,10 @@ impl Uring {
             code => {
                 let error = Errno::from_raw_os_error(-code);
                 match error {
-                    Errno::NOBUFS => self.hungry.push(slot),
+                    Errno::NOBUFS => self.unsettled.push_back(slot),
                     Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
                     _ => {
-                        link.ended = true;
+                        (link.ended, link.lost) = (true, true);
                         return Some(Event::Broken {
                             slot,
                             error: error.into(),
@@ -189,13 +216,10 @@ impl Uring {
                 None
             }
         };
-        let hungry = self.hungry.last() == Some(&slot);
-        if !hungry && self.arm_receive(slot).is_err() {
-            // The connection can no longer be read; better broken than silent.
-            self.done.push_back(Event::Broken {
-                slot,
-                error: io::ErrorKind::OutOfMemory.into(),
-            });
+        // After the end the shard says what is next: most connections are closed then.
+        let ended = self.link(slot).is_none_or(|link| link.ended);
+        if !ended && self.unsettled.back() != Some(&slot) {
+            self.settle(slot);
         }
         event
     }

@@ -40,7 +40,56 @@ impl Uring {
 
     pub(super) fn arm_wake(&mut self) -> io::Result<()> {
         let entry = opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(&entry.user_data(WAKE))
+        self.push(&entry.user_data(WAKE))?;
+        self.wake_armed = true;
+        Ok(())
+    }
+
+    /// Has the kernel do nothing, and sees that it is done.
+    pub(super) fn probe(&mut self) -> io::Result<()> {
+        self.push(&opcode::Nop::new().build().user_data(CANCEL))?;
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.take_completions();
+        Ok(())
+    }
+
+    /// Asks the kernel for what the state of a connection calls for; what cannot be queued now is tried again.
+    pub(super) fn settle(&mut self, slot: Slot) {
+        if self.try_settle(slot).is_err() {
+            self.unsettled.push_back(slot);
+        }
+    }
+
+    fn try_settle(&mut self, slot: Slot) -> io::Result<()> {
+        let Some(link) = self.link(slot) else {
+            return Ok(());
+        };
+        if link.detached {
+            let operations = [
+                (link.receiving, RECEIVE),
+                (link.connecting, CONNECT),
+                (link.watching, WATCH),
+                (link.sending.is_some(), SEND),
+            ];
+            for (_, kind) in operations.into_iter().filter(|(under_way, _)| *under_way) {
+                self.cancel(tag(kind, slot))?;
+            }
+            return Ok(());
+        }
+        let (unread, receiving) = (link.is_unread(), link.receiving && !link.reading);
+        if receiving {
+            self.cancel(tag(RECEIVE, slot))?;
+        }
+        if unread {
+            self.arm_watch(slot)?;
+        }
+        self.arm_receive(slot)
     }
 
     pub(super) fn arm_accept(&mut self) -> io::Result<()> {
@@ -90,17 +139,22 @@ impl Uring {
         self.push(&entry.user_data(tag(CONNECT, slot)))
     }
 
-    /// Has the kernel tell when the connection is lost.
-    pub(super) fn arm_watch(&mut self, slot: Slot) {
-        let Some(link) = self.link(slot) else { return };
-        link.watching = true;
-        // Loss and reset are reported unasked.
-        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLERR as u32).build();
-        if self.push(&entry.user_data(tag(WATCH, slot))).is_err()
-            && let Some(link) = self.link(slot)
-        {
-            link.watching = false;
+    /// Has the kernel tell when the peer ends its direction and when the connection is lost, each time: a poll
+    /// that ends with its first word would miss the reset behind an end.
+    fn arm_watch(&mut self, slot: Slot) -> io::Result<()> {
+        let Some(link) = self.link(slot) else {
+            return Ok(());
+        };
+        if link.watching || link.broken || link.lost || link.connecting {
+            return Ok(());
         }
+        let events = (libc::POLLERR | libc::POLLRDHUP) as u32;
+        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), events).multi(true);
+        self.push(&entry.build().user_data(tag(WATCH, slot)))?;
+        if let Some(link) = self.link(slot) {
+            link.watching = true;
+        }
+        Ok(())
     }
 
     /// Queues the send of what is left of `Link::sending`.
@@ -130,9 +184,11 @@ impl Uring {
         self.push(&entry.user_data(tag(SEND, slot)))
     }
 
-    pub(super) fn cancel(&mut self, target: u64) {
-        let entry = opcode::AsyncCancel::new(target).build().user_data(CANCEL);
-        // If even this cannot be queued, the operation ends with its connection instead.
-        let _ = self.push(&entry);
+    /// Cancels an operation of a connection, or of the listener.
+    pub(super) fn cancel(&mut self, target: u64) -> io::Result<()> {
+        let slot = Slot::try_from(target >> 8).unwrap_or(Slot::MAX);
+        let slot = if target == ACCEPT { Slot::MAX } else { slot };
+        let entry = opcode::AsyncCancel::new(target).build();
+        self.push(&entry.user_data(tag(CANCEL, slot)))
     }
 }

@@ -1,0 +1,150 @@
+//! Answers that a service has put off or streams: the time they have, peers that leave meanwhile, and panics.
+
+use std::time::Duration;
+
+use crate::{
+    handler::ConnectionId,
+    shard::{Shard, guard::caught},
+};
+
+use super::{
+    message::Keep,
+    server::{Server, Stage},
+    service::{Exchange, Pending, Service, StreamId, answer},
+};
+
+impl<S: Service> Server<S> {
+    /// An answer is owed from now on.
+    pub(super) fn owe(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.owed_since = shard.tick;
+        if link.half_closed.is_some() {
+            // The peer's end was seen behind this request.
+            self.half_closed(shard, id);
+        } else {
+            self.set_answer_deadline(shard, id);
+        }
+    }
+
+    /// The peer has ended its direction.
+    pub(super) fn half_closed(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.half_closed = Some(shard.tick);
+        if link.stage != Stage::Responding {
+            return;
+        }
+        self.set_answer_deadline(shard, id);
+        if let Some(stream) = self.owed(id) {
+            let (service, mut http) = self.http(shard);
+            service.on_half_close(&mut http, stream);
+        }
+    }
+
+    /// The time of an answer may be over.
+    pub(super) fn answer_late(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        match self.answer_left(shard, id) {
+            None => {}
+            Some(left) if left.is_zero() => self.give_up(shard, id),
+            Some(left) => shard.set_deadline(id, Some(left)),
+        }
+    }
+
+    /// A request panicked with `message`; where nothing was answered, 500 is queued.
+    #[cold]
+    pub(super) fn request_panicked(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        message: &str,
+    ) {
+        shard.count_up().panics.add(1);
+        let (service, mut http) = self.http(shard);
+        if caught(|| service.on_panic(&mut http, message)).is_err() {
+            shard.count_up().panics.add(1);
+        }
+        match self.links.get(id).and_then(|link| link.pending) {
+            // The peer must not take what was sent for the whole answer.
+            Some(Pending {
+                extent: Some(_), ..
+            }) => shard.abort(id),
+            Some(Pending { extent: None, .. }) => self.fail(shard, id, 500),
+            None => {
+                // Answered; what comes behind the panic is not served.
+                if let Some(link) = self.links.get_mut(id) {
+                    link.stage = Stage::Closing;
+                }
+                shard.close(id);
+            }
+        }
+    }
+
+    fn owed(&self, id: ConnectionId) -> Option<StreamId> {
+        let Pending { serial, .. } = self.links.get(id)?.pending?;
+        Some(StreamId {
+            connection: id,
+            serial,
+        })
+    }
+
+    fn set_answer_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        if let Some(left) = self.answer_left(shard, id) {
+            shard.set_deadline(id, Some(left));
+        }
+    }
+
+    /// What is left of the time of an answer that is owed; `None` if it has all it likes.
+    fn answer_left(&self, shard: &Shard<S::Message>, id: ConnectionId) -> Option<Duration> {
+        let link = self.links.get(id)?;
+        let pending = link.pending?;
+        let left = |since: u64, timeout: Duration| {
+            timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
+        };
+        let owed = self
+            .limits
+            .answer_timeout
+            .filter(|_| pending.extent.is_none());
+        let owed = owed.map(|timeout| left(link.owed_since, timeout));
+        let silent = match (link.half_closed, self.limits.half_closed_timeout) {
+            (Some(since), Some(timeout)) => {
+                Some(left(since, timeout).max(shard.quiet_left(id, timeout)))
+            }
+            _ => None,
+        };
+        [owed, silent].into_iter().flatten().min()
+    }
+
+    /// Ends an answer whose time is over.
+    fn give_up(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        match self.links.get(id).and_then(|link| link.pending) {
+            Some(Pending { extent: None, .. }) => {
+                shard.count_up().timed_out.add(1);
+                self.fail(shard, id, 503);
+            }
+            _ => shard.expire(id),
+        }
+    }
+
+    /// Answers in place of the service, closes, and tells it.
+    fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
+        let stream = self.owed(id);
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(Pending { exchange, .. }) = link.pending.take() else {
+            return;
+        };
+        let exchange = Exchange {
+            keep: Keep::Close,
+            ..exchange
+        };
+        link.stage = answer(shard, &mut self.date, id, exchange, status, &[], b"");
+        if let Some(stream) = stream {
+            let (service, mut http) = self.http(shard);
+            service.on_stream_closed(&mut http, stream);
+        }
+    }
+}

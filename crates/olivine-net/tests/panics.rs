@@ -1,0 +1,297 @@
+//! A handler or a service that panics loses one connection, not its shard, and everything of it is counted and told.
+
+mod support;
+
+use std::{
+    io::Write,
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::mpsc,
+    time::Duration,
+};
+
+use olivine_net::{
+    Backend, CloseReason, ConnectionId, Engine, Handler, Origin, Shard, ShardState,
+    http::{self, Http, Limits, Request, Responder, Server, Service, StreamId},
+};
+use support::{backends, client, config, exchange, next, read_to_end, wait_until};
+
+/// Panics where the path says.
+struct App(mpsc::Sender<String>);
+
+impl Service for App {
+    type Message = &'static str;
+
+    fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, &'static str>) {
+        let path = request.path();
+        match path {
+            "/before" => panic!("before an answer to {path}"),
+            "/sent" => responder.send(200, &[], b"whole").unwrap(),
+            "/later" => drop(responder.later()),
+            "/begun" => drop(responder.stream(200, &[]).unwrap()),
+            "/index" => drop(responder.send(200, &[], &path.as_bytes()[100..])),
+            "/carries" => std::panic::panic_any(Spiteful),
+            _ => {
+                responder.shard();
+                return responder.send(200, &[], b"fine").unwrap();
+            }
+        }
+        panic!("after {path}")
+    }
+
+    fn on_message(&mut self, _: &mut Http<'_, &'static str>, text: &'static str) {
+        panic!("{text}")
+    }
+
+    fn on_timer(&mut self, _: &mut Http<'_, &'static str>, _: u64) {
+        panic!("a timer")
+    }
+
+    fn on_stream_closed(&mut self, _: &mut Http<'_, &'static str>, _: StreamId) {
+        self.0.send("closed".to_owned()).unwrap();
+    }
+
+    fn on_panic(&mut self, _: &mut Http<'_, &'static str>, message: &str) {
+        self.0.send(message.to_owned()).unwrap();
+        assert!(!message.contains("twice"), "panics here too");
+    }
+}
+
+/// What a panic carries may panic when it is dropped.
+struct Spiteful;
+
+impl Drop for Spiteful {
+    fn drop(&mut self) {
+        panic!("dropped")
+    }
+}
+
+type Running = (Engine<Server<App>>, mpsc::Receiver<String>, SocketAddr);
+
+fn start(backend: Backend) -> Running {
+    let (told, tidings) = mpsc::channel();
+    let app = move |_| App(told.clone());
+    let engine = http::serve(config(backend), Limits::default(), app).unwrap();
+    let address = engine.local_address().unwrap();
+    (engine, tidings, address)
+}
+
+fn ask(address: SocketAddr, path: &str) -> TcpStream {
+    let mut peer = client(address);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    // The second is never answered: the connection is closed behind the panic.
+    peer.write_all(request.repeat(2).as_bytes()).unwrap();
+    peer
+}
+
+fn all_of(peer: &mut TcpStream) -> String {
+    let text = String::from_utf8(read_to_end(peer)).unwrap();
+    let lines = text.split_inclusive("\r\n");
+    lines.filter(|line| !line.starts_with("Date: ")).collect()
+}
+
+const FAILED: &str =
+    "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
+    for backend in backends() {
+        let (engine, tidings, address) = start(backend);
+        let bystander = &mut client(address);
+        for (count, (path, said, answer)) in [
+            ("/before", "before an answer to /before", FAILED),
+            (
+                "/sent",
+                "after /sent",
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole",
+            ),
+            ("/later", "after /later", FAILED),
+            // Cut off: what the peer has seen must not pass for a whole answer.
+            ("/begun", "after /begun", ""),
+            ("/index", "range", FAILED),
+            ("/carries", "a panic without a text", FAILED),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let what = format!("{backend:?} {path}");
+            let got = all_of(&mut ask(address, path));
+            assert!(got == answer || path == "/begun", "{what}: {got}");
+            assert!(!got.ends_with("0\r\n\r\n") || answer == FAILED, "{what}");
+            let message = next(&tidings);
+            assert!(message.contains(said), "{what}: {message}");
+            if matches!(path, "/later" | "/begun") {
+                assert_eq!(next(&tidings), "closed", "{what}");
+            }
+            assert_eq!(engine.counters()[0].panics, count as u64 + 1, "{what}");
+            let fine = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            assert!(exchange(bystander, fine, 79).ends_with(b"fine"), "{what}");
+        }
+        let health = &engine.health()[0];
+        assert_eq!((health.panics, &health.state), (6, &ShardState::Running));
+        assert_eq!(health.backend, engine.backend());
+        wait_until("all but the bystander are gone", || {
+            engine.health()[0].connections == 1
+        });
+        assert_eq!(engine.stop(Duration::from_secs(5)).failed_shards, [0; 0]);
+    }
+}
+
+#[test]
+fn messages_timers_and_the_hook_itself_may_panic() {
+    for backend in backends() {
+        let (engine, tidings, address) = start(backend);
+        engine.post(0, "once").unwrap();
+        assert_eq!(next(&tidings), "once");
+        engine.post(0, "twice").unwrap();
+        assert_eq!(next(&tidings), "twice");
+        wait_until("both are counted", || engine.counters()[0].panics == 3);
+        assert_eq!(all_of(&mut ask(address, "/before")), FAILED);
+    }
+}
+
+/// As many as would drain every pool of buffers, if each panic lost one.
+#[test]
+fn many_panics_lose_no_buffer_and_no_connection() {
+    const COUNT: u64 = 300;
+    for backend in backends() {
+        let (engine, _tidings, address) = start(backend);
+        for _ in 0..COUNT {
+            assert_eq!(all_of(&mut ask(address, "/before")), FAILED);
+        }
+        wait_until("all are gone", || engine.counters()[0].open == 0);
+        let counters = engine.counters()[0];
+        assert_eq!((counters.panics, counters.closed), (COUNT, COUNT));
+    }
+}
+
+/// Panics in the method that is named, of a plain handler.
+struct Bomb {
+    fuse: &'static str,
+    closed: mpsc::Sender<(CloseReason, bool)>,
+    told: bool,
+}
+
+impl Bomb {
+    fn burn(&self, method: &str) {
+        assert!(self.fuse != method, "in {method}");
+    }
+}
+
+impl Handler for Bomb {
+    type Message = ();
+
+    fn on_start(&mut self, _: &mut Shard<()>) {
+        self.burn("on_start");
+    }
+
+    fn on_open(&mut self, _: &mut Shard<()>, _: ConnectionId, _: Origin) {
+        self.burn("on_open");
+    }
+
+    fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+        self.burn("on_data");
+        match data {
+            b"deadline" => shard.set_deadline(id, Some(Duration::from_millis(1))),
+            b"writable" => shard.notify_writable(id),
+            b"pause" => {
+                // The end behind bytes that wait is told before they are shown.
+                shard.pause(id);
+                return 0;
+            }
+            _ => drop(shard.offer(id, data)),
+        }
+        data.len()
+    }
+
+    fn on_writable(&mut self, _: &mut Shard<()>, _: ConnectionId) {
+        self.burn("on_writable");
+    }
+
+    fn on_deadline(&mut self, _: &mut Shard<()>, _: ConnectionId) {
+        self.burn("on_deadline");
+    }
+
+    fn on_half_close(&mut self, _: &mut Shard<()>, _: ConnectionId) {
+        self.burn("on_half_close");
+    }
+
+    fn on_end(&mut self, shard: &mut Shard<()>, id: ConnectionId) {
+        self.burn("on_end");
+        shard.close(id);
+    }
+
+    fn on_close(&mut self, _: &mut Shard<()>, _: ConnectionId, reason: CloseReason) {
+        self.closed.send((reason, self.told)).unwrap();
+        self.burn("on_close");
+    }
+
+    fn on_panic(&mut self, _: &mut Shard<()>, id: Option<ConnectionId>, message: &str) {
+        assert!(id.is_some() && message == format!("in {}", self.fuse));
+        self.told = true;
+    }
+}
+
+#[test]
+fn a_method_that_panics_ends_its_connection_and_no_other() {
+    for backend in backends() {
+        for (fuse, says) in [
+            ("on_open", &b""[..]),
+            ("on_data", b"x"),
+            ("on_writable", b"writable"),
+            ("on_deadline", b"deadline"),
+            ("on_half_close", b"pause"),
+            ("on_end", b""),
+            ("on_close", b""),
+        ] {
+            let (closed, reasons) = mpsc::channel();
+            let bomb = move |_| Bomb {
+                fuse,
+                closed: closed.clone(),
+                told: false,
+            };
+            let engine = Engine::start(config(backend), bomb).unwrap();
+            for round in 1..=3 {
+                let mut peer = client(engine.local_address().unwrap());
+                // It may be gone before it could speak.
+                let _ = peer.write_all(says);
+                if matches!(fuse, "on_half_close" | "on_end" | "on_close") {
+                    peer.shutdown(Shutdown::Write).unwrap();
+                }
+                assert!(read_to_end(&mut peer).is_empty());
+                let expected = match fuse {
+                    "on_close" => (CloseReason::PeerClosed, round > 1),
+                    _ => (CloseReason::Panicked, true),
+                };
+                assert_eq!(next(&reasons), expected, "{backend:?} {fuse}");
+                let counted = || engine.counters()[0].panics == round;
+                wait_until("it is counted", counted);
+            }
+            assert_eq!(engine.health()[0].state, ShardState::Running);
+            assert_eq!(engine.stop(Duration::from_secs(1)).failed_shards, [0; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_shard_that_ends_says_why() {
+    for backend in backends() {
+        let (closed, _) = mpsc::channel();
+        let bomb = move |_| Bomb {
+            fuse: "on_start",
+            closed: closed.clone(),
+            told: false,
+        };
+        let engine = Engine::start(config(backend), bomb).unwrap();
+        wait_until("the mailbox closes", || engine.post(0, ()).is_err());
+        let reason = "panicked: in on_start".to_owned();
+        let state = ShardState::Ended {
+            reason: reason.clone(),
+        };
+        assert_eq!(engine.health()[0].state, state, "{backend:?}");
+        let report = engine.stop(Duration::from_secs(1));
+        assert_eq!(
+            (report.failed_shards, report.reasons),
+            (vec![0], vec![reason])
+        );
+    }
+}

@@ -13,14 +13,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const MODEL: &str = "crates/olivine/model/channel.pml";
-/// What is walked: a channel that waits for everybody, one that evicts, and one where two come and go.
-const CHANNELS: [(&str, &[&str]); 3] = [
+/// What is walked: a channel that waits for everybody, one that evicts, one where two come and go, and one where a waker
+/// dies half way.
+const CHANNELS: [(&str, &[&str]); 4] = [
     ("waits", &[]),
     ("evicts", &["-DEVICT"]),
-    ("two subscribers", &["-DSUBSCRIBERS=2", "-DC=1", "-DN=2"]),
+    (
+        "two subscribers",
+        &["-DSUBSCRIBERS=2", "-DC=1", "-DN=2", "-DNAPPED=true"],
+    ),
+    ("dying waker", &["-DVISITOR", "-DC=1", "-DN=2"]),
 ];
 const BUILD_LIMIT: Duration = Duration::from_secs(120);
-const WALK_LIMIT: Duration = Duration::from_secs(600);
+const WALK_LIMIT: Duration = Duration::from_secs(1200);
 /// Longest path, in steps: far more than any has.
 const DEPTH: &str = "-m1000000";
 

@@ -10,7 +10,10 @@
  *
  * Claims: a reader finds the messages in order, none left out, none written over while it reads (assertions); and
  * everybody comes to an end (no invalid end states): a sleep here has no end but its wake-up, so that a wake-up that gets
- * lost is found. Only for what nobody wakes for, a death or an eviction, is there a time-out.
+ * lost is found. Only for what nobody wakes for, a death or an eviction, is there a time-out; and for each process one nap
+ * may end by time, after which it stays armed: flags that are still up need no second barrier.
+ *
+ * With -DVISITOR a waker comes once, as a publisher does that opens, and may die at any step.
  *
  * -DEVICT is a channel that evicts; -DMUTANT_NAME takes something away, which must be found.
  */
@@ -23,6 +26,10 @@
 #endif
 #ifndef SUBSCRIBERS
 #define SUBSCRIBERS 1
+#endif
+/* Whether naps were used up before the start, where there are states enough. */
+#ifndef NAPPED
+#define NAPPED false
 #endif
 #define NOBODY 255
 
@@ -94,22 +101,58 @@ inline scan() {
     od
 }
 
-/* WAKE: the hint first, the park words second. */
+/* The hint: the lowest bit says that there may be sleepers, the others count how often it was raised. */
+#define RAISED 1
+#define COUNT 2
+#define HINT_MASK 31
+
+/* WAKE: the park words first; then the hint is lowered, if no sleeper raised it since. */
 inline wake_sleepers() {
+    seen = memory[SLEEPERS];
     if
-    :: memory[SLEEPERS] != 0 ->
-#ifdef MUTANT_wake_words_before_hint
+    :: seen & RAISED ->
         wake_words();
         fence(PUBLISHER);
-        memory[SLEEPERS] = 0
-#else
-        fence(PUBLISHER);
-        memory[SLEEPERS] = 0;
-        wake_words()
-#endif
+        lower_hint(seen)
     :: else
     fi
 }
+
+inline lower_hint(seen) {
+    atomic {
+        if
+#ifdef MUTANT_wake_lowers_blindly
+        :: true -> memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED)
+#else
+        :: memory[SLEEPERS] == seen -> memory[SLEEPERS] = seen & (HINT_MASK - RAISED)
+        :: else
+#endif
+        fi
+    }
+}
+
+#ifdef VISITOR
+/* Wakes as a publisher does, and may die before each of its steps. It stores nothing of its own. */
+proctype visitor() {
+    byte s = 0, seen;
+    seen = memory[SLEEPERS];
+    if
+    :: seen & RAISED ->
+#ifdef MUTANT_wake_lowers_hint_first
+        memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED);
+#endif
+        do
+        :: goto gone
+        :: s == SUBSCRIBERS -> break
+        :: s < SUBSCRIBERS -> atomic { memory[PARK(s)] = 0; s++ }
+        od;
+        lower_hint(seen)
+    :: else
+    fi;
+gone:
+    skip
+}
+#endif
 
 inline wake_words() {
     s = 0;
@@ -122,7 +165,8 @@ inline wake_words() {
 }
 
 proctype publisher() {
-    byte n = 1, limit = C, published = C, wanted, slowest, who, s;
+    byte n = 1, limit = C, published = C, wanted, slowest, who, s, seen;
+    bool armed = false, napped = NAPPED;
     do
     :: n > N -> break
     :: else ->
@@ -170,18 +214,34 @@ proctype publisher() {
 #endif
             :: n > limit && who != NOBODY && slot_lock[who] ->
                 /* ROOM: the park word, a heavy barrier, a second look. */
-                store(PUBLISHER, ROOM_PARK, 1);
-                heavy_barrier(PUBLISHER);
+                if
+                :: armed && memory[ROOM_PARK] == 1
+                :: else ->
+                    store(PUBLISHER, ROOM_PARK, 1);
+#ifdef MUTANT_room_armed_again_without_barrier
+                    if
+                    :: napped
+                    :: else -> heavy_barrier(PUBLISHER)
+                    fi;
+#else
+                    heavy_barrier(PUBLISHER);
+#endif
+                    armed = true
+                fi;
                 scan();
                 if
 #ifndef MUTANT_room_no_second_look
-                :: who == NOBODY || n <= slowest + C -> store(PUBLISHER, ROOM_PARK, 0); fence(PUBLISHER)
+                :: who == NOBODY || n <= slowest + C ->
+                    store(PUBLISHER, ROOM_PARK, 0);
+                    fence(PUBLISHER);
+                    armed = false
                 :: else ->
 #else
                 :: true ->
 #endif
                     if
                     :: memory[ROOM_PARK] == 0
+                    :: !napped -> napped = true
                     /* A nap ends by itself; that matters only where nobody would wake. */
                     :: memory[GATING(0)] == 1 && !slot_lock[0] -> memory[ROOM_PARK] = 0
 #if SUBSCRIBERS == 2
@@ -213,6 +273,7 @@ proctype publisher() {
 
 proctype subscriber(byte me) {
     byte position, header, payload;
+    bool armed = false, napped = NAPPED, fresh;
     atomic { membership == NOBODY -> membership = me };
     slot_lock[me] = true;
     store(me, POSITION(me), 0);
@@ -274,19 +335,41 @@ proctype subscriber(byte me) {
 #endif
         :: else ->
             /* SLEEP: the flags, a heavy barrier, a second look. */
-            store(me, PARK(me), 1);
-            store(me, SLEEPERS, 1);
-            may_die(me);
-            heavy_barrier(me);
+            if
+            /* The last nap ended by time, and no waker took the flags. */
+            :: armed && memory[PARK(me)] == 1 && (memory[SLEEPERS] & RAISED) -> fresh = false
+            :: else ->
+                store(me, PARK(me), 1);
+                /* WAKE: by read-modify-write, the count first. */
+                fence(me);
+                memory[SLEEPERS] = (memory[SLEEPERS] + COUNT) & HINT_MASK;
+                memory[SLEEPERS] = memory[SLEEPERS] | RAISED;
+                may_die(me);
+#ifdef MUTANT_sleep_armed_again_without_barrier
+                if
+                :: napped
+                :: else -> heavy_barrier(me)
+                fi;
+#else
+                heavy_barrier(me);
+#endif
+                armed = true;
+                fresh = true
+            fi;
             if
 #ifndef MUTANT_sleep_no_second_look
-            :: memory[RING(position + 1)] > position || evicted[me] -> memory[PARK(me)] = 0
+            :: memory[RING(position + 1)] > position || evicted[me] ->
+                if
+                :: fresh -> memory[PARK(me)] = 0; armed = false
+                :: else
+                fi
             :: else ->
 #else
             :: true ->
 #endif
                 if
                 :: memory[PARK(me)] == 0
+                :: !napped -> napped = true
 #ifdef EVICT
                 :: evicted[me] -> memory[PARK(me)] = 0
 #endif
@@ -318,6 +401,9 @@ init {
         run subscriber(0);
 #if SUBSCRIBERS == 2
         run subscriber(1);
+#endif
+#ifdef VISITOR
+        run visitor();
 #endif
         skip
     }

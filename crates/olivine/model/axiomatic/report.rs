@@ -1,0 +1,173 @@
+//! The tables: printed, and compared with `docs/orderings.md` and `SAFETY.md`.
+
+use crate::minimal::{Fate, Ordering};
+use crate::models::Model;
+use crate::{Checks, Row};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const REPORT: &str = "docs/orderings.md";
+/// Set to write the report instead of comparing it.
+const WRITE: &str = "OLIVINE_WRITE_ORDERINGS";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub(crate) fn check(
+    rows: &[Row],
+    mutants: &BTreeMap<String, Fate>,
+    orderings: &[Ordering],
+    checks: &mut Checks,
+) {
+    let programs = programs(rows);
+    let table = table(rows, orderings);
+    println!("\n{programs}\n{table}");
+    let text = format!(
+        "# Orderings\n\n\
+         Written by `cargo xtask model`; [how to read it, and how it is checked](../crates/olivine/model/axiomatic/README.md).\n\n\
+         ## Programs\n\n{programs}\n\
+         ## Each ordering, one step weaker\n\n{table}\n\
+         ## Mutants of the sources\n\n{}\n\
+         ## Counterexamples\n\n{}",
+        mutant_table(mutants),
+        counterexamples(orderings)
+    );
+    let path = root().join(REPORT);
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &text).expect("the report is written");
+    }
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    let stale =
+        || format!("{REPORT} is not what was found: run with {WRITE}=1 and read what changed");
+    checks.check("report::orderings_md", (known != text).then(stale));
+    let safety = std::fs::read_to_string(root().join("SAFETY.md")).unwrap_or_default();
+    for row in summary(rows, orderings) {
+        let edge = row.split('|').nth(1).unwrap_or_default().trim().to_owned();
+        let problem = (!safety.contains(&row)).then(|| format!("SAFETY.md lacks the row {row}"));
+        checks.check(&format!("report::safety_md::{edge}"), problem);
+    }
+}
+
+/// Edge, model, verdict, number of executions.
+fn programs(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| program | edge | what it shows | model | executions | verdict |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for row in rows {
+        let verdict = match (&row.explored.bad, row.litmus.allowed) {
+            (None, false) => "holds",
+            (Some(_), true) => "happens, as it says",
+            _ => "FAILS",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {verdict} |",
+            row.name,
+            row.litmus.edges.join(", "),
+            row.litmus.title,
+            row.model.name(),
+            row.explored.executions
+        );
+    }
+    text
+}
+
+fn found(fate: &Fate, model: Model) -> String {
+    match fate.by(model) {
+        Some((name, _, _)) => format!("fails in {name}"),
+        None => "holds".to_owned(),
+    }
+}
+
+fn table(rows: &[Row], orderings: &[Ordering]) -> String {
+    let places: BTreeMap<&str, &str> = rows
+        .iter()
+        .flat_map(|row| &row.litmus.sources)
+        .map(|(label, path, _)| (label.as_str(), path.as_str()))
+        .collect();
+    let mut text = String::from(
+        "| ordering | source | now | weaker | RC11 | ARMv8 | why it stays |\n| --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for ordering in orderings {
+        let why = match &ordering.reason {
+            Some(reason) => reason.as_str(),
+            None => "needed",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {why} |",
+            ordering.label,
+            places.get(ordering.label.as_str()).unwrap_or(&""),
+            ordering.from,
+            ordering.to.name(),
+            found(&ordering.fate, Model::Rc11),
+            found(&ordering.fate, Model::Armv8),
+        );
+    }
+    text
+}
+
+fn mutant_table(mutants: &BTreeMap<String, Fate>) -> String {
+    let mut text = String::from("| mutant | RC11 | ARMv8 |\n| --- | --- | --- |\n");
+    for (name, fate) in mutants {
+        let (rc11, armv8) = (found(fate, Model::Rc11), found(fate, Model::Armv8));
+        let _ = writeln!(text, "| {name} | {rc11} | {armv8} |");
+    }
+    text
+}
+
+/// One for each ordering that is needed: that of RC11, or of ARMv8 where only the machine shows it.
+fn counterexamples(orderings: &[Ordering]) -> String {
+    let mut text = String::from(
+        "Events of each thread in program order. A load says what it sees and from which store: a letter for the thread, \
+         a number for the line.\n",
+    );
+    for ordering in orderings {
+        if let Some((name, model, execution)) = ordering.fate.shown.first() {
+            let _ = write!(
+                text,
+                "\n### {}: {} to {}\n\n`{name}` under {}:\n\n```text\n{execution}```\n",
+                ordering.label,
+                ordering.from,
+                ordering.to.name(),
+                model.name()
+            );
+        }
+    }
+    text
+}
+
+/// One row an edge, as it stands in `SAFETY.md`.
+fn summary(rows: &[Row], orderings: &[Ordering]) -> Vec<String> {
+    let edges: BTreeSet<&String> = rows.iter().flat_map(|row| &row.litmus.edges).collect();
+    let row = |edge: &String| {
+        let own = || rows.iter().filter(|row| row.litmus.edges.contains(edge));
+        let names: BTreeSet<&str> = own().map(|row| row.name.as_str()).collect();
+        let count = |model| -> u64 {
+            own()
+                .filter(|row| row.model == model)
+                .map(|row| row.explored.executions)
+                .sum()
+        };
+        let labels: BTreeSet<&str> = own()
+            .flat_map(|row| row.litmus.labelled())
+            .filter_map(|line| line.label.as_deref())
+            .collect();
+        let about = || {
+            orderings
+                .iter()
+                .filter(|o| labels.contains(o.label.as_str()))
+        };
+        let needed = about().filter(|o| o.reason.is_none()).count();
+        format!(
+            "| {edge} | {} | {} | {} | {needed} | {} |",
+            names.len(),
+            count(Model::Rc11),
+            count(Model::Armv8),
+            about().count() - needed
+        )
+    };
+    edges.into_iter().map(row).collect()
+}

@@ -1,11 +1,11 @@
 //! `olivine ls`, `inspect`, `rm` and `gc`: looking at channels from outside and taking them away.
 
-use crate::args::channel::shm_only;
+use crate::args::channel::{full_uri, shm_only};
 use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, AdminError, ChannelInfo, PublisherInfo, SubscriberInfo};
-use olivine::{Config, LaneState};
+use olivine::{Config, LaneState, Scheme};
 use olivine_bench::error::chain;
 use olivine_bench::text;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
                     state(info).to_owned(),
                     publishers(info),
                     subscribers(info),
-                    text::bytes(info.capacity_bytes),
+                    ring(info),
                     text::bytes(info.file_bytes),
                     lag.map_or_else(|| "-".to_owned(), text::bytes),
                 ]
@@ -74,21 +74,43 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
 
 /// Shows one channel.
 pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
+    let asked = Config::parse(&full_uri(&args.uri))?;
+    if asked.scheme() == Scheme::File {
+        if args.dir.is_some() {
+            return Err(Failure::usage(
+                "--dir has no meaning for a journal, whose URI holds its path: leave it out",
+            ));
+        }
+        let path = asked.uri();
+        let path = path.strip_prefix("file://").unwrap_or(&path);
+        let path = path.split('?').next().unwrap_or_default();
+        return crate::journal::inspect(Path::new(path), common);
+    }
     let info = admin::inspect(&config(&args.uri, args.dir.as_deref())?)?;
     if common.json {
         return print_json(&channel_json(&info));
     }
+    let shape = if is_open(&info) {
+        format!(
+            "ring         fixed by the first publisher\nroom         {} subscribers\n",
+            info.subscribers_max
+        )
+    } else {
+        format!(
+            "ring         {} per publisher, messages padded to {} B\n\
+             room         {} publishers, {} subscribers\nslow         {}\n",
+            ring(&info),
+            info.align_bytes,
+            info.publishers_max,
+            info.subscribers_max,
+            info.slow,
+        )
+    };
     let mut out = format!(
-        "channel      {}\nstate        {}\npath         {}\nring         {} per publisher, messages padded to {} B\n\
-         room         {} publishers, {} subscribers\nslow         {}\n",
+        "channel      {}\nstate        {}\npath         {}\n{shape}",
         info.name,
         state(&info),
         info.path.display(),
-        text::bytes(info.capacity_bytes),
-        info.align_bytes,
-        info.publishers_max,
-        info.subscribers_max,
-        info.slow,
     );
     if let Some(name) = &info.type_name {
         out.push_str(&format!("type         {name}\n"));
@@ -244,13 +266,13 @@ fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
 }
 
 fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
-    let config = shm_only(Config::parse(uri)?)?;
-    if config.scheme() == olivine::Scheme::Sealed {
+    let config = shm_only(Config::parse(&full_uri(uri))?)?;
+    if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(
             "{uri} is sealed: it has no name in a folder and shows itself to its subscribers only; look at what its publisher and its subscribers say"
         )));
     }
-    if config.scheme() != olivine::Scheme::Shm {
+    if config.scheme() != Scheme::Shm {
         return Err(Failure::usage(format!(
             "{uri} has no files to look at: name a channel of this machine, shm://{}",
             config.channel()
@@ -260,6 +282,19 @@ fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = config.dir(dir);
     config.validate()?;
     Ok(config)
+}
+
+/// Whether no publisher has fixed the channel's shape yet.
+fn is_open(info: &ChannelInfo) -> bool {
+    info.align_bytes == 0 || info.capacity_bytes == 0 || info.publishers_max == 0
+}
+
+/// Bytes of each publisher's ring, as people read them.
+fn ring(info: &ChannelInfo) -> String {
+    match info.capacity_bytes {
+        0 => "open".to_owned(),
+        bytes => text::bytes(bytes),
+    }
 }
 
 fn failed(error: AdminError) -> Failure {

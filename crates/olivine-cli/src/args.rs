@@ -17,9 +17,11 @@ pub(crate) use bench::{
 pub(crate) use far::FarArgs;
 pub(crate) use stream::{InputForm, OutputForm, PubArgs, ReportArgs, Stat, SubArgs};
 
+use crate::failure::{Failure, Outcome};
 use crate::log::Level;
 use carry::{BridgeArgs, RecordArgs, ReplayArgs};
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -153,10 +155,41 @@ pub(crate) struct PeerArgs {
     pub(crate) cpu: u32,
 }
 
+/// Refuses the flags of `names` that stand on this command line, where they act on nothing.
+///
+/// # Errors
+///
+/// The first of them, by its name.
+pub(crate) fn refuse_given(names: &[&str], what: &str) -> Outcome {
+    // It was parsed once already.
+    let Ok(matches) = Cli::command().try_get_matches() else {
+        return Ok(());
+    };
+    match first_given(&matches, names) {
+        Some(name) => Err(Failure::usage(format!(
+            "--{} has no meaning for {what}: leave it out",
+            name.replace('_', "-")
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The first of `names` that the command line gives the innermost command, not by a default.
+fn first_given<'a>(matches: &ArgMatches, names: &[&'a str]) -> Option<&'a str> {
+    let mut matches = matches;
+    while let Some((_, inner)) = matches.subcommand() {
+        matches = inner;
+    }
+    let is_given = |name: &&&str| {
+        matches.ids().any(|id| id.as_str() == **name)
+            && matches.value_source(name) == Some(ValueSource::CommandLine)
+    };
+    names.iter().find(is_given).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use olivine::UriError;
 
     #[test]
@@ -181,9 +214,9 @@ mod tests {
     /// Whether places like this one have `key`, as the library has it.
     fn has(place: &str, key: &str) -> bool {
         // One of them, at least, is a value of the key and not its default.
-        const VALUES: [&str; 15] = [
+        const VALUES: [&str; 16] = [
             "yes", "1", "1s", "1MiB", "listen", "any", "block", "zstd", "full", "memory", "limits",
-            "word", "/a/b", "@/a/b", "h:1",
+            "accept", "word", "/a/b", "@/a/b", "h:1",
         ];
         let (mut usable, mut misplaced) = (0, 0);
         for value in VALUES {
@@ -211,12 +244,13 @@ mod tests {
         };
         let mut command = Cli::command();
         command.build();
-        let command = command.find_subcommand("pub").unwrap();
-        let flags: Vec<String> = command
-            .get_arguments()
+        let [publish, subscribe] =
+            ["pub", "sub"].map(|name| command.find_subcommand(name).unwrap());
+        let arguments = publish.get_arguments().chain(subscribe.get_arguments());
+        let flags: Vec<String> = arguments
             .filter_map(|argument| Some(argument.get_long()?.replace('-', "_")))
             .collect();
-        let table = keys_by_scheme(&command.get_after_help().unwrap().to_string());
+        let table = keys_by_scheme(&publish.get_after_help().unwrap().to_string());
         let places = [
             ("shm+fd", "shm+fd:///a/b"),
             ("tcp", "tcp://h:1/x"),

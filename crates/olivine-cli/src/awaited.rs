@@ -15,6 +15,8 @@ pub(crate) struct Awaited {
     since: Option<Instant>,
     /// What the newest line was about.
     said: Option<String>,
+    /// Whether it was said that the channel was removed.
+    said_unlinked: bool,
 }
 
 /// Something that is waited for.
@@ -36,6 +38,17 @@ impl Awaited {
     /// The wait is over; the next one may last a while again before anything is said.
     pub(crate) fn over(&mut self) {
         self.since = None;
+    }
+
+    /// Says once that the files of the channel were removed from their folder.
+    pub(crate) fn unlinked(&mut self, is_unlinked: bool, uri: &str) {
+        if is_unlinked && !self.said_unlinked {
+            self.said_unlinked = true;
+            log::warn(&format!(
+                "{uri} was removed from its folder (by rm, or by systemd-logind with RemoveIPC=yes at the last logout): \
+                 programs that open it now get another channel; start this one again to meet them"
+            ));
+        }
     }
 
     /// Whether anything was said.
@@ -173,6 +186,7 @@ mod tests {
     #[test]
     fn a_connection_after_all_ends_the_wait() {
         let mut awaited = Awaited {
+            said_unlinked: false,
             since: Some(Instant::now()),
             said: Some("waiting".into()),
         };

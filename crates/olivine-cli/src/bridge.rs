@@ -11,11 +11,20 @@ use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::fs::File as Opened;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a bridge that is asked to stop delivers what is published already.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a bridge that is asked to stop may make no progress before it is given up.
+const STALLED: Duration = Duration::from_secs(5);
+/// How often bridges that end are looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+/// What is left to a bridge that is given up.
+const CUT_SHORT: Duration = Duration::from_millis(1);
+/// Most bytes of the file that `--config` names: some ten thousand bridges.
+const FILE_MAX: u64 = 1 << 20;
 
 /// The file that `--config` names.
 #[derive(Debug, Deserialize)]
@@ -74,13 +83,24 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         )]
         std::thread::sleep(LOOK);
     }
+    drain(&running, stop.by_person());
     let complete = endless || running.iter().all(|one| one.bridge.has_ended());
     let mut rows = Vec::new();
     let mut failed = false;
     for mut one in running {
         one.tell();
         let ended = one.bridge.has_ended();
-        let outcome = one.bridge.finish(LINGER);
+        let outcome = if stop.by_person() {
+            one.bridge.leave(CUT_SHORT)
+        } else {
+            one.bridge.finish(CUT_SHORT)
+        };
+        if let Some(name) = one.bridge.place() {
+            let channel = place(&one.pair.source);
+            log::info(&format!(
+                "the place '{name}' in {channel} is kept for the next start: publishers wait for it; 'olivine rm {channel} --name {name}' gives it up"
+            ));
+        }
         // What it carried while it was stopped is counted, too.
         let control = one.bridge.status();
         match outcome {
@@ -90,6 +110,13 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
                     complain(&format!(
                         "{}: gave up {} of those it serves, with messages that they had not got",
                         one.pair.source, control.abandoned
+                    ));
+                }
+                if control.undelivered > 0 {
+                    failed = true;
+                    complain(&format!(
+                        "{}: {} messages were not delivered: they wait for the next bridge of the same two URIs",
+                        one.pair.source, control.undelivered
                     ));
                 }
                 let done = delivered || ended;
@@ -107,6 +134,35 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         return Err(Failure::BadResult);
     }
     if complete { Ok(()) } else { stop.cut_short() }
+}
+
+/// Lets bridges deliver what is published, for as long as any of them gets on with it.
+fn drain(running: &[Running], leave: bool) {
+    for one in running {
+        if leave {
+            one.bridge.ask_to_leave();
+        } else {
+            one.bridge.ask_to_finish();
+        }
+    }
+    let progress = || -> u64 {
+        let acknowledged = running
+            .iter()
+            .map(|one| one.bridge.status().acknowledged_bytes);
+        acknowledged.sum()
+    };
+    let (mut before, mut since) = (progress(), Instant::now());
+    while since.elapsed() < STALLED && !running.iter().all(|one| one.bridge.has_ended()) {
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the bridges run on threads of their own; this one only reports"
+        )]
+        std::thread::sleep(LOOK.min(DRAIN_LOOK));
+        let now = progress();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+    }
 }
 
 impl Running {
@@ -141,11 +197,31 @@ fn pairs(args: &BridgeArgs) -> Outcome<Vec<Pair>> {
 }
 
 fn read(path: &Path) -> Outcome<Vec<Pair>> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         let error = anyhow::Error::new(error);
         Failure::Failed(error.context(format!("cannot read {}", path.display())))
     })?;
     parse(&text).map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))
+}
+
+/// The text of an ordinary file of a sensible size: a device or a pipe may have no end.
+fn read_text(path: &Path) -> io::Result<String> {
+    // Without waiting: to open a pipe waits for its other end.
+    let file = Opened::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        let problem = "it is no ordinary file: name one";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_MAX {
+        let problem = format!("it is larger than the {FILE_MAX} bytes that are allowed");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    Ok(text)
 }
 
 fn parse(text: &str) -> Result<Vec<Pair>, String> {
@@ -185,6 +261,7 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
                     "broken": broken(status),
                     "refusals": status.refusals,
                     "abandoned": status.abandoned,
+                    "undelivered": status.undelivered,
                 })
             })
             .collect();
@@ -197,7 +274,8 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
         "CARRIED",
         "BROKEN",
         "REFUSED",
-        "LEFT",
+        "ABANDONED",
+        "UNDELIVERED",
     ];
     let cells = rows
         .iter()
@@ -216,10 +294,11 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
                 broken(status).to_string(),
                 status.refusals.to_string(),
                 status.abandoned.to_string(),
+                status.undelivered.to_string(),
             ]
         })
         .collect();
-    print(&table(&heads, &[3, 4, 5, 6], cells))
+    print(&table(&heads, &[3, 4, 5, 6, 7], cells))
 }
 
 /// Connections that stood once and broke. What could not be made, because the far side was not there yet, is none.
@@ -266,6 +345,19 @@ mod tests {
         assert_eq!(pairs.len(), 2);
         assert!(!pairs[0].keep && pairs[1].keep);
         assert_eq!(pairs[1].destination, "file:///data/b.olv");
+    }
+
+    #[test]
+    fn a_device_a_folder_and_a_file_without_end_are_refused_and_not_read() {
+        for (path, expected) in [("/dev/zero", "no ordinary file"), ("/", "no ordinary file")] {
+            let error = read_text(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{path}: {error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large.toml");
+        std::fs::write(&path, vec![b'#'; usize::try_from(FILE_MAX).unwrap() + 1]).unwrap();
+        let error = read_text(&path).unwrap_err().to_string();
+        assert!(error.contains("1048576 bytes"), "{error}");
     }
 
     #[test]

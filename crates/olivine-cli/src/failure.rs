@@ -67,10 +67,11 @@ impl Failure {
     }
 }
 
-/// Writes one line to standard error, come what may.
+/// Writes one line to standard error, control characters escaped. An error of writing it is passed over.
 pub(crate) fn complain(text: &str) {
     use io::Write;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = crate::terminal::escaped(&line);
     // If standard error is closed too, there is nobody left to tell.
     let _ = writeln!(io::stderr(), "olivine: {line}");
 }

@@ -7,9 +7,11 @@
 //! * raw: chunks as they come; coming out, payload bytes as they are.
 
 use crate::args::{InputForm, OutputForm};
+use crate::terminal;
 use data_encoding::BASE64;
 use serde::Serialize;
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tag of a last line that had no newline.
 pub(crate) const OPEN_LINE: u32 = u32::MAX;
@@ -125,6 +127,8 @@ pub(crate) struct Written<'a> {
     pub(crate) tag: u32,
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
+    /// Lines go to a terminal: control characters are escaped.
+    pub(crate) escape: bool,
 }
 
 /// A message as JSON has it.
@@ -133,6 +137,8 @@ struct Line<'a> {
     event: &'static str,
     lane: usize,
     tag: u32,
+    /// When the tool received it, in nanoseconds since 1970.
+    received_unix_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
     /// The payload, where it is UTF-8.
@@ -154,6 +160,7 @@ pub(crate) fn write_message(
         tag,
         topic,
         payload,
+        escape: _,
     } = *message;
     match form {
         OutputForm::Json => {
@@ -162,11 +169,12 @@ pub(crate) fn write_message(
                 event: "message",
                 lane,
                 tag,
+                received_unix_ns: unix_ns(),
                 topic: Some(topic).filter(|topic| !topic.is_empty()),
                 text,
                 base64: text.is_none().then(|| BASE64.encode(payload)),
             };
-            serde_json::to_writer(&mut *out, &line)?;
+            terminal::write_json(out, &line)?;
             out.write_all(b"\n")
         }
         OutputForm::Lines | OutputForm::Topics => {
@@ -174,7 +182,11 @@ pub(crate) fn write_message(
                 out.write_all(topic.as_bytes())?;
                 out.write_all(b"\t")?;
             }
-            out.write_all(payload)?;
+            if message.escape {
+                terminal::write_escaped(out, payload)?;
+            } else {
+                out.write_all(payload)?;
+            }
             if tag == OPEN_LINE {
                 Ok(())
             } else {
@@ -193,6 +205,18 @@ pub(crate) fn write_message(
     }
 }
 
+/// Nanoseconds since 1970; 0 on a clock that stands before it.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a date for readers of the output; nothing is measured with it"
+)]
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +228,7 @@ mod tests {
             tag,
             topic,
             payload,
+            escape: false,
         }
     }
 

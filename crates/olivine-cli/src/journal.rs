@@ -1,21 +1,35 @@
 //! `olivine record` and `olivine replay`: short forms of `olivine bridge` with a journal on one side.
 
+mod contents;
+
+pub(crate) use contents::inspect;
+
 use crate::args::Common;
 use crate::args::carry::{RecordArgs, ReplayArgs};
+use crate::args::channel::full_uri;
 use crate::bridge::{Pair, carry};
 use crate::failure::{Failure, Outcome};
 use std::path::Path;
 
 /// Records a channel.
 pub(crate) fn record(args: &RecordArgs, common: Common) -> Outcome {
+    if !cfg!(feature = "zstd")
+        && let Some(how) = args.compress.as_deref().filter(|how| *how != "no")
+    {
+        return Err(Failure::usage(format!(
+            "--compress {how} needs zstd, which this build does not have: leave it out, or build \
+             with the cargo feature 'zstd'"
+        )));
+    }
     let settings = [
         ("sync", args.sync.as_deref()),
         ("rotate", args.rotate.as_deref()),
         ("compress", args.compress.as_deref()),
         ("channel", args.name_in_journal.as_deref()),
     ];
+    let durable = [("name", args.durable.as_deref())];
     let pair = Pair {
-        source: channel(&args.channel)?,
+        source: with_settings(&channel(&args.channel)?, &durable)?,
         destination: with_settings(&journal(&args.file)?, &settings)?,
         keep: args.keep,
     };
@@ -29,6 +43,7 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
         ("channel", args.name_in_journal.as_deref()),
         ("follow", args.follow.then_some("yes")),
         ("pace", args.pace.as_deref()),
+        ("unfinished", args.unfinished.as_deref()),
     ];
     let wanted = [("subscribers", args.subscribers.as_deref())];
     let pair = Pair {
@@ -41,10 +56,10 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
 
 /// The URI of a channel that may be given by its name only.
 fn channel(text: &str) -> Outcome<String> {
-    match text.split_once("://") {
-        None => Ok(format!("shm://{text}")),
-        Some(("shm", _)) => Ok(text.to_owned()),
-        Some(_) => Err(Failure::usage(format!(
+    let uri = full_uri(text);
+    match uri.split_once("://") {
+        Some(("shm", _)) => Ok(uri.into_owned()),
+        _ => Err(Failure::usage(format!(
             "'{text}' is not in shared memory: record and replay take shm://NAME; put a channel there between, and \
              'olivine bridge'"
         ))),

@@ -22,6 +22,7 @@ mod settings;
 mod shell;
 mod stop;
 mod subscribe;
+mod terminal;
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
@@ -35,6 +36,11 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     log::set(cli.common.log_level);
+    log::debug(&format!(
+        "olivine {}, channels without --dir in {}",
+        env!("CARGO_PKG_VERSION"),
+        olivine::admin::default_dir().display()
+    ));
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -75,7 +81,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            let mut line = one_line(&error.to_string());
+            let mut line = one_line(&error.to_string(), &hidden_words(&Cli::command()));
             if error.kind() == ErrorKind::InvalidSubcommand && !line.contains("similar") {
                 let unknown = error.get(ContextKind::InvalidSubcommand);
                 let unknown = unknown.map(ToString::to_string).unwrap_or_default();
@@ -131,14 +137,18 @@ fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
     }
 }
 
-/// The message of the argument parser in one line: without its usage, and of its tips only those that name
-/// something similar.
-fn one_line(text: &str) -> String {
+/// The message of the argument parser in one line, without its usage.
+///
+/// Of its tips it keeps those with a similar word that help shows too.
+fn one_line(text: &str, hidden: &[String]) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut parts = Vec::new();
     for part in text.split("\n\n") {
         let words = part.split_whitespace().collect::<Vec<_>>().join(" ");
-        if parts.is_empty() || words.contains("similar") {
+        let is_hidden = hidden
+            .iter()
+            .any(|word| words.contains(&format!("'{word}'")));
+        if parts.is_empty() || (words.contains("similar") && !is_hidden) {
             parts.push(words);
         }
     }
@@ -146,16 +156,44 @@ fn one_line(text: &str) -> String {
     parts.join("; ")
 }
 
+/// Commands and options that help does not show, as they are written on the command line.
+fn hidden_words(command: &clap::Command) -> Vec<String> {
+    let options = command
+        .get_arguments()
+        .filter(|option| option.is_hide_set());
+    let mut words: Vec<String> = options
+        .filter_map(|option| Some(format!("--{}", option.get_long()?)))
+        .collect();
+    for inner in command.get_subcommands() {
+        if inner.is_hide_set() {
+            words.push(inner.get_name().to_owned());
+        }
+        words.extend(hidden_words(inner));
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tip_names_no_hidden_word() {
+        let text = "error: unexpected argument '--ties' found\n\n  tip: a similar argument exists: '--tied'\n";
+        let hidden = hidden_words(&Cli::command());
+        assert!(hidden.contains(&"--tied".to_owned()) && hidden.contains(&"__serve".to_owned()));
+        assert_eq!(
+            one_line(text, &hidden),
+            "unexpected argument '--ties' found; see --help"
+        );
+    }
 
     #[test]
     fn the_parser_s_words_become_one_line() {
         let text = "error: unexpected argument '--speed' found\n\n  tip: a similar argument exists: '--spin'\n\n\
                     Usage: olivine pub\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            one_line(text),
+            one_line(text, &[]),
             "unexpected argument '--speed' found; tip: a similar argument exists: '--spin'; see --help"
         );
         let words = |line: &str| {
@@ -172,9 +210,9 @@ mod tests {
         let inner = commands(words("olivine bench list2"), "list2");
         assert!(inner.starts_with("there are floor, pingpong"), "{inner}");
         let text = "error: required:\n  <URI>\n\n  tip: to pass '-1', use '-- -1'\n\nUsage: x\n";
-        assert_eq!(one_line(text), "required: <URI>; see --help");
+        assert_eq!(one_line(text, &[]), "required: <URI>; see --help");
         assert_eq!(
-            one_line("error: x\n\nFor more information, try '--help'.\n"),
+            one_line("error: x\n\nFor more information, try '--help'.\n", &[]),
             "x; see --help"
         );
     }

@@ -126,13 +126,14 @@ impl Meter {
             written.map_err(|error| csv_failure(path, error))?;
             Ok((path.clone(), file))
         };
+        let period = args.interval()?;
         let now = clock::monotonic_ns();
         Ok(Self {
             json,
             stdout_taken,
             interval: args.wants(Stat::Interval),
             csv: args.csv.as_ref().map(open).transpose()?,
-            period_ns: u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX),
+            period_ns: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
             start_ns: now,
             row_ns: now,
             row_start: Totals::default(),
@@ -253,6 +254,9 @@ pub(crate) struct PublisherSummary {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SubscriberSummary {
     pub(crate) overrun_bytes: u64,
+    /// Why the stream failed before its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verified: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -434,6 +438,7 @@ mod tests {
         );
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: 0,
+            failure: None,
             verified: Some(Counts::default()),
             latency: Some(percentiles()),
         });

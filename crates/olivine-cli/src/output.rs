@@ -1,17 +1,23 @@
 //! Standard output: tables for people, plain columns in pipes, JSON on request.
 
 use crate::failure::{Failure, Outcome};
+use crate::terminal;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Widest table in columns.
 const WIDTH: u16 = 80;
 /// How much further in the rest of a broken line stands.
 const FOLDED_INDENT: usize = 2;
 
-/// Writes text to standard output.
+/// Writes text to standard output, control characters escaped where that is a terminal.
 pub(crate) fn print(text: &str) -> Outcome {
+    let text = if terminal::is_stdout() {
+        terminal::escaped_lines(text)
+    } else {
+        text.into()
+    };
     let mut stdout = std::io::stdout().lock();
     stdout
         .write_all(text.as_bytes())
@@ -26,15 +32,16 @@ pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
 
 /// A value as one line of JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> Outcome<String> {
-    let mut line = serde_json::to_string(value).map_err(|error| Failure::Failed(error.into()))?;
-    line.push('\n');
-    Ok(line)
+    let mut line = Vec::new();
+    terminal::write_json(&mut line, value).map_err(|error| Failure::Failed(error.into()))?;
+    line.push(b'\n');
+    String::from_utf8(line).map_err(|error| Failure::Failed(error.into()))
 }
 
 /// Lines that are longer than a table are broken at spaces on a terminal; elsewhere each stays in one piece, so that
 /// it can be searched for.
 pub(crate) fn folded(text: &str) -> String {
-    if std::io::stdout().is_terminal() {
+    if terminal::is_stdout() {
         fold(text)
     } else {
         text.to_owned()
@@ -73,7 +80,7 @@ fn fold(text: &str) -> String {
 
 /// Rows under headings. `right` are the columns with numbers.
 pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
-    render(headings, right, rows, std::io::stdout().is_terminal())
+    render(headings, right, rows, terminal::is_stdout())
 }
 
 fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: bool) -> String {

@@ -4,7 +4,7 @@ mod ending;
 mod generate;
 mod input;
 
-use crate::args::{Common, InputForm, PubArgs, values::Rate};
+use crate::args::{Common, InputForm, PubArgs, Stat, values::Rate};
 use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, Totals};
@@ -25,7 +25,7 @@ const BURST: u64 = 256;
 pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     let config = args.channel.config(&args.uri)?;
     let generated = args.stdin.is_none() && args.message.is_empty();
-    check_sizes(args, generated)?;
+    check_meaning(args, generated)?;
     let stop = Stop::install()?;
     if args.report.tied {
         stop.follow_stdin();
@@ -96,7 +96,18 @@ fn is_heard(publisher: &Publisher, config: &Config) -> bool {
             .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }
 
-fn check_sizes(args: &PubArgs, generated: bool) -> Outcome {
+/// Refuses what has no effect together.
+fn check_meaning(args: &PubArgs, generated: bool) -> Outcome {
+    if args.report.wants(Stat::Latency) {
+        return Err(Failure::usage(
+            "--stats latency is measured where messages arrive: use it with 'olivine sub'",
+        ));
+    }
+    if args.tag.is_some() && args.stdin == Some(InputForm::Frames) {
+        return Err(Failure::usage(
+            "--tag has no meaning for --stdin frames, which carry their own tags: leave it out",
+        ));
+    }
     if generated && let Some(size) = args.size.iter().find(|size| **size < SIZE_MIN as u64) {
         return Err(Failure::usage(format!(
             "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for its number and time stamp"
@@ -121,7 +132,7 @@ fn send_arguments(sender: &mut Sender, args: &PubArgs) -> Outcome {
         .count
         .map_or(given, |count| usize::try_from(count).unwrap_or(usize::MAX));
     for message in args.message.iter().cycle().take(times) {
-        if !sender.send(args.tag, message.as_bytes())? {
+        if !sender.send(args.tag(), message.as_bytes())? {
             break;
         }
     }
@@ -157,6 +168,7 @@ impl Sender {
                 log::info(&format!("waiting for {subscribers} on {uri}"));
                 said = true;
             }
+            self.tell_if_unlinked();
             self.tell_of_link();
             if self.must_end() {
                 return Ok(false);
@@ -269,11 +281,18 @@ impl Sender {
 
     /// Says who keeps this publisher from going on, here or far away.
     fn tell_who_holds(&mut self) {
+        self.tell_if_unlinked();
         if !self.tell_of_link() {
             let config = &self.config;
             let lane = self.publisher.lane();
             self.awaited.goes_on(|| awaited::holder(config, lane));
         }
+    }
+
+    /// Says that no newcomer finds this channel any more, if that is so.
+    fn tell_if_unlinked(&mut self) {
+        let uri = settings::short(&self.config);
+        self.awaited.unlinked(self.publisher.is_unlinked(), &uri);
     }
 
     /// Says what the bridge of a channel elsewhere waits for; false if there is none.

@@ -86,6 +86,12 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Whether a person asked to stop, by Ctrl-C, and not a supervisor that may start the command again.
+    pub(crate) fn by_person(&self) -> bool {
+        // Relaxed: the flag carries nothing but itself.
+        self.signalled[0].load(Ordering::Relaxed)
+    }
+
     /// For a command that was stopped by a signal before it had done what was asked for: its exit code says so.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
-use crate::{log, settings};
+use crate::{log, settings, terminal};
 use olivine::clock::{self, TickClock};
 use olivine::{Config, LinkStage, Message, ReceiveError, Scheme, Subscriber};
 use olivine_bench::latency::Latency;
@@ -27,6 +27,9 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     let config = args.channel.config(&args.uri)?;
     let reports = args.verify || !args.report.stats.is_empty();
     let form = output_form(args, reports, common)?;
+    if matches!(form, OutputForm::Raw | OutputForm::Frames) {
+        terminal::confirm_binary(form.word())?;
+    }
     let endless = args.count.is_none() && args.duration.is_none();
     let timed = args.report.wants(Stat::Latency);
     let stop = Stop::install()?;
@@ -57,6 +60,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         meter,
         sink: Sink {
             form,
+            escape: terminal::is_stdout(),
             out: BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock()),
             failed: None,
             totals: Totals::default(),
@@ -77,6 +81,8 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         said_waiting: false,
         awaited: Awaited::default(),
         cut: false,
+        once: args.once,
+        failure: None,
         short_uri: settings::short(&config),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
@@ -157,6 +163,8 @@ fn finish_unopened(
 /// What is done with a message.
 struct Sink<'a> {
     form: OutputForm,
+    /// Standard output is a terminal: control characters in lines are escaped.
+    escape: bool,
     out: BufWriter<StdoutLock<'a>>,
     /// The first error of writing; what comes after it is not written.
     failed: Option<io::Error>,
@@ -182,6 +190,7 @@ impl Sink<'_> {
                 tag: message.tag(),
                 topic: message.topic(),
                 payload: message,
+                escape: self.escape,
             };
             self.failed = write_message(&mut self.out, self.form, &written).err();
         }
@@ -255,6 +264,10 @@ struct Receiver<'a> {
     awaited: Awaited,
     /// A request to stop came before the count, the time or the end of the stream.
     cut: bool,
+    /// Ends when the last publisher has closed.
+    once: bool,
+    /// Why the stream failed, or this subscriber was put out of it.
+    failure: Option<String>,
     short_uri: String,
     /// Each message is written before the position goes past it, so that none is lost with us: at least once.
     one_by_one: bool,
@@ -314,18 +327,26 @@ impl Receiver<'_> {
                 }
                 self.sink.write_error()?;
             }
-            Err(ReceiveError::Closed) => return Ok(ControlFlow::Break(())),
+            Err(ReceiveError::Closed) if self.is_over() => return Ok(ControlFlow::Break(())),
+            Err(ReceiveError::Closed) => return self.idle(),
             Err(ReceiveError::Overrun { lost_bytes }) => {
                 log::debug(&format!("overrun: {lost_bytes} bytes were not read"));
                 self.overrun_bytes += lost_bytes;
             }
-            Err(error) => {
-                // What came before the error is still worth having.
-                let _ = self.sink.out.flush();
-                return Err(error.into());
+            Err(error) if error.is_final() => {
+                // What came before the error is still worth having, and so are the sums of it.
+                self.failure = Some(format!("{:#}", anyhow::Error::new(error)));
+                return Ok(ControlFlow::Break(()));
             }
+            Err(error) => return Err(error.into()),
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether the end of the stream ends the command: it was asked to, or nothing can follow, as behind a journal.
+    fn is_over(&self) -> bool {
+        let link = self.subscriber.link_status();
+        self.once || link.is_some_and(|link| link.stage == LinkStage::Ended)
     }
 
     /// Nothing to read: hand on what was read, then wait.
@@ -335,13 +356,14 @@ impl Receiver<'_> {
             Ok(true) => {}
             Ok(false) => self.say_what_is_awaited(),
             // The next poll says so again, after everything was read.
-            Err(ReceiveError::Closed | ReceiveError::Overrun { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(_) => {}
         }
         Ok(ControlFlow::Continue(()))
     }
 
     fn say_what_is_awaited(&mut self) {
+        self.awaited
+            .unlinked(self.subscriber.is_unlinked(), &self.short_uri);
         if let Some(status) = self.subscriber.link_status() {
             self.awaited.link(&status);
             if status.stage == LinkStage::Waiting {
@@ -376,6 +398,7 @@ impl Receiver<'_> {
         let verified = self.sink.verifier.as_ref().map(Verifier::counts);
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: self.overrun_bytes,
+            failure: self.failure.clone(),
             verified,
             latency: self
                 .sink
@@ -386,8 +409,11 @@ impl Receiver<'_> {
         self.subscriber.close();
         // The lock on standard output goes before the summary is printed there.
         drop(self.sink);
-        if !quiet || interrupted {
+        if !quiet || interrupted && self.failure.is_none() {
             self.meter.say(&summary.text(), &summary)?;
+        }
+        if let Some(failure) = self.failure {
+            return Err(Failure::failed(failure));
         }
         match verified {
             Some(counts) if !counts.is_clean() => Err(Failure::BadResult),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, awkward_text, json, said, until};
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Resource, Rlimit, Signal};
 use std::io::{BufRead, BufReader};
 
 fn lines(bytes: &[u8]) -> Vec<String> {
@@ -27,13 +27,83 @@ fn what_is_recorded_comes_back_byte_for_byte() {
     assert_eq!(bridge["delivered"], true, "{bridge}");
     assert_eq!(bridge["source"], "shm://text");
 
-    let reader = place.start(&["sub", "shm://again"]).reading();
+    let reader = place.start(&["sub", "shm://again", "--once"]).reading();
     place.await_subscribers("again", 1);
     let replayed = place.run(&["replay", &file, "again", "--subscribers", "1"]);
     assert!(replayed.status.success(), "{}", said(&replayed));
     let output = reader.output();
     assert!(output.status.success(), "{}", said(&output));
     assert!(output.stdout == text, "{} bytes came", output.stdout.len());
+}
+
+#[test]
+fn a_replay_that_fails_ends_sub_with_its_reason() {
+    let place = Place::new();
+    let file = place.path().join("cut.olv").display().to_string();
+    let journal = format!("file://{file}");
+    assert!(
+        place
+            .run(&["pub", &journal, "--count", "100"])
+            .status
+            .success()
+    );
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 8]).unwrap();
+    for more in [&["--json"][..], &["--json", "--once"]] {
+        let words = [&["sub", "shm://again", "--verify"], more].concat();
+        let reader = place.start(&words).reading();
+        place.await_subscribers("again", 1);
+        let replay = place.run(&["replay", &file, "again", "--subscribers", "1"]);
+        assert_eq!(replay.status.code(), Some(1), "{}", said(&replay));
+        assert!(
+            said(&replay).contains("was not finished"),
+            "{}",
+            said(&replay)
+        );
+        let output = reader.output();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(
+            said(&output).contains("was not finished"),
+            "{}",
+            said(&output)
+        );
+        let summary = json(&output);
+        assert_eq!(summary["verified"]["intact_count"], 100, "{summary}");
+        let failure = summary["failure"].as_str().unwrap();
+        assert!(failure.contains("was not finished"), "{summary}");
+    }
+    let accepted = place.run(&["sub", &format!("{journal}?unfinished=accept"), "--verify"]);
+    assert!(accepted.status.success(), "{}", said(&accepted));
+}
+
+#[test]
+fn a_recorder_that_ends_gives_its_place_up_unless_it_has_a_name() {
+    let place = Place::new();
+    // The folder of channels shows what is left of the channel, and nothing else.
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("kept.olv").display().to_string();
+    for (words, kept) in [(&[][..], false), (&["--durable", "archive"][..], true)] {
+        for interrupted in [false, true] {
+            let record = [&["record", "claimed", &file], words].concat();
+            let recorder = place.start(&record);
+            place.await_subscribers("claimed", 1);
+            if interrupted {
+                recorder.signal(Signal::INT);
+            } else {
+                assert!(place.run(&["pub", "shm://claimed", "one"]).status.success());
+            }
+            let output = recorder.output();
+            assert!(output.status.success(), "{}", said(&output));
+            let left = place.left();
+            assert_eq!(left.is_empty(), !kept, "{left:?}");
+            assert_eq!(
+                said(&output).contains("--name archive"),
+                kept,
+                "{}",
+                said(&output)
+            );
+        }
+    }
 }
 
 #[test]
@@ -45,7 +115,7 @@ fn a_replay_waits_for_the_subscribers_it_is_told_of() {
     assert!(published.status.success(), "{}", said(&published));
     let replay = place.start(&["replay", &file, "shm://late", "--wait-for", "1"]);
     until("the replay has come", || place.look("late").is_some());
-    let output = place.run(&["sub", "shm://late", "--from", "oldest"]);
+    let output = place.run(&["sub", "shm://late", "--once", "--from", "oldest"]);
     assert_eq!(lines(&output.stdout), ["one", "two", "three"]);
     let replayed = replay.output();
     assert!(replayed.status.success(), "{}", said(&replayed));
@@ -65,7 +135,13 @@ fn topics_go_through_a_journal_and_are_shown() {
     publish("sport.chess", &["mate"]);
 
     let reader = place
-        .start(&["sub", "shm://news?topic=sport.*", "--out", "topics"])
+        .start(&[
+            "sub",
+            "shm://news?topic=sport.*",
+            "--once",
+            "--out",
+            "topics",
+        ])
         .reading();
     place.await_subscribers("news", 1);
     let replayed = place.run(&["replay", &file, "news", "--wait-for", "1"]);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 #[test]
 fn a_live_channel_is_shown_and_refused_to_rm() {
     let place = Place::new();
-    let subscriber = place.start(&["sub", "shm://live", "--name", "audit"]);
+    let subscriber = place.start(&["sub", "shm://live", "--once", "--name", "audit"]);
     place.await_subscribers("live", 1);
     let publisher = place.start(&["pub", "shm://live", "--rate", "1000"]);
     place.await_publishing("live");

@@ -80,7 +80,7 @@ fn a_replay_that_was_stopped_is_not_complete() {
 
 #[test]
 fn a_measurement_that_was_stopped_prints_what_it_has_and_is_not_complete() {
-    if olivine::probe::allowed_cpus().len() < 2 {
+    if !common::has_two_cpus() {
         return;
     }
     let place = Place::new();
@@ -163,7 +163,7 @@ fn a_publisher_that_waits_for_one_of_two_far_sides_says_so_and_ends_on_request()
 #[test]
 fn a_publisher_that_was_stopped_with_nothing_left_is_complete() {
     let place = Place::new();
-    let subscriber = place.start(&["sub", "shm://all", "--out", "none"]);
+    let subscriber = place.start(&["sub", "shm://all", "--once", "--out", "none"]);
     place.await_subscribers("all", 1);
     subscriber.signal(Signal::STOP);
     let mut publisher = place.start(&["pub", "shm://all", "hello", "--linger", "1h"]);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, json, said, until};
+use common::{Place, json, said, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -65,7 +65,7 @@ fn the_generator_on_io_uring_checks_every_answer_too() {
     ] {
         let output = place.run(&[words, &quick, &["--json"]].concat());
         if said(&output).contains("the generator cannot run on io_uring") {
-            println!("io_uring is left out: this machine forbids it");
+            skip("io_uring is left out: this machine forbids it");
             return;
         }
         assert_eq!(
@@ -288,7 +288,7 @@ fn a_server_asked_to_stop_under_load_cuts_no_answer() {
         for depth in ["1", "16"] {
             let Some((mut server, address)) = serve(&place, backend) else {
                 assert_eq!(backend, "io-uring", "the server gives no address");
-                println!("io_uring is left out: this machine forbids it");
+                skip("io_uring is left out: this machine forbids it");
                 continue;
             };
             let url = format!("http://{address}/plaintext");

@@ -15,7 +15,7 @@ fn every_generated_message_is_verified() {
         ("61,8192,300", "1"),
         ("100", "7"),
     ] {
-        let subscriber = place.start(&["sub", uri, "--verify", "--json"]);
+        let subscriber = place.start(&["sub", uri, "--once", "--verify", "--json"]);
         place.await_subscribers("checked", 1);
         let words = [
             "pub", uri, "--count", "20K", "--size", size, "--batch", batch, "--json", "--tag", "5",
@@ -45,7 +45,7 @@ fn every_generated_message_is_verified() {
 #[test]
 fn what_is_not_a_generated_message_is_corrupt() {
     let place = Place::new();
-    let subscriber = place.start(&["sub", "shm://odd", "--verify"]);
+    let subscriber = place.start(&["sub", "shm://odd", "--once", "--verify"]);
     place.await_subscribers("odd", 1);
     assert!(
         place
@@ -69,6 +69,7 @@ fn a_rate_is_kept_and_latency_is_measured_and_written() {
     let subscriber = place.start(&[
         "sub",
         "shm://paced",
+        "--once",
         "--stats",
         "latency,interval",
         "--interval",
@@ -187,7 +188,7 @@ fn nobody_outlives_a_demo_that_is_killed() {
 
 #[test]
 fn every_bench_command_gives_figures_with_ratios_and_leaves_nothing() {
-    if olivine::probe::allowed_cpus().len() < 2 {
+    if !common::has_two_cpus() {
         return;
     }
     let place = Place::new();

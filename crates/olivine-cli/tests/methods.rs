@@ -38,7 +38,7 @@ fn children(id: u32) -> Vec<i32> {
 /// there are no two.
 fn stage() -> Option<(MutexGuard<'static, ()>, Place)> {
     static TURN: Mutex<()> = Mutex::new(());
-    (olivine::probe::allowed_cpus().len() > 1).then(|| {
+    common::has_two_cpus().then(|| {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         (turn, Place::new())
     })

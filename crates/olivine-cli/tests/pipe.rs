@@ -14,7 +14,7 @@ fn lines_reach_three_subscribers_byte_for_byte() {
     let subscribers: Vec<_> = (0..3)
         .map(|_| {
             place
-                .start(&["sub", "shm://lines?capacity=16KiB"])
+                .start(&["sub", "shm://lines?capacity=16KiB", "--once"])
                 .reading()
         })
         .collect();
@@ -43,12 +43,12 @@ fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
     let subscribers: Vec<_> = (0..2)
         .map(|_| {
             place
-                .start(&["sub", "shm://raw?capacity=64KiB", "--out", "raw"])
+                .start(&["sub", "shm://raw?capacity=64KiB", "--once", "--out", "raw"])
                 .reading()
         })
         .collect();
     // Nobody reads what this one writes: it stops at a full pipe and holds everybody back.
-    let stuck = place.start(&["sub", "shm://raw?capacity=64KiB", "--out", "raw"]);
+    let stuck = place.start(&["sub", "shm://raw?capacity=64KiB", "--once", "--out", "raw"]);
     place.await_subscribers("raw", 3);
     let words = ["pub", "shm://raw", "--stdin", "raw", "--size", "1000"];
     let publisher = place.start_with(&words, bytes.clone());
@@ -83,7 +83,7 @@ fn frames_keep_their_tags_and_lengths() {
         frames.extend_from_slice(&(n * 7).to_le_bytes());
         frames.extend_from_slice(&payload);
     }
-    let subscriber = place.start(&["sub", "shm://frames", "--out", "frames"]);
+    let subscriber = place.start(&["sub", "shm://frames", "--once", "--out", "frames"]);
     place.await_subscribers("frames", 1);
     let publisher = place.start_with(
         &["pub", "shm://frames", "--stdin", "frames"],
@@ -96,7 +96,7 @@ fn frames_keep_their_tags_and_lengths() {
 #[test]
 fn arguments_are_messages_and_take_turns() {
     let place = Place::new();
-    let subscriber = place.start(&["sub", "shm://words"]);
+    let subscriber = place.start(&["sub", "shm://words", "--once"]);
     place.await_subscribers("words", 1);
     let publisher = place.run(&["pub", "shm://words", "--count", "5", "one", "two words", ""]);
     assert_eq!(
@@ -106,6 +106,31 @@ fn arguments_are_messages_and_take_turns() {
     assert_eq!(
         subscriber.output().stdout,
         b"one\ntwo words\n\none\ntwo words\n"
+    );
+}
+
+#[test]
+fn sub_stays_for_the_next_publisher_and_once_ends() {
+    let place = Place::new();
+    let stays = place.start(&["sub", "shm://stay"]);
+    let once = place.start(&["sub", "shm://stay", "--once"]);
+    place.await_subscribers("stay", 2);
+    assert!(place.run(&["pub", "shm://stay", "one"]).status.success());
+    let ended = once.output();
+    assert_eq!(
+        (ended.status.code(), &ended.stdout[..]),
+        (Some(0), &b"one\n"[..])
+    );
+    assert!(place.run(&["pub", "shm://stay", "two"]).status.success());
+    until("both are read", || {
+        let info = place.look("stay");
+        info.is_some_and(|info| info.subscribers.iter().all(|one| one.lag_bytes == 0))
+    });
+    stays.signal(Signal::INT);
+    let ended = stays.output();
+    assert_eq!(
+        (ended.status.code(), &ended.stdout[..]),
+        (Some(0), &b"one\ntwo\n"[..])
     );
 }
 
@@ -212,7 +237,7 @@ fn what_does_not_fit_is_one_clear_line() {
 #[test]
 fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
     let place = Place::new();
-    let subscriber = place.start(&["sub", "shm://calm", "--json", "--verify"]);
+    let subscriber = place.start(&["sub", "shm://calm", "--once", "--json", "--verify"]);
     place.await_subscribers("calm", 1);
     let idle = place.start_with(
         &[
@@ -273,8 +298,15 @@ fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
             .append(true)
             .open(&path)
             .unwrap();
-        let mut command =
-            place.olivine(&["sub", "shm://kept", "--name", "reader", "--out", "lines"]);
+        let mut command = place.olivine(&[
+            "sub",
+            "shm://kept",
+            "--once",
+            "--name",
+            "reader",
+            "--out",
+            "lines",
+        ]);
         command.stdout(file).spawn().map(Running::new).unwrap()
     };
     let mut first = subscribe();
@@ -300,7 +332,15 @@ fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
 #[test]
 fn a_subscriber_with_a_name_does_not_go_past_what_it_could_not_write() {
     let place = Place::new();
-    let words = ["sub", "shm://full", "--name", "reader", "--out", "lines"];
+    let words = [
+        "sub",
+        "shm://full",
+        "--once",
+        "--name",
+        "reader",
+        "--out",
+        "lines",
+    ];
     let full = std::fs::File::options()
         .write(true)
         .open("/dev/full")

@@ -258,7 +258,7 @@ fn what_cannot_be_compared_or_written_is_one_line() {
 /// The disk was full only once everything was measured.
 #[test]
 fn what_was_measured_is_printed_although_it_cannot_be_written() {
-    if olivine::probe::allowed_cpus().len() < 2 {
+    if !common::has_two_cpus() {
         return;
     }
     let place = Place::new();
@@ -311,7 +311,7 @@ fn recorded_runs_become_headline_tables() {
 
 #[test]
 fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
-    if olivine::probe::allowed_cpus().len() < 2 {
+    if !common::has_two_cpus() {
         return;
     }
     let place = Place::new();

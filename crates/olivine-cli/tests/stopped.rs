@@ -15,7 +15,7 @@ const KNOWN: &str = r#"[{"name":"sleeper","about":"","wait":"spin","streams":tru
 const QUICK: [&str; 4] = ["--runs", "1", "--seconds", "0.1"];
 
 fn has_two_cpus() -> bool {
-    olivine::probe::allowed_cpus().len() > 1
+    common::has_two_cpus()
 }
 
 /// Makes a program `name` that notes its process id in the file returned and then does nothing; a rival's says first what

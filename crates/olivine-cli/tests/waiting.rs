@@ -52,6 +52,24 @@ fn whoever_waits_for_a_publisher_says_so_once() {
     assert_eq!(line, "olivine: waiting for 1 subscriber on shm://y\n");
 }
 
+#[test]
+fn both_ends_say_that_the_files_of_their_channel_were_removed() {
+    let place = Place::new();
+    let mut subscriber = place.start(&["sub", "shm://gone"]);
+    let (_, mut rest_of_subscriber) = hear(&mut subscriber, "waiting");
+    let mut publisher = place.start(&["pub", "shm://gone", "--subscribers", "2", "hello"]);
+    let (_, mut rest_of_publisher) = hear(&mut publisher, "waiting");
+    std::fs::remove_dir_all(place.path().join("gone")).unwrap();
+    for rest in [&mut rest_of_subscriber, &mut rest_of_publisher] {
+        let mut line = String::new();
+        std::io::BufRead::read_line(rest, &mut line).unwrap();
+        assert!(
+            line.contains("shm://gone was removed from its folder") && line.contains("RemoveIPC"),
+            "{line}"
+        );
+    }
+}
+
 /// A publisher with more to say than the ring takes.
 fn filling(place: &Place, channel: &str) -> Running {
     place.start(&["pub", channel, "--count", "10K", "--size", "100", "--json"])
@@ -85,7 +103,9 @@ fn a_publisher_names_the_durable_subscriber_that_is_away_and_the_command_that_fo
 fn a_publisher_names_the_process_that_stands_still() {
     let place = Place::new();
     let uri = "shm://stuck?capacity=64KiB";
-    let stopped = place.start(&["sub", uri, "--out", "none"]).reading();
+    let stopped = place
+        .start(&["sub", uri, "--once", "--out", "none"])
+        .reading();
     place.await_subscribers("stuck", 1);
     stopped.signal(Signal::STOP);
     let mut publisher = filling(&place, uri);
@@ -188,6 +208,7 @@ fn messages_and_statistics_are_one_stream_of_json() {
         .start(&[
             "sub",
             "shm://json",
+            "--once",
             "--json",
             "--stats",
             "interval",

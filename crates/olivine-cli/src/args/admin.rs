@@ -18,14 +18,15 @@ pub(crate) struct LsArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Show one channel: settings, publishers, subscribers, lag, back-pressure
+/// Show a channel (settings, publishers, subscribers, lag) or a journal
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine inspect shm://ticks
-  olivine inspect shm://ticks --json | jq '.subscribers[].lag_bytes'")]
+  olivine inspect ticks --json | jq '.subscribers[].lag_bytes'
+  olivine inspect file:///data/ticks.olv      what a journal holds; reads it all")]
 pub(crate) struct InspectArgs {
-    /// Channel, such as shm://ticks
+    /// Channel, such as shm://ticks or ticks, or journal, such as file:///a.olv
     pub(crate) uri: String,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]

@@ -18,7 +18,9 @@ Examples:
 
 At least one side is shm://. Killed and started again, it goes on where it was:
 nothing is lost or repeated. Ends when every publisher has closed, without
---keep; Ctrl-C ends it after what is published was delivered.")]
+--keep. Ctrl-C: what is published by then is delivered for as long as that makes
+progress (5 s without any ends it; a second Ctrl-C ends at once). What is left
+is counted as undelivered and kept for the next bridge; the exit code is 1.")]
 pub(crate) struct BridgeArgs {
     /// Where messages come from, such as shm://ticks
     #[arg(requires = "destination")]
@@ -40,10 +42,12 @@ pub(crate) struct BridgeArgs {
 Examples:
   olivine record shm://ticks ticks.olv        until every publisher has closed
   olivine record ticks /data/ticks.olv --keep --rotate 1GiB,1h
-  olivine record ticks ticks.olv --sync interval:1s --compress zstd
+  olivine record ticks ticks.olv --sync interval:1s
 
-Short for 'olivine bridge shm://CHANNEL file:///PATH': killed and started again,
-it goes on where it was.")]
+Short for 'olivine bridge shm://CHANNEL file:///PATH': killed, or ended by
+SIGTERM, and started again, it goes on where it was; publishers wait for it.
+When every publisher has closed, or after Ctrl-C, it gives its place up, unless
+--durable names it.")]
 pub(crate) struct RecordArgs {
     /// Channel to record: shm://NAME or only the name
     pub(crate) channel: String,
@@ -61,8 +65,12 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "WHEN")]
     pub(crate) rotate: Option<String>,
     /// Pack blocks: no, zstd or zstd:LEVEL [default: no]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", hide = !cfg!(feature = "zstd"))]
     pub(crate) compress: Option<String>,
+    /// Keep the place in the channel under this name, also after the end:
+    /// publishers wait for the next recorder of this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) durable: Option<String>,
     /// Name under which the journal keeps the channel [default: its own]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name_in_journal: Option<String>,
@@ -90,9 +98,13 @@ pub(crate) struct ReplayArgs {
     /// [default: oldest]
     #[arg(long, value_name = "PLACE")]
     pub(crate) from: Option<String>,
-    /// At the end wait for more
+    /// At the end wait for the next recorder
     #[arg(long)]
     pub(crate) follow: bool,
+    /// What a recording is that was not finished: fail or accept
+    /// [default: fail]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) unfinished: Option<String>,
     /// The channel to replay, of a journal that holds several
     #[arg(long = "of", value_name = "NAME")]
     pub(crate) name_in_journal: Option<String>,

@@ -2,12 +2,14 @@
 
 use crate::failure::{Failure, Outcome};
 use olivine::{Config, Scheme};
+use std::borrow::Cow;
 
-/// Settings that may stand in the URI or here; a flag wins over the URI.
+/// Settings of both roles that may stand in the URI or here; a flag wins over the URI.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Channel settings (also keys of the URI; a flag wins)")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct ChannelArgs {
-    /// Bytes of one publisher's ring: a power of two, 4KiB to 2GiB [default: 1MiB]
+    /// Bytes of one publisher's ring: a power of two, 4KiB to 2GiB [default:
+    /// twice the second-level cache, 1MiB to 4MiB]
     #[arg(long, value_name = "BYTES")]
     capacity: Option<String>,
     /// Bytes to which messages are padded: 8 to 4096 [default: 8]
@@ -16,26 +18,6 @@ pub(crate) struct ChannelArgs {
     /// How to wait: spin, yield, park, adaptive [default: adaptive]
     #[arg(long, value_name = "STRATEGY")]
     wait: Option<String>,
-    /// Subscriber: reliable (publishers wait for it) or latest (they do not)
-    /// [default: reliable]
-    #[arg(long, value_name = "KIND")]
-    delivery: Option<String>,
-    /// Subscriber: start with the next message (now) or the oldest in the ring
-    /// [default: now; file:// oldest]
-    #[arg(long, value_name = "PLACE")]
-    from: Option<String>,
-    /// Subscriber: durable under this name; its position outlives it [default:
-    /// none]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Subscriber: how long an absent durable one keeps its place [default:
-    /// never given up]
-    #[arg(long, value_name = "DURATION")]
-    expire: Option<String>,
-    /// Publisher: wait for this many subscribers before the first message
-    /// [default: 0]
-    #[arg(long, value_name = "COUNT", visible_alias = "wait-for")]
-    subscribers: Option<String>,
     /// What happens to a slow subscriber: wait, or evict:DURATION [default:
     /// wait]
     #[arg(long, value_name = "POLICY")]
@@ -58,35 +40,78 @@ pub(crate) struct ChannelArgs {
     /// Large pages for the ring: no, try, require [default: no]
     #[arg(long, value_name = "CHOICE")]
     hugepages: Option<String>,
-    /// NUMA node whose memory a new ring takes [default: any]
-    #[arg(long, value_name = "NODE")]
-    numa: Option<String>,
-    /// Publisher: how long to wait at the end until everything is read
-    /// [default: not at all; elsewhere until it is delivered]
-    #[arg(long, value_name = "DURATION")]
-    linger: Option<String>,
     /// CPU to run on [default: any]
     #[arg(long, value_name = "N")]
     cpu: Option<String>,
-    /// Publisher: what messages are about, such as orders.eu; subscriber: which
-    /// to receive, such as orders.* or >, several with commas [default: none;
-    /// all]
-    #[arg(long, value_name = "TOPIC")]
-    topic: Option<String>,
 }
 
+/// Settings of a publisher.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = HEADING)]
+pub(crate) struct PublisherArgs {
+    /// Wait for this many subscribers before the first message [default: 0]
+    #[arg(long, value_name = "COUNT", visible_alias = "wait-for")]
+    subscribers: Option<String>,
+    /// How long to wait at the end until everything is read [default: not at
+    /// all; elsewhere until it is delivered]
+    #[arg(long, value_name = "DURATION")]
+    linger: Option<String>,
+    /// What the messages are about, such as orders.eu [default: none]
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
+    /// NUMA node whose memory a new ring takes [default: any]
+    #[arg(long, value_name = "NODE")]
+    numa: Option<String>,
+    /// tcp://, nats://, file://: keep what is not delivered yet under this
+    /// name, across restarts [default: none]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// With --name: how long what is not delivered is kept [default: never
+    /// given up]
+    #[arg(long, value_name = "DURATION")]
+    expire: Option<String>,
+    #[command(flatten)]
+    both: ChannelArgs,
+}
+
+/// Settings of a subscriber.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = HEADING)]
+pub(crate) struct SubscriberArgs {
+    /// reliable (publishers wait for it) or latest (they do not) [default:
+    /// reliable]
+    #[arg(long, value_name = "KIND")]
+    delivery: Option<String>,
+    /// Start with the next message (now) or the oldest in the ring [default:
+    /// now; file:// oldest]
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+    /// Durable under this name; its position outlives it [default: none]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// How long an absent durable subscriber keeps its place [default: never
+    /// given up]
+    #[arg(long, value_name = "DURATION")]
+    expire: Option<String>,
+    /// Which topics to receive, such as orders.* or >, several with commas
+    /// [default: all]
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
+    #[command(flatten)]
+    both: ChannelArgs,
+}
+
+const HEADING: &str = "Channel settings (also keys of the URI; a flag wins)";
+
+/// A key of the URI and what its flag says.
+type Flag<'a> = (&'static str, &'a Option<String>);
+
 impl ChannelArgs {
-    /// The flags that were given, as keys and values.
-    fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let all = [
+    fn flags(&self) -> [Flag<'_>; 11] {
+        [
             ("capacity", &self.capacity),
             ("align", &self.align),
             ("wait", &self.wait),
-            ("delivery", &self.delivery),
-            ("from", &self.from),
-            ("name", &self.name),
-            ("expire", &self.expire),
-            ("subscribers", &self.subscribers),
             ("slow", &self.slow),
             ("publishers_max", &self.publishers_max),
             ("subscribers_max", &self.subscribers_max),
@@ -94,40 +119,98 @@ impl ChannelArgs {
             ("mode", &self.mode),
             ("group", &self.group),
             ("hugepages", &self.hugepages),
-            ("numa", &self.numa),
-            ("linger", &self.linger),
             ("cpu", &self.cpu),
+        ]
+    }
+}
+
+impl PublisherArgs {
+    /// The URI with the flags worked in, checked by the library's own parser.
+    ///
+    /// # Errors
+    ///
+    /// A setting that is not usable, or has no meaning for a publisher of this scheme.
+    pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
+        let own = [
+            ("subscribers", &self.subscribers),
+            ("linger", &self.linger),
+            ("topic", &self.topic),
+            ("numa", &self.numa),
+            ("name", &self.name),
+            ("expire", &self.expire),
+        ];
+        let config = configured(uri, &own, &self.both)?;
+        let is_here = matches!(config.scheme(), Scheme::Shm | Scheme::Sealed);
+        let of_subscribers = [("name", &self.name), ("expire", &self.expire)];
+        match of_subscribers
+            .into_iter()
+            .find(|(_, value)| value.is_some())
+        {
+            Some((key, _)) if is_here => Err(Failure::usage(format!(
+                "--{key} has no meaning for a publisher of {}: it names a durable subscriber; use \
+                 it with 'olivine sub', or to publish to tcp://, nats:// or file://",
+                crate::settings::short(&config)
+            ))),
+            _ => Ok(config),
+        }
+    }
+}
+
+impl SubscriberArgs {
+    /// The URI with the flags worked in, checked by the library's own parser.
+    ///
+    /// # Errors
+    ///
+    /// A setting that is not usable.
+    pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
+        let own = [
+            ("delivery", &self.delivery),
+            ("from", &self.from),
+            ("name", &self.name),
+            ("expire", &self.expire),
             ("topic", &self.topic),
         ];
-        all.into_iter()
-            .filter_map(|(key, value)| Some((key, value.as_deref()?)))
+        configured(uri, &own, &self.both)
     }
+}
 
-    /// The URI with the flags worked in, checked by the library's own parser.
-    pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
-        let given: Vec<_> = self.given().collect();
-        if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
-            return Err(Failure::usage(format!(
-                "--{key} '{value}' is not usable: it holds a '&'"
-            )));
-        }
-        let (place, query) = uri
-            .split_once('?')
-            .map_or((uri, None), |(place, query)| (place, Some(query)));
-        let kept = query
-            .into_iter()
-            .flat_map(|query| query.split('&'))
-            .filter(|pair| {
-                let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
-                given.iter().all(|(flag, _)| *flag != key)
-            });
-        let pairs: Vec<String> = kept
-            .map(str::to_owned)
-            .chain(given.iter().map(|(key, value)| format!("{key}={value}")))
-            .collect();
-        let mark = if pairs.is_empty() { "" } else { "?" };
-        shm_only(Config::parse(&format!("{place}{mark}{}", pairs.join("&")))?)
+/// The URI of a channel that may be given by its name only: `ticks` is `shm://ticks`.
+pub(crate) fn full_uri(text: &str) -> Cow<'_, str> {
+    if text.contains("://") {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("shm://{text}"))
     }
+}
+
+/// The URI with the flags of a role and of both roles worked in.
+fn configured(uri: &str, own: &[Flag<'_>], both: &ChannelArgs) -> Outcome<Config> {
+    let uri = full_uri(uri);
+    let flags = both.flags();
+    let given: Vec<(&'static str, &str)> = (own.iter().chain(&flags))
+        .filter_map(|(key, value)| Some((*key, value.as_deref()?)))
+        .collect();
+    if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
+        return Err(Failure::usage(format!(
+            "--{key} '{value}' is not usable: it holds a '&'"
+        )));
+    }
+    let (place, query) = uri
+        .split_once('?')
+        .map_or((&*uri, None), |(place, query)| (place, Some(query)));
+    let kept = query
+        .into_iter()
+        .flat_map(|query| query.split('&'))
+        .filter(|pair| {
+            let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
+            given.iter().all(|(flag, _)| *flag != key)
+        });
+    let pairs: Vec<String> = kept
+        .map(str::to_owned)
+        .chain(given.iter().map(|(key, value)| format!("{key}={value}")))
+        .collect();
+    let mark = if pairs.is_empty() { "" } else { "?" };
+    shm_only(Config::parse(&format!("{place}{mark}{}", pairs.join("&")))?)
 }
 
 /// Refuses channels that another process cannot reach.
@@ -156,10 +239,13 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_the_same_key_of_the_uri() {
-        let args = ChannelArgs {
-            capacity: Some("64KiB".to_owned()),
-            wait: Some("park".to_owned()),
-            ..ChannelArgs::default()
+        let args = SubscriberArgs {
+            both: ChannelArgs {
+                capacity: Some("64KiB".to_owned()),
+                wait: Some("park".to_owned()),
+                ..ChannelArgs::default()
+            },
+            ..SubscriberArgs::default()
         };
         assert_eq!(
             text(args.config("shm://x")),
@@ -173,9 +259,9 @@ mod tests {
 
     #[test]
     fn a_flag_can_complete_what_the_uri_alone_would_miss() {
-        let args = ChannelArgs {
+        let args = SubscriberArgs {
             name: Some("audit".to_owned()),
-            ..ChannelArgs::default()
+            ..SubscriberArgs::default()
         };
         assert_eq!(
             text(args.config("shm://x?expire=30s")),
@@ -185,18 +271,34 @@ mod tests {
 
     #[test]
     fn refusals_name_key_and_value() {
-        let args = ChannelArgs {
-            capacity: Some("1000".to_owned()),
-            ..ChannelArgs::default()
+        let args = SubscriberArgs {
+            both: ChannelArgs {
+                capacity: Some("1000".to_owned()),
+                ..ChannelArgs::default()
+            },
+            ..SubscriberArgs::default()
         };
         assert!(text(args.config("shm://x")).contains("capacity=1000 is not usable"));
-        let args = ChannelArgs {
+        let args = SubscriberArgs {
             name: Some("a&wait=spin".to_owned()),
-            ..ChannelArgs::default()
+            ..SubscriberArgs::default()
         };
         assert!(text(args.config("shm://x")).contains("holds a '&'"));
-        let plain = ChannelArgs::default();
+        let plain = SubscriberArgs::default();
         assert!(text(plain.config("shm://x?")).contains("unknown key ''"));
+        assert_eq!(text(plain.config("x")), "shm://x");
+        assert_eq!(text(plain.config("x?wait=spin")), "shm://x?wait=spin");
+        assert!(text(plain.config("./x")).starts_with("error: "));
         assert!(text(plain.config("inproc://x")).contains("use shm://x"));
+    }
+
+    #[test]
+    fn a_publisher_here_has_no_name_and_one_elsewhere_has() {
+        let args = PublisherArgs {
+            name: Some("feed".to_owned()),
+            ..PublisherArgs::default()
+        };
+        assert!(text(args.config("shm://x")).contains("--name has no meaning for a publisher"));
+        assert!(text(args.config("tcp://h:1/x?token=t")).contains("name=feed"));
     }
 }

@@ -1,8 +1,9 @@
 //! Words of `olivine pub` and `olivine sub`.
 
-use super::channel::ChannelArgs;
+use super::channel::{PublisherArgs, SubscriberArgs};
 use super::values::Rate;
 use super::{TEMPLATE, values};
+use crate::failure::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,9 +28,9 @@ A URI has the settings below and, by place, these keys:
   nats://    timeout token user password nkey creds tls tls_cert tls_key tls_ca
              servers stream replicas storage retention max_bytes max_age
              duplicates
-  file://    channel sync rotate compress follow pace")]
+  file://    channel sync rotate compress follow pace unfinished")]
 pub(crate) struct PubArgs {
-    /// Channel, such as shm://ticks or shm://ticks?capacity=4MiB
+    /// Channel, such as ticks, shm://ticks or shm://ticks?capacity=4MiB
     pub(crate) uri: String,
     /// Messages to send, each as it stands
     pub(crate) message: Vec<OsString>,
@@ -54,13 +55,20 @@ pub(crate) struct PubArgs {
     /// Make this many generated messages visible at once: 1 to 1024
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with_all = ["stdin", "message"])]
     pub(crate) batch: u16,
-    /// Number that goes with each message
-    #[arg(long, value_name = "TAG", default_value = "0", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
-    pub(crate) tag: u32,
+    /// Number that goes with each message [default: 0]
+    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
+    pub(crate) tag: Option<u32>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
-    pub(crate) channel: ChannelArgs,
+    pub(crate) channel: PublisherArgs,
+}
+
+impl PubArgs {
+    /// Number that goes with each message.
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag.unwrap_or(0)
+    }
 }
 
 /// Subscribe: print, pass on, measure or verify what is published
@@ -75,17 +83,21 @@ Examples:
   olivine sub shm://x --stats latency,interval --csv x.csv
   olivine sub shm://x --delivery latest       never hold publishers back
 
-May be started before any publisher exists; ends when all of them closed. The
-keys of a URI are listed by 'olivine pub --help'.")]
+May be started before any publisher exists, and stays when all of them have
+closed: --once ends then. A stream that fails ends it with exit code 1 and the
+reason. The keys of a URI are listed by 'olivine pub --help'.")]
 pub(crate) struct SubArgs {
-    /// Channel, such as shm://ticks
+    /// Channel, such as ticks, shm://ticks or file:///data/ticks.olv
     pub(crate) uri: String,
-    /// Stop after this many messages [default: at the end of the stream]
+    /// Stop after this many messages [default: never]
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
     #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
+    /// Stop when the last publisher has closed and everything is read
+    #[arg(long)]
+    pub(crate) once: bool,
     /// What to write to standard output; json is an object a line
     /// [default: lines, json with --json; none with --verify or --stats]
     #[arg(long, short, value_name = "FORM")]
@@ -100,7 +112,7 @@ pub(crate) struct SubArgs {
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
-    pub(crate) channel: ChannelArgs,
+    pub(crate) channel: SubscriberArgs,
 }
 
 /// What to report about a stream.
@@ -110,9 +122,9 @@ pub(crate) struct ReportArgs {
     /// interval) and, of generated messages, latency [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
-    /// Time between two rows of --stats interval and --csv
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration, default_value = "1s")]
-    pub(crate) interval: Duration,
+    /// Time between two rows of --stats interval and --csv [default: 1s]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    pub(crate) interval: Option<Duration>,
     /// Write a row per interval to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -122,6 +134,21 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
+    /// Time between two rows.
+    ///
+    /// # Errors
+    ///
+    /// A time was given where no row is asked for.
+    pub(crate) fn interval(&self) -> Outcome<Duration> {
+        let has_rows = self.wants(Stat::Interval) || self.csv.is_some();
+        if self.interval.is_some() && !has_rows {
+            return Err(Failure::usage(
+                "--interval is the time between two rows: add --stats interval or --csv FILE",
+            ));
+        }
+        Ok(self.interval.unwrap_or(Duration::from_secs(1)))
+    }
+
     pub(crate) fn wants(&self, stat: Stat) -> bool {
         self.stats.contains(&stat)
     }

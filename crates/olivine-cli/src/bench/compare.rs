@@ -1,7 +1,7 @@
 //! `olivine bench compare`: two methods measured in turns, or two result files.
 
 use super::{Bench, files, method_variants};
-use crate::args::{Common, CompareArgs};
+use crate::args::{Common, CompareArgs, refuse_given};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json};
 use olivine_bench::compare::{CompareError, Comparison};
@@ -11,6 +11,9 @@ use olivine_bench::scenario::pingpong;
 use olivine_bench::text;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+
+/// Flags that say how methods are measured.
+const METHOD_FLAGS: [&str; 7] = ["size", "cpus", "runs", "seconds", "fifo", "mlock", "save"];
 
 /// What stands on one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ struct Found {
 pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
     match (side(&args.first), side(&args.second)) {
         (Side::File(a, first), Side::File(b, second)) => {
+            refuse_given(
+                &METHOD_FLAGS,
+                "result files, which are compared as they were measured",
+            )?;
             let sources = files::read(&[a.clone(), b.clone()])?;
             let (first, second) = (
                 Chosen::new(&sources[0].file, first, &args.first),

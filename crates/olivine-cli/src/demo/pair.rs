@@ -94,7 +94,7 @@ impl Pair {
         let settings = format!("capacity={}&wait={wait}", self.capacity);
         let channel = TemporaryChannel::new("demo", serial, &settings)?;
         let uri = channel.uri();
-        let mut sub = words(&["sub", &uri, "--verify", "--json"]);
+        let mut sub = words(&["sub", &uri, "--once", "--verify", "--json"]);
         let mut publ = words(&["pub", &uri, "--subscribers", "1", "--json", "--size"]);
         publ.push(self.size.to_string());
         publ.extend(["--duration".to_owned(), format!("{}ms", time.as_millis())]);

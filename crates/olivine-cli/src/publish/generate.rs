@@ -29,7 +29,7 @@ pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
     }
     let mut generator = Generator {
         sizes,
-        tag: args.tag,
+        tag: args.tag(),
         scratch: vec![0; longest],
     };
     match (args.batch, sender.pacer.is_some()) {

@@ -22,7 +22,7 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
     }
     let splitter = Splitter {
         form,
-        tag: args.tag,
+        tag: args.tag(),
         message_max,
     };
     let mut input = Input {

@@ -114,6 +114,15 @@ pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
+/// Whether two CPUs are allowed; a test that needs them says that it was left out.
+pub(crate) fn has_two_cpus() -> bool {
+    let has_two = olivine::probe::allowed_cpus().len() > 1;
+    if !has_two {
+        skip("it needs two CPUs, and one is allowed");
+    }
+    has_two
+}
+
 /// Waits for a condition; a condition that never comes fails the test.
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();

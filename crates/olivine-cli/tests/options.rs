@@ -1,0 +1,127 @@
+//! Each option of each command acts or is refused: the pairs are those that `--help` shows, and each has a row here.
+
+#[path = "options/bench.rs"]
+mod bench;
+#[path = "options/carry.rs"]
+mod carry;
+#[path = "options/channel.rs"]
+mod channel;
+mod common;
+#[path = "options/help.rs"]
+mod help;
+#[path = "options/look.rs"]
+mod look;
+#[path = "options/publish.rs"]
+mod publish;
+#[path = "options/stage.rs"]
+mod stage;
+#[path = "options/subscribe.rs"]
+mod subscribe;
+
+use stage::{How, Scene, Stage};
+use std::collections::BTreeSet;
+
+/// Pairs that no scene shows yet, by command. The list may only become shorter.
+const NOT_SHOWN_COUNT: usize = 135;
+
+/// Every scene there is.
+fn scenes() -> impl Iterator<Item = &'static Scene> {
+    let parts: [&[Scene]; 6] = [
+        publish::SCENES,
+        subscribe::SCENES,
+        channel::SCENES,
+        look::SCENES,
+        carry::SCENES,
+        bench::SCENES,
+    ];
+    parts.into_iter().flatten()
+}
+
+#[test]
+fn every_option_that_help_shows_has_exactly_one_row() {
+    let shown = help::pairs();
+    let mut rows = BTreeSet::new();
+    let mut counts = [0, 0, 0];
+    for scene in scenes() {
+        for option in scene.options {
+            let row = (scene.command.to_owned(), (*option).to_owned());
+            assert!(rows.insert(row.clone()), "two rows for {row:?}");
+            counts[usize::from(scene.how == How::Refused)] += 1;
+        }
+    }
+    for (command, options) in bench::NOT_SHOWN {
+        for option in *options {
+            let row = ((*command).to_owned(), (*option).to_owned());
+            assert!(rows.insert(row.clone()), "two rows for {row:?}");
+            counts[2] += 1;
+        }
+    }
+    let without: Vec<_> = shown.difference(&rows).collect();
+    assert!(without.is_empty(), "options without a row: {without:?}");
+    let unknown: Vec<_> = rows.difference(&shown).collect();
+    assert!(unknown.is_empty(), "rows without an option: {unknown:?}");
+    let [acts, refused, not_shown] = counts;
+    println!(
+        "{} pairs: {acts} act, {refused} are refused, {not_shown} are not shown ({})",
+        shown.len(),
+        bench::WHY_NOT
+    );
+    assert_eq!(
+        not_shown, NOT_SHOWN_COUNT,
+        "the list may only become shorter"
+    );
+}
+
+/// Plays the scenes of these commands, each on a stage of its own.
+fn play(commands: &[&str]) {
+    let mut played = 0;
+    for scene in scenes().filter(|scene| commands.contains(&scene.command)) {
+        println!("{} {:?}", scene.command, scene.options);
+        let stage = Stage::new();
+        (scene.act)(&stage);
+        stage.check(scene);
+        played += 1;
+    }
+    assert!(played > 0, "no scene of {commands:?}");
+}
+
+#[test]
+fn each_option_of_pub_acts_or_is_refused() {
+    play(&["pub"]);
+}
+
+#[test]
+fn each_option_of_sub_acts_or_is_refused() {
+    play(&["sub"]);
+}
+
+#[test]
+fn each_option_of_the_commands_that_look_after_channels_acts() {
+    play(&["ls", "inspect", "rm", "gc"]);
+}
+
+#[test]
+fn each_option_of_the_commands_that_carry_acts_or_is_refused() {
+    play(&["bridge", "record", "replay"]);
+}
+
+#[test]
+fn each_option_of_demo_completions_and_man_acts_or_is_refused() {
+    play(&["demo", "completions", "man"]);
+}
+
+#[test]
+fn each_option_of_bench_that_is_shown_acts_or_is_refused() {
+    let commands: BTreeSet<&str> = bench::SCENES.iter().map(|scene| scene.command).collect();
+    play(&commands.into_iter().collect::<Vec<_>>());
+}
+
+/// Help does not show it there, and it is refused all the same.
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn a_recording_is_not_packed_without_zstd() {
+    let stage = Stage::new();
+    let file = stage.path("x.olv");
+    let said = stage.fails(&["record", "x", &file, "--compress", "zstd"], 2);
+    assert!(said.contains("--compress zstd"), "{said}");
+}

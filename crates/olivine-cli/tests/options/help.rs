@@ -1,0 +1,61 @@
+//! What the tool itself says that it takes.
+
+use crate::common::{Place, said};
+use std::collections::BTreeSet;
+
+/// Every command and subcommand with every option that its help shows.
+pub(crate) fn pairs() -> BTreeSet<(String, String)> {
+    let place = Place::new();
+    let mut pairs = BTreeSet::new();
+    for command in commands(&place, "") {
+        add(&place, &command, &mut pairs);
+        for inner in commands(&place, &command) {
+            add(&place, &format!("{command} {inner}"), &mut pairs);
+        }
+    }
+    pairs
+}
+
+fn add(place: &Place, command: &str, pairs: &mut BTreeSet<(String, String)>) {
+    let before = pairs.len();
+    for line in help(place, command).lines() {
+        pairs.extend(option(line).map(|option| (command.to_owned(), option.to_owned())));
+    }
+    assert!(pairs.len() > before, "'{command} --help' shows no option");
+}
+
+fn help(place: &Place, command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+    let output = place.run(&words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The names under "Commands:".
+fn commands(place: &Place, command: &str) -> Vec<String> {
+    let help = help(place, command);
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| !line.is_empty());
+    // A description that goes on stands further right.
+    let names = names.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<String> = names
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect();
+    assert!(!names.is_empty() || !matches!(command, "" | "bench"));
+    names
+}
+
+/// The long name of the option that a line of help begins with.
+fn option(line: &str) -> Option<&str> {
+    // A description that goes on stands further right.
+    let indent = line.len() - line.trim_start().len();
+    let words = line.trim_start();
+    if !matches!(indent, 2 | 6) || !words.starts_with('-') {
+        return None;
+    }
+    let long = words
+        .split_whitespace()
+        .find(|word| word.starts_with("--"))?;
+    let long = long.split(['[', '=']).next().unwrap_or(long);
+    (!matches!(long, "--help" | "--version")).then_some(long)
+}

@@ -1,0 +1,168 @@
+//! A place where the tool is run, and which notes what it is run with.
+
+use crate::common::{Place, Running, json, said};
+use std::process::Output;
+use std::sync::Mutex;
+
+/// What a scene shows of its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// With it, something comes out otherwise than without it.
+    Acts,
+    /// It ends the command with exit code 2 and its name.
+    Refused,
+}
+
+/// Options of a command, and how they are shown.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) command: &'static str,
+    pub(crate) options: &'static [&'static str],
+    pub(crate) how: How,
+    pub(crate) act: fn(&Stage),
+}
+
+impl Scene {
+    pub(crate) const fn acts(
+        command: &'static str,
+        options: &'static [&'static str],
+        act: fn(&Stage),
+    ) -> Self {
+        Self {
+            command,
+            options,
+            how: How::Acts,
+            act,
+        }
+    }
+
+    pub(crate) const fn refused(
+        command: &'static str,
+        options: &'static [&'static str],
+        act: fn(&Stage),
+    ) -> Self {
+        Self {
+            command,
+            options,
+            how: How::Refused,
+            act,
+        }
+    }
+}
+
+/// What was run, and with which exit code where the scene waited for it.
+type Run = (Vec<String>, Option<i32>, String);
+
+/// A folder of channels, and every command line that was run in it.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) place: Place,
+    runs: Mutex<Vec<Run>>,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self {
+            place: Place::new(),
+            runs: Mutex::default(),
+        }
+    }
+
+    fn note(&self, words: &[&str], code: Option<i32>, said: String) {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        self.runs.lock().unwrap().push((words, code, said));
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        let output = self.place.run(words);
+        self.note(words, output.status.code(), said(&output));
+        output
+    }
+
+    /// Runs to a good end.
+    pub(crate) fn ok(&self, words: &[&str]) -> Output {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        output
+    }
+
+    /// Standard output of a run to a good end.
+    pub(crate) fn out(&self, words: &[&str]) -> String {
+        String::from_utf8_lossy(&self.ok(words).stdout).into_owned()
+    }
+
+    /// Runs to an end with this exit code; what it said.
+    pub(crate) fn fails(&self, words: &[&str], code: i32) -> String {
+        let output = self.run(words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        said
+    }
+
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        self.note(words, None, String::new());
+        self.place.start(words)
+    }
+
+    pub(crate) fn ok_with(&self, words: &[&str], input: &[u8]) -> Output {
+        let output = self.place.start_with(words, input.to_vec()).output();
+        self.note(words, output.status.code(), said(&output));
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        output
+    }
+
+    /// A path in the place that no channel has.
+    pub(crate) fn path(&self, name: &str) -> String {
+        let folder = self.place.path().join("files");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.join(name).display().to_string()
+    }
+
+    /// Shows `--json` of a command that ends by itself: one object with it, none without.
+    pub(crate) fn shows_json(&self, words: &[&str]) {
+        let plain = self.out(words);
+        let plain = plain.lines().last().unwrap_or_default();
+        assert!(
+            serde_json::from_str::<serde_json::Value>(plain).is_err(),
+            "{plain}"
+        );
+        let output = self.ok(&[words, &["--json"]].concat());
+        assert!(json(&output).is_object(), "{words:?}");
+    }
+
+    /// Shows `--log-level` of any command: how much it says, whatever comes of it.
+    pub(crate) fn shows_level(&self, words: &[&str]) {
+        let told = |output: &Output| said(output).contains("channels without --dir in");
+        assert!(!told(&self.run(words)), "{words:?}");
+        assert!(told(
+            &self.run(&[words, &["--log-level", "debug"]].concat())
+        ));
+        assert!(!told(&self.run(&[words, &["--log-level", "off"]].concat())));
+    }
+
+    /// Whether the scene ran each of its options, and the command without it.
+    pub(crate) fn check(&self, scene: &Scene) {
+        let runs = self.runs.lock().unwrap();
+        let command: Vec<&str> = scene.command.split(' ').collect();
+        let of_command: Vec<&Run> = runs
+            .iter()
+            .filter(|(words, ..)| words.iter().zip(&command).all(|(a, b)| a == b))
+            .collect();
+        for option in scene.options {
+            let (with, without): (Vec<&Run>, Vec<&Run>) = of_command
+                .iter()
+                .copied()
+                .partition(|(words, ..)| words.iter().any(|word| word == option));
+            assert!(!with.is_empty(), "{} {option} was not run", scene.command);
+            match scene.how {
+                How::Acts => assert!(!without.is_empty(), "nothing ran without {option}"),
+                How::Refused => {
+                    for (words, code, said) in with {
+                        assert_eq!(*code, Some(2), "{words:?}: {said}");
+                        assert!(said.contains(option), "{words:?}: {said}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Options of `olivine sub`.
+
+use crate::common::{json, until};
+use crate::stage::{Scene, Stage};
+
+pub(crate) const SCENES: &[Scene] = &[
+    Scene::acts("sub", &["--count", "--out", "--from"], count_out_from),
+    Scene::acts("sub", &["--once"], once),
+    Scene::acts("sub", &["--duration"], duration),
+    Scene::acts("sub", &["--verify"], verify),
+    Scene::acts("sub", &["--stats", "--json", "--log-level"], reports),
+    Scene::acts("sub", &["--interval", "--csv"], rows),
+    Scene::acts("sub", &["--delivery", "--name", "--wait"], kind),
+    Scene::acts("sub", &["--expire"], expire),
+    Scene::acts("sub", &["--topic"], topic),
+];
+
+const OLDEST: [&str; 4] = ["sub", "x", "--from", "oldest"];
+
+fn oldest<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&OLDEST[..], more].concat()
+}
+
+/// What is printed of `messages`; the last subscriber of an unused channel takes it away.
+fn read(stage: &Stage, messages: &[&str], more: &[&str]) -> String {
+    stage.ok(&[&["pub", "x"], messages].concat());
+    stage.out(&oldest(more))
+}
+
+fn count_out_from(stage: &Stage) {
+    let both = ["a", "b"];
+    assert_eq!(read(stage, &both, &["--count", "1"]), "a\n");
+    assert_eq!(read(stage, &both, &["--count", "1", "--out", "raw"]), "a");
+    assert_eq!(read(stage, &both, &["--duration", "100ms"]), "a\nb\n");
+    // What came before is not the next message.
+    stage.ok(&["pub", "y", "a", "b"]);
+    assert_eq!(stage.out(&["sub", "y", "--duration", "100ms"]), "");
+}
+
+fn once(stage: &Stage) {
+    let ends = stage.start(&["sub", "x", "--once"]);
+    let stays = stage.start(&["sub", "x", "--count", "2"]);
+    stage.place.await_subscribers("x", 2);
+    stage.ok(&["pub", "x", "a"]);
+    assert_eq!(ends.output().stdout, b"a\n");
+    stage.ok(&["pub", "x", "b"]);
+    assert_eq!(stays.output().stdout, b"a\nb\n");
+}
+
+fn duration(stage: &Stage) {
+    // Without it, this waits for a publisher without end.
+    stage.ok(&["sub", "x", "--duration", "10ms"]);
+    let mut waiting = stage.start(&["sub", "x"]);
+    stage.place.await_subscribers("x", 1);
+    assert!(waiting.child.try_wait().unwrap().is_none());
+}
+
+fn verify(stage: &Stage) {
+    let other = ["no generated message"];
+    read(stage, &other, &["--count", "1"]);
+    stage.ok(&["pub", "x", other[0]]);
+    stage.fails(&oldest(&["--count", "1", "--verify"]), 1);
+}
+
+fn reports(stage: &Stage) {
+    assert_eq!(read(stage, &["a"], &["-c", "1"]), "a\n");
+    let told = read(stage, &["a"], &["-c", "1", "--stats", "throughput"]);
+    assert!(told.contains("received 1 message"), "{told}");
+    let told = read(stage, &["a"], &["-c", "1", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert_eq!(last["role"], "subscriber");
+    stage.shows_level(&["sub", "y", "--duration", "1ms"]);
+}
+
+fn rows(stage: &Stage) {
+    let file = stage.path("rows.csv");
+    let rows = |channel: &str, more: &[&str]| {
+        let words = ["sub", channel, "--once", "--out", "none", "--csv", &file];
+        let reader = stage.start(&[&words[..], more].concat());
+        stage.place.await_subscribers(channel, 1);
+        stage.ok(&["pub", channel, "--rate", "1000", "--count", "100"]);
+        assert!(reader.output().status.success());
+        std::fs::read_to_string(&file).unwrap().lines().count()
+    };
+    assert_eq!(rows("rare", &["--interval", "1h"]), 2);
+    assert!(rows("often", &["--interval", "1ms"]) > 2);
+    std::fs::remove_file(&file).unwrap();
+    stage.ok(&["sub", "x", "--duration", "1ms"]);
+    assert!(!std::path::Path::new(&file).exists());
+}
+
+/// What the channel says of a subscriber.
+fn kind(stage: &Stage) {
+    let seen = |channel: &str, more: &[&str]| {
+        let _reader = stage.start(&[&["sub", channel], more].concat());
+        stage.place.await_subscribers(channel, 1);
+        let found = json(&stage.ok(&["inspect", channel, "--json"]));
+        found["subscribers"][0].clone()
+    };
+    let plain = seen("plain", &[]);
+    assert_eq!(plain["delivery"], "reliable");
+    assert_eq!(plain["wait"], "adaptive");
+    assert!(plain["name"].is_null());
+    let other = seen("other", &["--delivery", "latest", "--wait", "park"]);
+    assert_eq!(other["delivery"], "latest");
+    assert_eq!(other["wait"], "park");
+    assert_eq!(seen("named", &["--name", "audit"])["name"], "audit");
+}
+
+fn expire(stage: &Stage) {
+    let words = ["--name", "n", "--duration", "1ms"];
+    stage.ok(&[&["sub", "kept"], &words[..]].concat());
+    stage.ok(&[&["sub", "gone"], &words[..], &["--expire", "1ms"]].concat());
+    until("the end of its time", || {
+        stage.ok(&["gc"]);
+        stage.place.left().iter().all(|name| name != "gone")
+    });
+    assert_eq!(stage.place.left(), ["kept"]);
+}
+
+fn topic(stage: &Stage) {
+    let read = |more: &[&str]| {
+        stage.ok(&["pub", "x", "a", "--topic", "one"]);
+        stage.ok(&["pub", "x", "b", "--topic", "two"]);
+        stage.out(&oldest(&[&["--duration", "100ms"], more].concat()))
+    };
+    assert_eq!(read(&["--topic", "two"]), "b\n");
+    let all = read(&["--topic", ">"]);
+    assert!(all.contains('a') && all.contains('b'), "{all}");
+    // A reader without topics takes all of them.
+    assert_eq!(read(&[]).lines().count(), 2);
+}

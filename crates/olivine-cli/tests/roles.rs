@@ -1,0 +1,119 @@
+//! What is accepted acts: flags of the other role, and flags without an effect, are refused.
+
+mod common;
+
+use common::{Place, json, said};
+
+#[test]
+fn a_flag_of_the_other_role_or_without_effect_is_refused() {
+    let cases: [(&[&str], &str); 12] = [
+        (&["sub", "x", "--subscribers", "3"], "--subscribers"),
+        (&["sub", "x", "--linger", "1s"], "--linger"),
+        (&["sub", "x", "--numa", "0"], "--numa"),
+        (&["pub", "x", "a", "--delivery", "latest"], "--delivery"),
+        (&["pub", "x", "a", "--from", "oldest"], "--from"),
+        (&["pub", "x", "a", "--name", "n"], "--name has no meaning"),
+        (&["pub", "x", "a", "--stats", "latency"], "olivine sub"),
+        (&["pub", "x", "a", "--interval", "2s"], "--stats interval"),
+        (&["sub", "x", "--interval", "2s"], "--stats interval"),
+        (
+            &["pub", "x", "--stdin", "frames", "--tag", "7"],
+            "--tag has no meaning",
+        ),
+        (
+            &["pub", "x", "--stdin", "lines", "--size", "7"],
+            "--size has no meaning",
+        ),
+        (
+            &["inspect", "file:///no/journal", "--dir", "/x"],
+            "--dir has no meaning",
+        ),
+    ];
+    for (words, named) in cases {
+        let place = Place::new();
+        let output = place.run(words);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert!(
+            said(&output).contains(named),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert_eq!(place.left(), Vec::<String>::new(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_bare_name_is_a_channel_of_this_machine_in_each_command() {
+    let place = Place::new();
+    let ok = |words: &[&str]| {
+        let output = place.run(words);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        output
+    };
+    ok(&["pub", "ticks", "hello"]);
+    assert_eq!(json(&ok(&["inspect", "ticks", "--json"]))["name"], "ticks");
+    let received = ok(&[
+        "sub",
+        "ticks?from=oldest",
+        "--count",
+        "1",
+        "--json",
+        "--out",
+        "json",
+    ]);
+    let first = String::from_utf8(received.stdout).unwrap();
+    let line: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    assert_eq!(line["text"], "hello");
+    // Later than this test was written.
+    assert!(line["received_unix_ns"].as_u64().unwrap() > 1_700_000_000_000_000_000);
+    ok(&["pub", "ticks", "again"]);
+    ok(&["rm", "ticks"]);
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn inspect_shows_what_a_journal_holds_and_how_it_ends() {
+    let place = Place::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.olv");
+    let uri = format!("file://{}", path.display());
+    let published = place.run(&["pub", &uri, "one", "two", "three", "--log-level", "off"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let output = place.run(&["inspect", &uri, "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let found = json(&output);
+    assert_eq!(found["state"], "complete", "{found}");
+    assert_eq!(found["lanes"][0]["messages"], 3, "{found}");
+    assert_eq!(found["lanes"][0]["payload_bytes"], 11, "{found}");
+    let text = place.run(&["inspect", &uri]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("complete: closed by its recorder"), "{text}");
+    // A flipped bit is told, and no success.
+    let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let file = if file.is_dir() {
+        std::fs::read_dir(file)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path()
+    } else {
+        file
+    };
+    let mut bytes = std::fs::read(&file).unwrap();
+    let place_of_text = bytes
+        .windows(3)
+        .position(|window| window == b"two")
+        .unwrap();
+    bytes[place_of_text] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let output = place.run(&["inspect", &uri, "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(json(&output)["state"], "damaged");
+}

@@ -1,0 +1,117 @@
+//! What the tool writes when its standard output is a real terminal.
+
+mod common;
+
+use common::{Place, Running, said};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+
+/// A payload that sets the title and the colour of a terminal, moves its cursor and turns text round.
+const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\r\u{202e}z";
+
+/// Both ends of a pseudo terminal: ours, and the one for the tool.
+fn terminal() -> (File, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    (File::from(ours), theirs)
+}
+
+/// Runs the tool with standard output, and with `keys` standard input too, on a terminal.
+fn on_terminal(place: &Place, words: &[&str], keys: Option<&str>) -> (String, Option<i32>, String) {
+    let (mut ours, theirs) = terminal();
+    let mut command = place.olivine(words);
+    if let Some(keys) = keys {
+        command.stdin(theirs.try_clone().unwrap());
+        ours.write_all(keys.as_bytes()).unwrap();
+    }
+    command.stdout(theirs);
+    let running = Running::new(command.spawn().unwrap());
+    // The command holds the tool's end open.
+    drop(command);
+    let reader = std::thread::spawn(move || {
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        // A terminal whose other end is closed is an error, not an end.
+        while let Ok(taken @ 1..) = ours.read(&mut part) {
+            bytes.extend_from_slice(&part[..taken]);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let output = running.output();
+    (reader.join().unwrap(), output.status.code(), said(&output))
+}
+
+/// What a terminal would obey. `keys` are echoed by the terminal itself.
+fn obeyed(text: &str) -> Vec<char> {
+    let is_line_end = |text: &char| matches!(text, '\r' | '\n');
+    let all = text.replace("\r\n", "\n");
+    all.chars()
+        .filter(|c| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}')
+        .filter(|c| !is_line_end(c))
+        .collect()
+}
+
+#[test]
+fn a_payload_with_control_characters_reaches_a_terminal_escaped() {
+    for form in ["lines", "topics", "json"] {
+        let place = Place::new();
+        assert!(
+            place
+                .run(&["pub", "shm://x", HOSTILE, "--linger", "0s"])
+                .status
+                .success()
+        );
+        let words = [
+            "sub", "shm://x", "--from", "oldest", "--count", "1", "--out", form,
+        ];
+        let (seen, code, said) = on_terminal(&place, &words, None);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(obeyed(&seen), Vec::<char>::new(), "{form}: {seen:?}");
+        assert!(
+            seen.contains("owned") && seen.contains("31m"),
+            "{form}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_bytes_of_a_payload_as_they_are() {
+    let place = Place::new();
+    assert!(place.run(&["pub", "shm://x", HOSTILE]).status.success());
+    let words = ["sub", "shm://x", "--from", "oldest", "--count", "1"];
+    assert_eq!(place.run(&words).stdout, format!("{HOSTILE}\n").as_bytes());
+}
+
+#[test]
+fn raw_bytes_go_to_a_terminal_only_after_a_yes() {
+    for form in ["raw", "frames"] {
+        let place = Place::new();
+        assert!(place.run(&["pub", "shm://x", HOSTILE]).status.success());
+        let words = [
+            "sub", "shm://x", "--from", "oldest", "--count", "1", "--out", form,
+        ];
+        let (seen, code, said) = on_terminal(&place, &words, None);
+        assert_eq!((seen.as_str(), code), ("", Some(2)), "{said}");
+        assert!(said.contains("redirect standard output"), "{said}");
+        let (seen, code, said) = on_terminal(&place, &words, Some("n\n"));
+        assert!(
+            !seen.contains("owned") && code == Some(2),
+            "{seen:?} {said}"
+        );
+        let (seen, code, said) = on_terminal(&place, &words, Some("y\n"));
+        assert!(seen.contains("\u{1b}]0;owned"), "{seen:?} {said}");
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+#[test]
+fn an_error_shows_control_characters_of_a_file_name_escaped() {
+    let place = Place::new();
+    let output = place.run(&["sub", "--csv", "/no/\u{1b}]0;owned\u{7}file", "shm://x"]);
+    let said = said(&output);
+    assert_eq!(obeyed(&said), Vec::<char>::new(), "{said:?}");
+    assert!(said.contains("\\x1b]0;owned"), "{said:?}");
+}

@@ -13,8 +13,8 @@
 // - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs milliseconds.
 // - Structures that the library fills begin with their size, so that later versions can add fields at the end:
 //   olivine_message message = OLIVINE_MESSAGE_INIT;
-// - Sending and receiving make no system call and allocate nothing, except where they wait; publish_batch allocates a
-//   list of its parts, and a handler that stops a poll costs an unwinding.
+// - Sending and receiving allocate nothing. They make a system call to wait, and to wake a participant that sleeps.
+//   publish_batch allocates a list of its parts, and a handler that stops a poll costs an unwinding.
 // - A signal ends no call that waits: it goes on waiting once its handler has run. Where a program must react to one,
 //   wait in slices by timeout_ms, and look between them.
 //
@@ -253,7 +253,8 @@ const char *olivine_version(void);
 // Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
 // if none has failed. Never NULL.
 //
-// A call that answers `OLIVINE_STATUS_OK` does not change it. It lives until the next call of this thread that fails.
+// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the thread, and is valid until
+// the thread ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
 
 // Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
@@ -471,7 +472,8 @@ olivine_status olivine_subscriber_open_with(const char *uri,
 //
 // A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
 //
-// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read.
+// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is not final: where a
+// later publisher comes, further calls hand out its messages.
 //
 // # Safety
 //

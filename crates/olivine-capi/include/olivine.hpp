@@ -4,6 +4,8 @@
 // and how long a view lives. A failure is an exception of the family its status is of; what is an everyday outcome is
 // a value: no room is an empty optional, and so is a time-out.
 //
+// Without exceptions (-fno-exceptions) what would be thrown is printed to the standard error, and the program aborts.
+//
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
 // Handles are move-only and leave the channel when they are destroyed: a publisher closes, a subscriber drops. One thread uses a handle at a time.
@@ -16,6 +18,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <iterator>
@@ -72,6 +76,20 @@ class EndOfStream : public ReceiveError {
     using ReceiveError::ReceiveError;
 };
 
+namespace detail {
+
+// Throws `Failure`, or ends the program where there are no exceptions.
+template <class Failure> [[noreturn]] inline void fail(olivine_status status, const char *text) {
+#if defined(__cpp_exceptions)
+    throw Failure(status, text);
+#else
+    std::fprintf(stderr, "olivine: %s (status %d)\n", text, static_cast<int>(status));
+    std::abort();
+#endif
+}
+
+} // namespace detail
+
 // Throws what `status` stands for; returns where it is OK.
 inline void check(olivine_status status) {
     if (status == OLIVINE_STATUS_OK) {
@@ -80,21 +98,21 @@ inline void check(olivine_status status) {
     const char *text = olivine_last_error();
     switch (static_cast<int>(status) / 100) {
     case 2:
-        throw UriError(status, text);
+        detail::fail<UriError>(status, text);
     case 3:
-        throw OpenError(status, text);
+        detail::fail<OpenError>(status, text);
     case 4:
         if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
-            throw BackPressured(status, text);
+            detail::fail<BackPressured>(status, text);
         }
-        throw NotSent(status, text);
+        detail::fail<NotSent>(status, text);
     case 5:
         if (status == OLIVINE_STATUS_END_OF_STREAM) {
-            throw EndOfStream(status, text);
+            detail::fail<EndOfStream>(status, text);
         }
-        throw ReceiveError(status, text);
+        detail::fail<ReceiveError>(status, text);
     default:
-        throw UsageError(status, text);
+        detail::fail<UsageError>(status, text);
     }
 }
 
@@ -116,12 +134,16 @@ class Timeout {
 };
 
 // Bytes of somebody else: a pointer and a length. Made of text, a vector, an array, or anything else with data() and
-// size() in a row.
+// size() in a row. A literal ("text") is text without its NUL; a char array that can be written is all its bytes.
 class Bytes {
   public:
     constexpr Bytes() noexcept = default;
     constexpr Bytes(const void *data, std::size_t size) noexcept : data_(data), size_(size) {}
     constexpr Bytes(const char *text) noexcept : Bytes(std::string_view(text)) {}
+    template <std::size_t Count> constexpr Bytes(char (&row)[Count]) noexcept : data_(row), size_(Count) {}
+    template <class Value, std::size_t Count,
+              class = std::enable_if_t<std::is_trivially_copyable_v<Value> && !std::is_same_v<Value, char>>>
+    constexpr Bytes(const Value (&row)[Count]) noexcept : data_(row), size_(sizeof(row)) {}
     constexpr Bytes(std::string_view text) noexcept : data_(text.data()), size_(text.size()) {}
     template <class Row, class Value = std::remove_pointer_t<decltype(std::declval<const Row &>().data())>,
               class = std::enable_if_t<std::is_trivially_copyable_v<Value> &&
@@ -161,18 +183,41 @@ class Message : public Bytes {
     olivine_message message_;
 };
 
-// A setting by key and value, as a URI has them: {"capacity", "4MiB"}.
-using Settings = std::initializer_list<std::pair<const char *, const char *>>;
+// Settings by key and value, as a URI has them: {{"capacity", "4MiB"}}. Also made of a map, a vector of pairs, or anything
+// else that goes over pairs of text, and added to at run time.
+class Settings {
+  public:
+    using Pair = std::pair<std::string, std::string>;
+
+    Settings() = default;
+    Settings(std::initializer_list<Pair> pairs) : pairs_(pairs) {}
+    template <class Pairs, class = decltype(std::begin(std::declval<const Pairs &>())->second),
+              class = std::enable_if_t<!std::is_same_v<std::decay_t<Pairs>, Settings>>>
+    Settings(const Pairs &pairs) {
+        for (const auto &[key, value] : pairs) {
+            add(std::string(key), std::string(value));
+        }
+    }
+    Settings &add(std::string key, std::string value) {
+        pairs_.emplace_back(std::move(key), std::move(value));
+        return *this;
+    }
+    const std::vector<Pair> &pairs() const noexcept { return pairs_; }
+
+  private:
+    std::vector<Pair> pairs_;
+};
 
 namespace detail {
 
-inline std::vector<olivine_setting> rows(Settings settings) {
-    std::vector<olivine_setting> rows;
-    rows.reserve(settings.size());
-    for (const auto &[key, value] : settings) {
-        rows.push_back({key, value});
+// They point into `settings`.
+inline std::vector<olivine_setting> rows(const Settings &settings) {
+    std::vector<olivine_setting> found;
+    found.reserve(settings.pairs().size());
+    for (const auto &pair : settings.pairs()) {
+        found.push_back({pair.first.c_str(), pair.second.c_str()});
     }
-    return rows;
+    return found;
 }
 
 // What a handle shares with whoever is in the middle of something with it: NULL once it was given back.
@@ -307,7 +352,7 @@ struct Part {
 class Publisher {
   public:
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
-    explicit Publisher(const std::string &uri, Settings settings = {}) : handle_(open(uri, settings)) {}
+    explicit Publisher(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
 
     // Sends a copy if there is room; where the publisher is then, or nothing where there is none. Never waits.
     std::optional<Position> offer(Bytes message, std::uint32_t tag = 0) {
@@ -390,7 +435,7 @@ class Publisher {
     void close() { check(handle_.give_back(olivine_publisher_close)); }
 
   private:
-    static detail::PublisherHandle open(const std::string &uri, Settings settings) {
+    static detail::PublisherHandle open(const std::string &uri, const Settings &settings) {
         const auto rows = detail::rows(settings);
         detail::PublisherHandle handle;
         check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
@@ -420,7 +465,7 @@ class Publisher {
 class Subscriber {
   public:
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
-    explicit Subscriber(const std::string &uri, Settings settings = {}) : handle_(open(uri, settings)) {}
+    explicit Subscriber(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
 
     // The next message, once there is one; nothing when the time is over. Throws EndOfStream.
     std::optional<Message> receive(Timeout timeout = {}) {
@@ -442,14 +487,19 @@ class Subscriber {
             std::exception_ptr thrown;
         } context{handler, nullptr};
         const olivine_handler hand_over = [](void *pointer, const olivine_message *message) -> int {
-            auto &context = *static_cast<Context *>(pointer);
+            auto &given = *static_cast<Context *>(pointer);
+#if defined(__cpp_exceptions)
             try {
-                context.handler(Message(*message));
+                given.handler(Message(*message));
                 return 0;
             } catch (...) {
-                context.thrown = std::current_exception();
+                given.thrown = std::current_exception();
                 return 1;
             }
+#else
+            given.handler(Message(*message));
+            return 0;
+#endif
         };
         std::size_t count = 0;
         const detail::SubscriberHandle::Call call(handle_);
@@ -509,6 +559,7 @@ class Subscriber {
     }
 
     // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives until the next step.
+    // It ends when the last publisher closes; where a later one comes, a new loop goes on with its messages.
     class Iterator {
       public:
         using iterator_category = std::input_iterator_tag;
@@ -552,7 +603,7 @@ class Subscriber {
     Iterator end() noexcept { return {}; }
 
   private:
-    static detail::SubscriberHandle open(const std::string &uri, Settings settings) {
+    static detail::SubscriberHandle open(const std::string &uri, const Settings &settings) {
         const auto rows = detail::rows(settings);
         detail::SubscriberHandle handle;
         check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));

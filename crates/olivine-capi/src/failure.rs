@@ -1,11 +1,10 @@
 //! Why a call failed: its status, and its text for whoever asks afterwards.
 
 use crate::status::Status;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char};
 use olivine::{LinkError, NotSent, OpenError, ReceiveError, UriError};
 use std::error::Error;
-use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a call failed.
@@ -123,16 +122,22 @@ impl From<ReceiveError> for Failure {
     }
 }
 
-/// The latest failure of a thread. Its text is made when somebody asks: back-pressure is an everyday outcome, and
+/// The latest failure of a thread. Its text is made when it is asked for: back-pressure is an everyday outcome, and
 /// costs no allocation.
 #[derive(Default)]
 struct Last {
     failure: Option<Failure>,
-    text: Option<CString>,
+    /// The text of the failure is in [`TEXT`].
+    is_written: bool,
 }
+
+/// Bytes of the longest text, its NUL included.
+const TEXT_BYTES: usize = 2048;
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
+    /// What a caller was handed: it lies here as long as the thread lives, whatever fails meanwhile.
+    static TEXT: [Cell<u8>; TEXT_BYTES] = const { [const { Cell::new(0) }; TEXT_BYTES] };
 }
 
 /// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
@@ -147,7 +152,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     let _ = LAST.try_with(|last| {
         *last.borrow_mut() = Last {
             failure: Some(failure),
-            text: None,
+            is_written: false,
         };
     });
     status
@@ -156,23 +161,83 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
 /// Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
 /// if none has failed. Never NULL.
 ///
-/// A call that answers `OLIVINE_STATUS_OK` does not change it. It lives until the next call of this thread that fails.
+/// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the thread, and is valid until
+/// the thread ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn olivine_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
     let text = catch_unwind(|| {
         LAST.try_with(|last| {
-            let Last { failure, text } = &mut *last.borrow_mut();
+            let Last {
+                failure,
+                is_written,
+            } = &mut *last.borrow_mut();
             let failure = failure.as_ref()?;
-            let text = text.get_or_insert_with(|| {
-                // A NUL inside would end the text early; none of our texts has one.
-                CString::new(failure.text().replace('\0', "\\0")).unwrap_or_default()
-            });
-            Some(text.as_ptr())
+            TEXT.with(|text| {
+                if !*is_written {
+                    write(text, &failure.text());
+                    *is_written = true;
+                }
+                Some(text.as_ptr().cast::<c_char>())
+            })
         })
     });
     match text {
         Ok(Ok(Some(text))) => text,
         _ => NOTHING.as_ptr(),
+    }
+}
+
+/// Puts `said` into `text`, with a NUL behind it; what does not fit is cut off between two characters.
+fn write(text: &[Cell<u8>; TEXT_BYTES], said: &str) {
+    let fits = (0..TEXT_BYTES)
+        .rev()
+        .find(|end| said.is_char_boundary(*end));
+    let said = &said[..fits.unwrap_or(0).min(said.len())];
+    // A NUL inside would end the text early; none of our texts has one.
+    let bytes = said.bytes().map(|byte| if byte == 0 { b'?' } else { byte });
+    for (place, byte) in text.iter().zip(bytes.chain([0])) {
+        place.set(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail(problem: &str) {
+        let problem = problem.to_owned();
+        let argument = "x";
+        guard(|| Err(Failure::Bad { argument, problem }));
+    }
+
+    fn last() -> String {
+        // SAFETY: never NULL, ends with a NUL, and lives as long as this thread.
+        let text = unsafe { CStr::from_ptr(olivine_last_error()) };
+        text.to_str().expect("UTF-8").to_owned()
+    }
+
+    #[test]
+    fn a_text_that_was_handed_out_outlives_later_failures() {
+        assert_eq!(last(), "");
+        fail("is wrong");
+        let handed_out = olivine_last_error();
+        for _ in 0..100 {
+            fail(&"is wrong in another way".repeat(100));
+        }
+        // SAFETY: as in `last`.
+        let still = unsafe { CStr::from_ptr(handed_out) };
+        assert_eq!(still.to_str(), Ok("argument 'x' is wrong"));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        fail(&"ä".repeat(5000));
+        let text = last();
+        assert!(text.ends_with('ä') && (TEXT_BYTES - 2..TEXT_BYTES).contains(&text.len()));
+        fail(&"b".repeat(5000));
+        assert_eq!(last().len(), TEXT_BYTES - 1);
+        fail("a\0b");
+        assert!(last().ends_with("a?b"));
     }
 }

@@ -263,7 +263,7 @@ impl From<&ReceiveError> for Status {
             ReceiveError::Evicted => Self::Evicted,
             ReceiveError::Corrupt { .. } => Self::Corrupt,
             ReceiveError::Forked => Self::ReceiveForked,
-            ReceiveError::Link(_) => Self::ReceiveLink,
+            ReceiveError::Failed(_) => Self::ReceiveLink,
             ReceiveError::Lane { .. } => Self::ReceiveLane,
             _ => Self::NotReceived,
         }

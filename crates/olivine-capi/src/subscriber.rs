@@ -88,7 +88,8 @@ pub unsafe extern "C" fn olivine_subscriber_open_with(
 ///
 /// A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
 ///
-/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read.
+/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is not final: where a
+/// later publisher comes, further calls hand out its messages.
 ///
 /// # Safety
 ///

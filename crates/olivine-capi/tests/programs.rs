@@ -44,6 +44,16 @@ fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     }
 }
 
+#[test]
+fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_without_exceptions() {
+    for standard in ["c++17", "c++20", "c++17 -fno-exceptions"] {
+        let place = Place::new();
+        if let Some(program) = place.compile("c++", standard, "plain.cpp", Link::Shared) {
+            assert_eq!(Running::launch(&program, &[]).finish(), "plain");
+        }
+    }
+}
+
 /// Copied in, claimed, in batches, and what was given up: all of it arrives once and in order.
 #[test]
 fn a_publisher_in_c_is_read_in_rust() {

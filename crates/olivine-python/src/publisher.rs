@@ -223,7 +223,9 @@ impl Publisher {
         let parts = messages
             .try_iter()?
             .map(|message| Bytes::of(&message?))
-            .collect::<PyResult<Vec<_>>>()?;
+            .collect::<PyResult<Vec<_>>>()
+            // Nothing is sent before all of them are there.
+            .map_err(|error| with(py, error, "published", 0_u64))?;
         let mut state = lock(&self.state)?;
         let mut published = 0;
         match send_batch(py, state.idle()?, &parts, deadline, &mut published) {

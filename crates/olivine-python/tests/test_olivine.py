@@ -73,9 +73,24 @@ class Sending(Case):
     def test_a_batch_that_stops_says_how_many_were_sent(self):
         publisher, subscriber = self.pair()
         with self.assertRaises(olivine.TooLong) as raised:
-            publisher.publish_batch([b"one", b"two", bytes(1 << 20), b"four"])
+            publisher.publish_batch([b"one", b"two", bytes(8 << 20), b"four"])
         self.assertEqual(raised.exception.published, 2)
         self.assertEqual([bytes(m) for m in subscriber.poll()], [b"one", b"two"])
+
+    def test_a_generator_that_raises_has_published_nothing_and_says_so(self):
+        publisher, subscriber = self.pair()
+
+        def messages():
+            yield b"one"
+            raise LookupError("no more")
+
+        with self.assertRaises(LookupError) as raised:
+            publisher.publish_batch(messages())
+        self.assertEqual(raised.exception.published, 0)
+        with self.assertRaises(TypeError) as raised:
+            publisher.publish_batch([b"one", 2])
+        self.assertEqual(raised.exception.published, 0)
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [])
 
     def test_a_link_says_what_it_does(self):
         publisher, subscriber = self.pair()

@@ -12,7 +12,14 @@ use std::{iter, thread};
 /// Longer than anything here takes on a busy machine; only a hang reaches it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
-const STRICT: [&str; 5] = ["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+const STRICT: [&str; 6] = [
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wshadow",
+    "-Werror",
+];
 /// What the static library needs besides.
 const NATIVE: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
@@ -72,7 +79,11 @@ impl Place {
         }
         let program = self.0.path().join(format!("{name}-{compiler}"));
         let mut command = Command::new(compiler);
-        command.args(STRICT).arg(format!("-std={standard}"));
+        command.args(STRICT);
+        // The standard, and flags behind it.
+        let mut words = standard.split(' ');
+        command.args(words.next().map(|standard| format!("-std={standard}")));
+        command.args(words);
         command.arg("-I").arg(source("include"));
         command
             .arg(source("tests/programs").join(name))

@@ -48,7 +48,7 @@ pub(crate) mod wire;
 
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
-use crate::channel::attach::{TypeTag, draw};
+use crate::channel::attach::{Part, TypeTag, draw};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 #[cfg(feature = "tcp")]
@@ -62,6 +62,11 @@ use std::sync::Arc;
 pub(crate) trait Outlet: Send {
     /// Whether the place has a single far side, which then gets every message from the first.
     fn is_single(&self) -> bool;
+
+    /// What its subscriber does with a shape that is open.
+    fn part(&self) -> Part {
+        Part::Names
+    }
 
     /// Carries until everything was delivered and nothing more is to come, or until it is told to stop. With
     /// `until_end` it ends as well once every publisher of the ring has closed.
@@ -106,13 +111,17 @@ pub(crate) trait Inlet: Send {
 pub(crate) struct Destination {
     ring: Config,
     typed: TypeTag,
+    control: Arc<Control>,
 }
 
 impl Destination {
-    /// The ring of `ring`'s settings, made with this type if need be.
-    pub(crate) fn new(ring: &Config, typed: TypeTag) -> Self {
-        let ring = ring.clone();
-        Self { ring, typed }
+    /// The ring of `ring`'s settings, made with this type if need be, for the bridge of `control`.
+    pub(crate) fn new(ring: &Config, typed: TypeTag, control: &Arc<Control>) -> Self {
+        Self {
+            ring: ring.clone(),
+            typed,
+            control: Arc::clone(control),
+        }
     }
 
     /// Opens the ring for a source. `who` says who brings the messages: the same words each time, so that it finds
@@ -122,7 +131,8 @@ impl Destination {
     ///
     /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
     pub(crate) fn ingress(&self, who: &str) -> Result<Ingress, LinkError> {
-        Ingress::open(&self.ring, self.typed.clone(), who).map_err(|error| match error {
+        let opened = Ingress::open(&self.ring, self.typed.clone(), who, &self.control);
+        opened.map_err(|error| match error {
             OpenError::Type { asked, found, .. } => LinkError::Settings {
                 far: "the source".into(),
                 key: "type",
@@ -134,15 +144,14 @@ impl Destination {
         })
     }
 
-    /// The ring's settings.
-    pub(crate) fn ring(&self) -> &Config {
-        &self.ring
-    }
-
-    /// The shape of the ring, if there is one that would be joined; nothing is made.
+    /// The shape that the ring has or would get, and whether its type is fixed; nothing is made.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Ring`] if the settings exclude each other.
     #[cfg(feature = "tcp")]
-    pub(crate) fn look(&self) -> Option<Geometry> {
-        attach::look(&self.ring, &self.typed)
+    pub(crate) fn look(&self) -> Result<(Geometry, bool), LinkError> {
+        attach::look(&self.ring, &self.typed).map_err(ring_error)
     }
 
     /// The type of the ring's messages.
@@ -150,8 +159,10 @@ impl Destination {
         &self.typed
     }
 
-    /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then.
-    pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
+    /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then. A ring
+    /// that is made without a `capacity=` gets at least that of the source, if a default can be so large.
+    pub(crate) fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
+        self.ring.capacity_least = attach::least_for(capacity);
         if self.typed.any {
             let name = name.to_owned().into();
             let any = false;
@@ -165,6 +176,7 @@ impl Destination {
 pub(crate) struct Source {
     ring: Config,
     first: Option<Egress>,
+    part: Part,
 }
 
 impl Source {
@@ -173,10 +185,11 @@ impl Source {
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(crate) fn new(ring: &Config, first: bool) -> Result<Self, OpenError> {
-        let first = first.then(|| Egress::open(ring)).transpose()?;
+    pub(crate) fn new(ring: &Config, first: bool, part: Part) -> Result<Self, OpenError> {
+        let first = first.then(|| Egress::open(ring, part)).transpose()?;
         Ok(Self {
             ring: ring.clone(),
+            part,
             first,
         })
     }
@@ -189,7 +202,7 @@ impl Source {
     pub(crate) fn take_first(&mut self) -> Result<Egress, LinkError> {
         match self.first.take() {
             Some(first) => Ok(first),
-            None => Egress::open(&self.ring).map_err(ring_error),
+            None => Egress::open(&self.ring, self.part).map_err(ring_error),
         }
     }
 

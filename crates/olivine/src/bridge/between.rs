@@ -1,8 +1,10 @@
 //! A bridge between two URIs, for a process that does nothing else.
 
-use super::{Destination, Source, any_type, inlet, outlet, relay};
+use super::egress::Egress;
+use super::{Destination, Source, any_type, inlet, outlet, relay, ring_error};
+use crate::channel::attach::Part;
 use crate::error::{LinkError, OpenError};
-use crate::link::{Control, Link, LinkStage, LinkStatus};
+use crate::link::{Control, Link, LinkStage, LinkStatus, Stop};
 use crate::ring::layout::fnv;
 use crate::uri::{Config, Scheme, UriError};
 use std::sync::Arc;
@@ -31,6 +33,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Bridge {
     link: Link,
+    /// The name under which it has a durable place in its source, where that is in shared memory.
+    place: Option<String>,
 }
 
 impl Bridge {
@@ -38,7 +42,9 @@ impl Bridge {
     /// of the source has closed and everything is delivered; else it goes on for as long as it is not stopped.
     ///
     /// A durable `name` in the URI elsewhere says who this bridge is. Left out, it is made from the two URIs and the
-    /// name of this machine, so that the next bridge between the two takes this one's place.
+    /// name of this machine, so that the next bridge between the two takes this one's place. A place under such a name is
+    /// given up when the source has ended and everything is delivered, and by [`Bridge::leave`]; one under a name that
+    /// was given is kept.
     ///
     /// # Errors
     ///
@@ -66,12 +72,18 @@ impl Bridge {
         };
         let control = Control::new().map_err(refused)?;
         let name = default_name(&words);
+        let mut place = None;
         let link = match (is_near(source), is_near(destination)) {
             (true, true) => {
-                let from = Source::new(&named(source, &name), true)?;
-                let to = Destination::new(destination, any_type());
+                let ring = named(source, &name);
+                place.clone_from(&ring.name);
+                let given_up = ring.clone();
+                let is_ours = source.name.is_none();
+                let from = Source::new(&ring, true, Part::Names)?;
+                let to = Destination::new(destination, any_type(), &control);
                 Link::start(words.clone(), control, move |control| {
-                    relay::run(from, to, control, until_end)
+                    relay::run(from, to, control, until_end)?;
+                    give_up_place(&given_up, Part::Names, is_ours, control)
                 })
             }
             (true, false) => {
@@ -82,16 +94,20 @@ impl Bridge {
                 } else {
                     source.clone()
                 };
-                let from = Source::new(&ring, single)?;
+                let is_ours = single && source.name.is_none();
+                place = ring.name.clone().filter(|_| single);
+                let part = outlet.part();
+                let from = Source::new(&ring, single, part)?;
                 Link::start(words.clone(), control, move |control| {
-                    outlet.run(from, control, until_end)
+                    outlet.run(from, control, until_end)?;
+                    give_up_place(&ring, part, is_ours, control)
                 })
             }
             (false, true) => {
                 let mut inlet = inlet(&named(source, &name))?;
                 let mut ring = destination.clone();
                 inlet.shape(&mut ring)?;
-                let to = Destination::new(&ring, any_type());
+                let to = Destination::new(&ring, any_type(), &control);
                 Link::start(words.clone(), control, move |control| {
                     inlet.run(to, control, until_end)
                 })
@@ -107,7 +123,7 @@ impl Bridge {
         };
         let link = link.map_err(refused)?;
         link.wait_tried(Duration::from_secs(1))?;
-        Ok(Self { link })
+        Ok(Self { link, place })
     }
 
     /// What it is doing.
@@ -122,6 +138,26 @@ impl Bridge {
         matches!(self.status().stage, LinkStage::Ended | LinkStage::Failed)
     }
 
+    /// As [`Bridge::finish`], for good: where everything was delivered and its place in the source goes by a name that
+    /// was not given, the place is given up, and publishers wait for it no longer.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed, if it did.
+    pub fn leave(&mut self, linger: Duration) -> Result<bool, LinkError> {
+        self.link.control().leave();
+        self.finish(linger)
+    }
+
+    /// The name under which its place in the source is kept for the next one, while publishers wait for it; `None` if
+    /// it has none, or gave it up.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        let control = self.link.control();
+        let is_given_up = control.status().is_place_given_up;
+        self.place.as_deref().filter(|_| !is_given_up)
+    }
+
     /// Stops it as [`Bridge::finish`] does, for whoever needs no counts afterwards.
     ///
     /// # Errors
@@ -129,6 +165,18 @@ impl Bridge {
     /// Why it failed, if it did.
     pub fn stop(mut self, linger: Duration) -> Result<bool, LinkError> {
         self.finish(linger)
+    }
+
+    /// Asks it to deliver what is published and to end then, and returns at once: [`Bridge::has_ended`] says when it
+    /// has. What is published later is left for the next bridge. [`Bridge::finish`] cuts it short.
+    pub fn ask_to_finish(&self) {
+        self.link.control().stop(Stop::Delivered(None));
+    }
+
+    /// As [`Bridge::ask_to_finish`], and as [`Bridge::leave`] for its place in the ring.
+    pub fn ask_to_leave(&self) {
+        self.link.control().leave();
+        self.ask_to_finish();
     }
 
     /// Stops it, after it has delivered what is published, for which it has `linger`; zero leaves that open.
@@ -143,6 +191,21 @@ impl Bridge {
         let failure = self.link.control().failure();
         failure.map_or(Ok(delivered), Err)
     }
+}
+
+/// Gives the place of a bridge that has ended well up, if it does not stay for the next one: `is_ours` says that its name
+/// was not given.
+fn give_up_place(
+    ring: &Config,
+    part: Part,
+    is_ours: bool,
+    control: &Control,
+) -> Result<(), LinkError> {
+    if is_ours && ring.name.is_some() && control.leaves() {
+        Egress::open(ring, part).map_err(ring_error)?.unsubscribe();
+        control.report(|status| status.is_place_given_up = true);
+    }
+    Ok(())
 }
 
 fn is_near(config: &Config) -> bool {

@@ -1,11 +1,13 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
-use crate::channel::attach::TypeTag;
+use crate::channel::attach::{Part, TypeTag};
 use crate::channel::subscriber::Subscriber;
 use crate::error::{OpenError, ReceiveError};
+use crate::region::Word;
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
-use crate::wait::Sleeper;
+use crate::wait::warden::Watches;
+use crate::wait::{Reliance, Sleeper};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -19,6 +21,8 @@ use std::os::fd::BorrowedFd;
 pub(crate) struct Egress {
     subscriber: Subscriber,
     copy: Vec<u8>,
+    /// Where each lane ended when the bridge was asked to end: what comes later is for the next one.
+    goal: Option<Vec<u64>>,
 }
 
 /// Whole frames of one lane as they lie in the ring, padding included.
@@ -33,19 +37,21 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Egress {
-    /// Subscribes to the ring that `config` names, whatever type its messages are of.
+    /// Subscribes to the ring that `config` names, whatever type its messages are of. `part` says what it does with a
+    /// shape that is open.
     ///
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(crate) fn open(config: &Config) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: &Config, part: Part) -> Result<Self, OpenError> {
         let any = TypeTag {
             any: true,
             ..TypeTag::default()
         };
         Ok(Self {
-            subscriber: Subscriber::open_as(config, any)?,
+            subscriber: Subscriber::open_as(config, &any, part)?,
             copy: Vec::new(),
+            goal: None,
         })
     }
 
@@ -63,12 +69,16 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`].
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`] where a lane was closed with a
+    /// failure and everything before it is acknowledged: what follows at the far side must not look like its end.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
-        if self.subscriber.is_evicted() {
-            return Err(ReceiveError::Evicted);
+        if let Some(error) = self.subscriber.eviction() {
+            return Err(error);
         }
         self.subscriber.map_lanes()?;
+        if let Some(failure) = self.subscriber.lane_failure() {
+            return Err(failure);
+        }
         Ok(self.subscriber.consumers().len())
     }
 
@@ -224,10 +234,7 @@ impl Egress {
             let boundary = consumer.boundary(released, position, position);
             if !matches!(boundary, Ok(end) if end == position) {
                 // Headers that were overwritten meanwhile say nothing about the far side.
-                if self.subscriber.is_evicted() {
-                    return Err(ReceiveError::Evicted);
-                }
-                return boundary.map(|_| false);
+                return self.judged(boundary).map(|_| false);
             }
         }
         let consumer = &mut self.subscriber.consumers()[place];
@@ -238,14 +245,8 @@ impl Egress {
     }
 
     /// `answer`, unless it is an error and we were evicted: a publisher was free to overwrite what it was found in.
-    fn judged<T>(&self, answer: Result<T, ReceiveError>) -> Result<T, ReceiveError> {
-        answer.map_err(|error| {
-            if self.subscriber.is_evicted() {
-                ReceiveError::Evicted
-            } else {
-                error
-            }
-        })
+    fn judged<T>(&mut self, answer: Result<T, ReceiveError>) -> Result<T, ReceiveError> {
+        answer.map_err(|error| self.subscriber.eviction().unwrap_or(error))
     }
 
     /// Hands everything over again that was not acknowledged.
@@ -278,7 +279,30 @@ impl Egress {
         Ok(true)
     }
 
-    /// Whether everything published was handed over and acknowledged, and nothing more can come for now.
+    /// The bridge is asked to end: what is published by now is delivered, and nothing that comes later. Publishers that
+    /// go on cannot keep it from its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::look`].
+    pub(crate) fn set_goal(&mut self) -> Result<(), ReceiveError> {
+        if self.goal.is_none() {
+            let lanes = self.look()?;
+            let goal = (0..lanes).map(|place| self.committed(place));
+            self.goal = Some(goal.collect::<Result<_, _>>()?);
+        }
+        Ok(())
+    }
+
+    /// Position up to which a lane is delivered.
+    pub(crate) fn goal(&self, place: usize) -> u64 {
+        match &self.goal {
+            Some(goal) => goal.get(place).copied().unwrap_or(0),
+            None => u64::MAX,
+        }
+    }
+
+    /// Whether everything published, or everything up to the goal, was handed over and acknowledged.
     ///
     /// # Errors
     ///
@@ -286,12 +310,36 @@ impl Egress {
     pub(crate) fn is_delivered(&mut self) -> Result<bool, ReceiveError> {
         let lanes = self.look()?;
         for place in 0..lanes {
-            let position = self.position(place);
-            if self.committed(place)? != position || self.acknowledged(place) != position {
+            let goal = self.goal(place);
+            let delivered = if goal == u64::MAX {
+                let position = self.position(place);
+                self.committed(place)? == position && self.acknowledged(place) == position
+            } else {
+                self.acknowledged(place) >= goal
+            };
+            if !delivered {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Messages that were published, up to the goal, and not acknowledged. They are handed over again afterwards.
+    pub(crate) fn undelivered(&mut self) -> u64 {
+        self.rewind();
+        let mut messages = 0;
+        for place in 0..self.subscriber.consumers().len() {
+            let goal = self.goal(place);
+            // What cannot be read any more is counted by its loss, not here.
+            while let Ok(Some((end, _))) = self.next_frame(place)
+                && end <= goal
+            {
+                messages += 1;
+                self.advance(place, end);
+            }
+        }
+        self.rewind();
+        messages
     }
 
     /// Whether the lane's publisher has closed it and everything was handed over.
@@ -324,6 +372,11 @@ impl Egress {
         self.subscriber.sleeper()
     }
 
+    /// Whether a thread that sleeps by [`Egress::sleeper`] may sleep long; `park` is its word.
+    pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
+        self.subscriber.rely(watches, park)
+    }
+
     /// Gives a durable name up, with everything that was not acknowledged.
     pub(crate) fn unsubscribe(mut self) {
         self.subscriber.forget_name();
@@ -346,9 +399,9 @@ mod tests {
     #[test]
     fn who_was_evicted_and_lapped_is_told_so_by_every_question() {
         let config = Config::parse("inproc://lapped?capacity=4KiB&slow=evict:1ms").unwrap();
-        let mut egress = Egress::open(&config).unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =
-            Publisher::open_as(&config, TypeTag::default(), None).unwrap();
+            Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         publisher.publish(&[1; 24]).unwrap();
         assert_eq!(egress.look().unwrap(), 1);
         // Other lengths than ours, so that where a frame of ours began lies the middle of another one.
@@ -374,12 +427,38 @@ mod tests {
         }
     }
 
+    /// A publisher that never stops would keep a bridge from its end.
+    #[test]
+    fn what_is_published_after_the_wish_to_end_is_neither_delivered_nor_missed() {
+        let config = Config::parse("inproc://goal").unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut publisher: Publisher =
+            Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
+        let mut publish = || publisher.publish(&[1; 24]).unwrap().0;
+        let ends = [publish(), publish()];
+        assert_eq!(egress.look().unwrap(), 1);
+        egress.set_goal().unwrap();
+        let after = publish();
+        egress.set_goal().unwrap();
+        assert_eq!((egress.goal(0), egress.goal(1)), (ends[1], 0));
+        egress.advance(0, ends[1]);
+        assert!(egress.acknowledge(0, ends[0]));
+        assert!(!egress.is_delivered().unwrap());
+        assert_eq!(egress.undelivered(), 1);
+        assert_eq!(egress.position(0), ends[0], "handed over again");
+        egress.advance(0, ends[1]);
+        assert!(egress.acknowledge(0, ends[1]));
+        assert!(egress.is_delivered().unwrap());
+        assert_eq!(egress.undelivered(), 0);
+        assert!(after > ends[1]);
+    }
+
     #[test]
     fn what_a_far_side_acknowledges_is_the_end_of_a_frame_that_was_handed_over() {
         let config = Config::parse("inproc://acknowledged").unwrap();
-        let mut egress = Egress::open(&config).unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =
-            Publisher::open_as(&config, TypeTag::default(), None).unwrap();
+            Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let start = publisher.cursor().0;
         let ends: Vec<u64> = (0..3)
             .map(|_| publisher.publish(&[1; 24]).unwrap().0)

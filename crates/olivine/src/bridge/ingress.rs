@@ -1,13 +1,18 @@
 //! Into a ring: a publisher per lane of the source, which acknowledges after commit.
 
-use crate::channel::attach::{self, TypeTag};
+use crate::channel::attach::{self, Part, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{Brought, Origin, lanes_kept_for};
-use crate::error::{LinkError, NotSent, OpenError};
+use crate::channel::shape::Wanted;
+use crate::error::{LinkError, NotSent, OpenError, chain};
+use crate::link::Control;
 use crate::region::HEADER_BYTES;
+#[cfg(feature = "journal")]
+use crate::ring::layout::fixed;
 use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag, type_shown};
 use crate::uri::{Config, Expire};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to do where the types of two channels differ.
@@ -24,9 +29,16 @@ pub(crate) struct Ingress {
     config: Config,
     typed: TypeTag,
     attached: Attached,
+    /// Shape of the ring, or the one that it gets with the first lane.
+    geometry: Geometry,
     key: u64,
     lanes: Vec<Lane>,
     messages: u64,
+    /// Says why the bridge gave up, or that it was asked to stop.
+    control: Arc<Control>,
+    /// The source's channel that was followed last.
+    #[cfg(feature = "tcp")]
+    follows: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -75,28 +87,46 @@ impl Ingress {
     /// For the ring that `config` names, which is made with the type `typed` if need be. `who` says who brings the
     /// messages: the same words each time, others for others.
     ///
-    /// Lanes that are kept for it are opened.
+    /// Lanes that are kept for it are opened. What becomes of lanes that are open when it is dropped is in `control`:
+    /// after a wish to stop they are left as of a dead publisher, for the next bridge; else they are closed with the
+    /// reason for which the bridge gave up. So no way out of a bridge looks like the end of the stream: only
+    /// [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] close a lane in order.
     ///
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(crate) fn open(config: &Config, typed: TypeTag, who: &str) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        config: &Config,
+        typed: TypeTag,
+        who: &str,
+        control: &Arc<Control>,
+    ) -> Result<Self, OpenError> {
         let key = fnv(who.bytes()).max(1);
         // Each lane is a publisher of its own; what else the settings say concerns the source.
         let mut config = config.clone();
         // What comes from there has its topic already.
         (config.name, config.expire, config.topic) = (None, Expire::Never, None);
         (config.cpu, config.linger) = (None, Duration::ZERO);
-        let (attached, kept) = attach::open(&config, typed.clone(), |attached| {
-            Ok(lanes_kept_for(attached, key))
-        })?;
+        let (attached, (kept, geometry)) =
+            attach::open(&config, &typed, Part::Leaves, |attached| {
+                let settings = Wanted::of(&config, &typed, Part::Fixes)?;
+                let geometry = settings.merged(&attached.geometry, attached.place.free_bytes());
+                Ok((lanes_kept_for(attached, key), geometry))
+            })?;
+        // Frames are taken as they lie: each lane's ring is as it is said here, or is refused.
+        config.capacity = Some(geometry.capacity);
+        config.align = Some(geometry.align);
         let mut ingress = Self {
             config,
             typed,
             attached,
+            geometry,
             key,
             lanes: Vec::new(),
             messages: 0,
+            control: Arc::clone(control),
+            #[cfg(feature = "tcp")]
+            follows: None,
         };
         for index in kept {
             let lane = ingress.open_lane(index)?;
@@ -106,11 +136,12 @@ impl Ingress {
     }
 
     fn open_lane(&self, index: u32) -> Result<Lane, OpenError> {
-        let brought = Brought {
-            key: self.key,
-            lane: index,
-        };
-        let publisher = Publisher::open_as(&self.config, self.typed.clone(), Some(brought))?;
+        Self::reopen(&self.config, &self.typed, self.key, index)
+    }
+
+    fn reopen(config: &Config, typed: &TypeTag, key: u64, index: u32) -> Result<Lane, OpenError> {
+        let brought = Brought { key, lane: index };
+        let publisher = Publisher::open_as(config, typed, Some(brought))?;
         Ok(Lane {
             index,
             origin: publisher.origin(),
@@ -121,9 +152,38 @@ impl Ingress {
         })
     }
 
-    /// The shape of the ring.
+    /// Why the lanes that are open now are to be closed with a failure; `None` if they are to be left to the next
+    /// bridge.
+    fn failure(&self) -> Option<String> {
+        match self.control.failure() {
+            Some(failure) => Some(chain(&failure)),
+            None if std::thread::panicking() => Some(chain(&LinkError::Panicked)),
+            None if self.control.stopping().is_some() => None,
+            None => Some("it ended before its source did, and did not say why".to_owned()),
+        }
+    }
+
+    /// The shape of the ring, or the one that it gets with the first lane.
     pub(crate) fn geometry(&self) -> &Geometry {
-        &self.attached.geometry
+        &self.geometry
+    }
+
+    /// Takes over the type of the source's messages, where the ring takes any and no participant has fixed one.
+    #[cfg(feature = "journal")]
+    pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
+        let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
+        if self.typed.any && !is_fixed && self.lanes.is_empty() {
+            let any = false;
+            let name = name.to_owned();
+            (self.geometry.type_hash, self.geometry.type_name) = (hash, name.clone());
+            let name = name.into();
+            self.typed = TypeTag { hash, name, any };
+        }
+    }
+
+    /// Tells the ring from others that had or will have its name.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.attached.incarnation()
     }
 
     /// Whether frames of a ring of the shape `source`, which `far` has, can be taken as they lie: the ring of this side
@@ -170,6 +230,36 @@ impl Ingress {
             .filter(ours)
             .map(|lane| (lane.index, lane.there(lane.position)))
             .collect()
+    }
+
+    /// Whether a lane of the source is open here.
+    pub(crate) fn is_open(&self, index: u32) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| lane.index == index && lane.publisher.is_some())
+    }
+
+    /// The source carries the channel of this incarnation from here on.
+    ///
+    /// # Errors
+    ///
+    /// Why not: lanes are open of another incarnation that we followed, which never told their end. What was in it
+    /// and did not arrive is lost.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn follow(&mut self, incarnation: u64) -> Result<(), String> {
+        let left = self.follows.filter(|followed| *followed != incarnation);
+        let is_open =
+            |lane: &&Lane| lane.publisher.is_some() && Some(lane.origin.incarnation) == left;
+        if let Some(lane) = self.lanes.iter().find(is_open) {
+            return Err(format!(
+                "the source's channel is another one ({incarnation:016x}) than the one ({:016x}) whose lane {} was \
+                 open at position {}: messages are missing; open the channel again to go on without them",
+                lane.origin.incarnation,
+                lane.index,
+                lane.there(lane.position)
+            ));
+        }
+        self.follows = Some(incarnation);
+        Ok(())
     }
 
     /// Every lane that was kept or opened: its index, the incarnation that it goes by, and the position there.
@@ -296,6 +386,37 @@ impl Ingress {
         }
     }
 
+    /// Nothing after this point of a lane of the source will come, because of a failure: closes it with this reason, and
+    /// gives it back to everybody.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Ring`] if it was closed and cannot be opened for that.
+    pub(crate) fn fail_lane(&mut self, index: u32, reason: &str) -> Result<(), NotTaken> {
+        if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
+            if self.lanes[place].publisher.is_none() {
+                self.lanes[place] = self.open_lane(index)?;
+            }
+            if let Some(mut publisher) = self.lanes.swap_remove(place).publisher {
+                publisher.forget_origin();
+                publisher.fail(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// The far side that brought these lanes does not come back: closes each that it had not ended with this reason,
+    /// and gives all of them back to everybody.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn abandon(mut self, reason: &str) {
+        let open = self.lanes.iter().filter(|lane| lane.publisher.is_some());
+        for index in open.map(|lane| lane.index).collect::<Vec<_>>() {
+            // One that cannot be opened stays kept for whoever says the same words.
+            let _ = self.fail_lane(index, reason);
+        }
+        self.end();
+    }
+
     /// A lane of the source has ended for good: closes it if it is open, and gives it back to everybody.
     ///
     /// # Errors
@@ -378,9 +499,25 @@ impl Ingress {
 
 impl Drop for Ingress {
     fn drop(&mut self) {
-        self.lanes.clear();
+        let failure = self.failure();
+        // A bridge that ended in order, as it was to at the end of the source, has closed every lane and says no more.
+        let gave_up = self.control.has_failed() || std::thread::panicking();
+        if gave_up && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
+            // Every lane had ended, and another stream would have followed: one of them tells that none does.
+            if let Some(lane) = self.lanes.first_mut()
+                && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.key, lane.index)
+            {
+                *lane = opened;
+            }
+        }
+        for publisher in self.lanes.drain(..).filter_map(|lane| lane.publisher) {
+            match &failure {
+                Some(reason) => publisher.fail(reason),
+                None => publisher.leave_open(),
+            }
+        }
         // The last one to leave removes the ring.
-        self.attached.leave(|| ());
+        self.attached.leave(|_| ());
     }
 }
 

@@ -28,22 +28,45 @@ pub(super) fn run(
     let who = format!("ring {}", source.ring().uri());
     let mut egress = source.take_first()?;
     let geometry = egress.geometry().clone();
-    destination.adopt(geometry.type_hash, &geometry.type_name);
+    destination.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
     let mut ingress = destination.ingress(&who)?;
+    if ingress.incarnation() == egress.incarnation() {
+        // By other words, perhaps: a link to the folder, or a default that is spelled out.
+        egress.unsubscribe();
+        return Err(LinkError::Loop {
+            far: destination.ring.uri(),
+        });
+    }
     ingress.fits("the source", &geometry)?;
-    resume(&mut egress, &mut ingress)?;
+    // Before the lanes are left: whoever reads them is told why.
+    carry(&mut egress, &mut ingress, control, until_end).inspect_err(|error| control.give_up(error))
+}
+
+fn carry(
+    egress: &mut Egress,
+    ingress: &mut Ingress,
+    control: &Control,
+    until_end: bool,
+) -> Result<(), LinkError> {
+    let mut open = resume(egress, ingress)?;
     control.report(|status| {
         status.stage = LinkStage::Connected;
         (status.peers, status.connections) = (1, 1);
     });
     control.tried();
-    let mut open: Vec<bool> = Vec::new();
     loop {
         if control.must_stop() {
+            egress.set_goal().map_err(reading)?;
+            if !egress.is_delivered().map_err(reading)? {
+                control.leave_undelivered(egress.undelivered());
+            }
             return Ok(());
         }
         let asked = control.stopping().is_some();
-        let Pass { bytes, full } = pass(&mut egress, &mut ingress, &mut open)?;
+        if asked {
+            egress.set_goal().map_err(reading)?;
+        }
+        let Pass { bytes, full } = pass(egress, ingress, &mut open)?;
         if bytes > 0 {
             control.report(|status| {
                 status.bytes += bytes;
@@ -54,7 +77,9 @@ pub(super) fn run(
         }
         let ended = egress.is_delivered().map_err(reading)? && !full;
         if ended && (asked || (until_end && egress.is_ended())) {
-            ingress.end();
+            if egress.is_ended() {
+                ingress.end();
+            }
             return Ok(());
         }
         if full {
@@ -62,7 +87,7 @@ pub(super) fn run(
             control.pause(ROOM_NAP);
             continue;
         }
-        sleep(&mut egress, control)?;
+        sleep(egress, control)?;
     }
 }
 
@@ -98,9 +123,12 @@ fn pass(
             continue;
         }
         let mut end = egress
-            .frames_end(place, position + TURN_BYTES)
+            .frames_end(place, egress.goal(place).min(position + TURN_BYTES))
             .map_err(reading)?;
-        if end == position {
+        if end <= position {
+            if position >= egress.goal(place) {
+                continue;
+            }
             let next = egress.next_frame(place).map_err(reading)?;
             let Some((first, _)) = next else {
                 if egress.is_lane_ended(place) {
@@ -130,9 +158,11 @@ fn pass(
     Ok(carried)
 }
 
-/// Goes on where the destination is: what it has, from a run before that was killed, is done with.
-fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<(), LinkError> {
+/// Goes on where the destination is: what it has, from a run before that was killed, is done with. Returns which lanes
+/// are open there: they may have ended here meanwhile, which is still to be told.
+fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkError> {
     let lanes = egress.look().map_err(reading)?;
+    let mut open = vec![false; lanes];
     for (lane, position) in ingress.resume(egress.incarnation()) {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
         let there = match place {
@@ -147,8 +177,11 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<(), LinkError> {
                 problem: "the ring does not hold it any more".into(),
             });
         }
+        if let Some(place) = place {
+            open[place] = ingress.is_open(lane);
+        }
     }
-    Ok(())
+    Ok(open)
 }
 
 fn sleep(egress: &mut Egress, control: &Control) -> Result<(), LinkError> {

@@ -1,9 +1,10 @@
 //! What goes over a connection of `tcp://`: bytes in, blocks out, and the other way round. No input or output here.
 //!
 //! `docs/wire.md` describes it for other implementations. In short: each side begins with a [`Hello`]; then come
-//! **blocks**, a header of 16 bytes and a body. Frames travel as they lie in the ring. Every byte that arrives is
-//! hostile until checked: a length is compared with its bound before anything is reserved for it, a block that is
-//! out of place ends the connection, and nothing is kept but one unfinished block without frames.
+//! **blocks**, a header of 24 bytes and a body. Frames travel as they lie in the ring. Every byte that arrives is
+//! hostile until checked: a length is compared with its bound before anything is reserved for it, and a block that
+//! is out of place ends the connection. Checksums cover every byte, and nothing of a block is handed on before its
+//! checksum was compared.
 #![forbid(unsafe_code)]
 
 #[cfg(any(test, fuzzing))]
@@ -15,7 +16,7 @@ mod tests;
 use hello::Hello;
 
 /// Version of everything in this file. The first thing that is compared.
-pub(crate) const WIRE_VERSION: u32 = 1;
+pub(crate) const WIRE_VERSION: u32 = 2;
 /// First bytes on a connection.
 pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
 /// First byte of who speaks TLS: an alert, because it understood nothing, or the beginning of a handshake.
@@ -25,10 +26,15 @@ const TLS_HANDSHAKE: u8 = 22;
 pub(super) const PREAMBLE_BYTES: usize = 16;
 /// Longest hello in bytes, without its preamble.
 pub(super) const HELLO_MAX: usize = 4096;
-/// Bytes of a block's header.
-pub(super) const HEADER_BYTES: usize = 16;
-/// Longest body of frames in bytes.
-pub(super) const FRAMES_MAX: usize = 1 << 24;
+/// Bytes of a checksum: CRC-32C, little endian.
+const SUM_BYTES: usize = 4;
+/// Bytes of a block's header before its checksums.
+const HEAD_BYTES: usize = 16;
+/// Bytes of a block's header: the checksum of the body, then that of everything before it.
+pub(super) const HEADER_BYTES: usize = HEAD_BYTES + 2 * SUM_BYTES;
+/// Longest body of frames in bytes. A block is handed on once it is whole, so that this is a part of the latency of a
+/// long run, and must fit into the buffer.
+pub(super) const FRAMES_MAX: usize = 1 << 16;
 /// Longest text of a close in bytes.
 const REASON_MAX: usize = 512;
 /// Bytes of one place in a resume.
@@ -36,8 +42,11 @@ const PLACE_BYTES: usize = 16;
 /// Most lanes a channel has.
 const LANES_MAX: usize = 256;
 const _: () = assert!(LANES_MAX as u64 == crate::uri::PUBLISHERS_LIMIT);
-/// Bytes of the buffer that bytes arrive in: enough for any block without frames, and for a good run of frames.
+/// Bytes of the buffer that bytes arrive in: enough for several blocks.
 const BUFFER_BYTES: usize = 256 * 1024;
+const _: () = assert!(BUFFER_BYTES >= 2 * (HEADER_BYTES + FRAMES_MAX));
+/// The lane of a place in a resume is open at the destination.
+const PLACE_OPEN: u32 = 1;
 
 const KIND_RESUME: u8 = 1;
 const KIND_LANE: u8 = 2;
@@ -80,10 +89,12 @@ pub(crate) enum Close {
     Lost = 13,
     /// This side cannot go on.
     Failed = 14,
+    /// Bytes were changed on the way.
+    Corrupt = 15,
 }
 
 impl Close {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::End,
         Self::Leaving,
         Self::Protocol,
@@ -98,11 +109,23 @@ impl Close {
         Self::Evicted,
         Self::Lost,
         Self::Failed,
+        Self::Corrupt,
     ];
 
     fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|close| *close as u8 == code)
     }
+}
+
+/// Where a destination wants to go on in one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Index at the source.
+    pub(crate) lane: u32,
+    /// The first byte there that it has not committed.
+    pub(crate) position: u64,
+    /// The lane is open at the destination: it has not heard of its end.
+    pub(crate) open: bool,
 }
 
 /// What arrived.
@@ -114,12 +137,12 @@ pub(crate) enum Arrived<'a> {
     /// else.
     Resume {
         incarnation: u64,
-        places: Vec<(u32, u64)>,
+        places: Vec<Place>,
     },
     /// Source to destination: a lane is open and goes on from this position.
     Lane { lane: u32, position: u64 },
-    /// Source to destination: frames, or a part of some, a multiple of 8 bytes. They stay until
-    /// [`Decoder::took`].
+    /// Source to destination: frames, or a part of some, a multiple of 8 bytes: the rest of a whole block. They stay
+    /// until [`Decoder::took`].
     Frames {
         lane: u32,
         position: u64,
@@ -162,9 +185,25 @@ pub(crate) enum WireError {
         /// The bound.
         most: u64,
     },
+    /// A checksum that does not match.
+    #[error("the checksum of {what} does not match: bytes were changed on the way")]
+    Checksum {
+        /// Of what.
+        what: &'static str,
+    },
     /// Something that nobody of ours writes.
     #[error("{0}")]
     Nonsense(String),
+}
+
+impl WireError {
+    /// Whether it is about the first bytes of a connection, which no checksum covers.
+    pub(crate) fn is_of_the_preamble(&self) -> bool {
+        match self {
+            Self::Magic | Self::Tls | Self::Version { .. } | Self::Length { .. } => true,
+            Self::Checksum { .. } | Self::Nonsense(_) => false,
+        }
+    }
 }
 
 fn nonsense(text: impl Into<String>) -> WireError {
@@ -186,7 +225,7 @@ enum Stage {
     Preamble,
     Hello(usize),
     Block,
-    /// Inside a body of frames: where the next byte belongs, and how many are left.
+    /// Inside a body of frames that is all there: where the next byte belongs, and how many are left.
     Frames {
         lane: u32,
         position: u64,
@@ -242,15 +281,16 @@ impl Decoder {
                     let Some(length) = preamble(bytes)? else {
                         return Ok(None);
                     };
-                    self.start += PREAMBLE_BYTES;
                     self.stage = Stage::Hello(length);
                 }
                 Stage::Hello(length) => {
-                    let Some(fields) = bytes.get(..length) else {
+                    let end = PREAMBLE_BYTES + length;
+                    let Some(sum) = word32(bytes, end) else {
                         return Ok(None);
                     };
-                    let hello = Hello::decode(fields)?;
-                    self.start += length;
+                    compare("the hello", &bytes[..end], sum)?;
+                    let hello = Hello::decode(&bytes[PREAMBLE_BYTES..end])?;
+                    self.start += end + SUM_BYTES;
                     self.stage = Stage::Block;
                     return Ok(Some(Arrived::Hello(hello)));
                 }
@@ -260,11 +300,8 @@ impl Decoder {
                     position,
                     left,
                 } => {
-                    let here = bytes.len().min(left) & !7;
-                    if here == 0 {
-                        return Ok(None);
-                    }
-                    let bytes = &self.buffer[self.start..self.start + here];
+                    // All of them are there: the checksum was compared.
+                    let bytes = bytes.get(..left).unwrap_or_default();
                     return Ok(Some(Arrived::Frames {
                         lane,
                         position,
@@ -276,6 +313,11 @@ impl Decoder {
                         return Ok(None);
                     };
                     let block = Header::decode(header)?;
+                    let body = HEADER_BYTES..HEADER_BYTES + block.length;
+                    let Some(body) = bytes.get(body) else {
+                        return Ok(None);
+                    };
+                    compare(block.what, body, block.body_sum)?;
                     if block.kind == KIND_FRAMES {
                         self.start += HEADER_BYTES;
                         self.stage = Stage::Frames {
@@ -285,10 +327,6 @@ impl Decoder {
                         };
                         continue;
                     }
-                    let body = HEADER_BYTES..HEADER_BYTES + block.length;
-                    let Some(body) = bytes.get(body) else {
-                        return Ok(None);
-                    };
                     let arrived = block.arrived(body)?;
                     self.start += HEADER_BYTES + block.length;
                     if matches!(arrived, Arrived::Close { .. }) {
@@ -341,22 +379,36 @@ fn preamble(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     }
 }
 
+/// Compares `bytes` with the checksum that came with them.
+fn compare(what: &'static str, bytes: &[u8], sum: u32) -> Result<(), WireError> {
+    match crc32c::crc32c(bytes) == sum {
+        true => Ok(()),
+        false => Err(WireError::Checksum { what }),
+    }
+}
+
 /// A block's header, checked.
 #[derive(Clone, Copy, Debug)]
 struct Header {
+    /// Its kind, for people.
+    what: &'static str,
     kind: u8,
     code: u8,
     lane: u32,
     length: usize,
     position: u64,
+    body_sum: u32,
 }
 
 impl Header {
     fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
+        let (head, sum) = bytes.split_at(HEAD_BYTES + SUM_BYTES);
+        compare("a header", head, word32(sum, 0).unwrap_or(0))?;
         let [kind, code, low, high, rest @ ..] = *bytes;
         let lane = u32::from(u16::from_le_bytes([low, high]));
         let (length, position) = (word32(&rest, 0), word64(&rest, 4));
-        let (Some(length), Some(position)) = (length, position) else {
+        let (Some(length), Some(position), Some(body_sum)) = (length, position, word32(&rest, 12))
+        else {
             return Err(nonsense("half a header"));
         };
         let (what, most) = match kind {
@@ -380,11 +432,13 @@ impl Header {
             return Err(nonsense(text));
         }
         Ok(Self {
+            what,
             kind,
             code,
             lane,
             length: length as usize,
             position,
+            body_sum,
         })
     }
 
@@ -395,13 +449,19 @@ impl Header {
             KIND_RESUME => {
                 let mut places = Vec::new();
                 for place in body.chunks(PLACE_BYTES) {
-                    let (Some(lane), Some(position)) = (word32(place, 0), word64(place, 8)) else {
+                    let (lane, flags) = (word32(place, 0), word32(place, 4));
+                    let (Some(lane), Some(flags), Some(position)) = (lane, flags, word64(place, 8))
+                    else {
                         return Err(nonsense("half a place in a resume"));
                     };
-                    if lane as usize >= LANES_MAX {
-                        return Err(nonsense(format!("lane {lane}")));
+                    if lane as usize >= LANES_MAX || flags & !PLACE_OPEN != 0 {
+                        return Err(nonsense(format!("lane {lane} with flags {flags:#x}")));
                     }
-                    places.push((lane, position));
+                    places.push(Place {
+                        lane,
+                        position,
+                        open: flags & PLACE_OPEN != 0,
+                    });
                 }
                 Arrived::Resume {
                     incarnation: position,
@@ -449,57 +509,67 @@ fn word64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-fn block(kind: u8, code: u8, lane: u32, length: usize, position: u64) -> [u8; HEADER_BYTES] {
+/// The header of a block with this body.
+fn header(kind: u8, code: u8, lane: u32, position: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     // Lanes and lengths are bounded where they come from: a lane by 256, a body by `FRAMES_MAX`.
     let lane = u16::try_from(lane).unwrap_or(u16::MAX);
-    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
     (bytes[0], bytes[1]) = (kind, code);
     bytes[2..4].copy_from_slice(&lane.to_le_bytes());
     bytes[4..8].copy_from_slice(&length.to_le_bytes());
-    bytes[8..].copy_from_slice(&position.to_le_bytes());
+    bytes[8..16].copy_from_slice(&position.to_le_bytes());
+    bytes[16..20].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..20]);
+    bytes[20..].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// The header of `length` bytes of frames, which follow as they lie.
-pub(crate) fn frames_header(lane: u32, position: u64, length: usize) -> [u8; HEADER_BYTES] {
-    block(KIND_FRAMES, 0, lane, length, position)
+/// The header of these bytes of frames, at most [`FRAMES_MAX`], which follow as they lie.
+pub(crate) fn frames_header(lane: u32, position: u64, bytes: &[u8]) -> [u8; HEADER_BYTES] {
+    header(KIND_FRAMES, 0, lane, position, bytes)
+}
+
+/// Puts a block.
+fn put(out: &mut Vec<u8>, kind: u8, code: u8, lane: u32, position: u64, body: &[u8]) {
+    out.extend(header(kind, code, lane, position, body));
+    out.extend(body);
 }
 
 /// Puts a resume.
-pub(crate) fn put_resume(out: &mut Vec<u8>, incarnation: u64, places: &[(u32, u64)]) {
-    let length = places.len() * PLACE_BYTES;
-    out.extend(block(KIND_RESUME, 0, 0, length, incarnation));
-    for (lane, position) in places {
-        out.extend(u64::from(*lane).to_le_bytes());
-        out.extend(position.to_le_bytes());
+pub(crate) fn put_resume(out: &mut Vec<u8>, incarnation: u64, places: &[Place]) {
+    let mut body = Vec::with_capacity(places.len() * PLACE_BYTES);
+    for place in places {
+        body.extend(place.lane.to_le_bytes());
+        body.extend((u32::from(place.open) * PLACE_OPEN).to_le_bytes());
+        body.extend(place.position.to_le_bytes());
     }
+    put(out, KIND_RESUME, 0, 0, incarnation, &body);
 }
 
 /// Puts the opening of a lane.
 pub(crate) fn put_lane(out: &mut Vec<u8>, lane: u32, position: u64) {
-    out.extend(block(KIND_LANE, 0, lane, 0, position));
+    put(out, KIND_LANE, 0, lane, position, &[]);
 }
 
 /// Puts the end of a lane.
 pub(crate) fn put_lane_end(out: &mut Vec<u8>, lane: u32) {
-    out.extend(block(KIND_LANE_END, 0, lane, 0, 0));
+    put(out, KIND_LANE_END, 0, lane, 0, &[]);
 }
 
 /// Puts an acknowledgement.
 pub(crate) fn put_ack(out: &mut Vec<u8>, lane: u32, position: u64, room: u64) {
-    out.extend(block(KIND_ACK, 0, lane, 8, position));
-    out.extend(room.to_le_bytes());
+    put(out, KIND_ACK, 0, lane, position, &room.to_le_bytes());
 }
 
 /// Puts the wish for room.
 pub(crate) fn put_want(out: &mut Vec<u8>, lane: u32, length: u64) {
-    out.extend(block(KIND_WANT, 0, lane, 0, length));
+    put(out, KIND_WANT, 0, lane, length, &[]);
 }
 
 /// Puts a sign of life.
 pub(crate) fn put_beat(out: &mut Vec<u8>) {
-    out.extend(block(KIND_BEAT, 0, 0, 0, 0));
+    put(out, KIND_BEAT, 0, 0, 0, &[]);
 }
 
 /// Puts the last word.
@@ -508,6 +578,6 @@ pub(crate) fn put_close(out: &mut Vec<u8>, close: Close, reason: &str) {
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
-    out.extend(block(KIND_CLOSE, close as u8, 0, end, 0));
-    out.extend(&reason.as_bytes()[..end]);
+    let text = &reason.as_bytes()[..end];
+    put(out, KIND_CLOSE, close as u8, 0, 0, text);
 }

@@ -14,8 +14,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const TERM_MAGIC: [u8; 8] = *b"OLVJRNL1";
 /// First bytes of every block.
 pub(super) const BLOCK_MAGIC: [u8; 8] = *b"OLVBLOCK";
-/// Last bytes of a file that ends with an index.
-pub(super) const SEAL_MAGIC: [u8; 8] = *b"OLVINDEX";
+/// Last bytes of a file that ends with an index and of a journal that was closed in order.
+const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
+/// Last bytes of a file that ends with an index, where the journal goes on in the next file.
+const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or place raises it.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
@@ -341,6 +343,41 @@ pub(super) struct Seal {
     /// Time of the newest run.
     pub(super) time: U64,
     pub(super) magic: [u8; 8],
+}
+
+/// How the blocks of a file end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sealed {
+    /// Without an index: a recorder is at work, or was killed, or the file was cut.
+    #[default]
+    No,
+    /// With an index that says that the journal goes on in the next file.
+    GoesOn,
+    /// With an index: the journal was closed in order.
+    Closed,
+}
+
+impl Seal {
+    /// The seal of an index at `offset` that ends a file so; one that does not end so has none.
+    pub(super) fn new(offset: u64, time: u64, sealed: Sealed) -> Self {
+        Self {
+            offset: offset.into(),
+            time: time.into(),
+            magic: match sealed {
+                Sealed::GoesOn => GOES_ON_MAGIC,
+                Sealed::No | Sealed::Closed => CLOSED_MAGIC,
+            },
+        }
+    }
+
+    /// What it says; `No` if it is none.
+    pub(super) fn sealed(&self) -> Sealed {
+        match self.magic {
+            CLOSED_MAGIC => Sealed::Closed,
+            GOES_ON_MAGIC => Sealed::GoesOn,
+            _ => Sealed::No,
+        }
+    }
 }
 
 /// One frame of a run that was walked.

@@ -1,6 +1,6 @@
 //! Where blocks start, by position and by time: kept sparse, so that it stays small however long a file gets.
 
-use super::format::{Place, SEAL_MAGIC, Seal};
+use super::format::{Place, Seal, Sealed};
 use super::lane::{self, Known};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -64,17 +64,19 @@ impl Index {
     }
 
     /// The body of an index block that starts at `offset`: every lane, the places, the seal.
-    pub(super) fn encode(&self, lanes: &[Known], offset: u64, time: u64) -> Vec<u8> {
+    pub(super) fn encode(
+        &self,
+        lanes: &[Known],
+        offset: u64,
+        time: u64,
+        sealed: Sealed,
+    ) -> Vec<u8> {
         let mut body = Vec::new();
         lane::encode(0, lanes, &mut body);
         for place in &self.places {
             body.extend_from_slice(place.as_bytes());
         }
-        let seal = Seal {
-            offset: offset.into(),
-            time: time.into(),
-            magic: SEAL_MAGIC,
-        };
+        let seal = Seal::new(offset, time, sealed);
         body.extend_from_slice(seal.as_bytes());
         body
     }
@@ -91,7 +93,7 @@ impl Index {
     ) -> Result<(Self, Seal), &'static str> {
         let rest = lane::decode(count, body, lanes)?;
         let (places, seal) = Seal::read_from_suffix(rest).map_err(|_| "an index is cut")?;
-        if seal.magic != SEAL_MAGIC || !places.len().is_multiple_of(size_of::<Place>()) {
+        if seal.sealed() == Sealed::No || !places.len().is_multiple_of(size_of::<Place>()) {
             return Err("an index does not end with its seal");
         }
         let places: Vec<Place> = places
@@ -131,7 +133,7 @@ mod tests {
                 "block {n}"
             );
         }
-        let body = index.encode(&[], 7, 9);
+        let body = index.encode(&[], 7, 9, Sealed::Closed);
         let (again, seal) = Index::decode(0, &body, &mut Vec::new()).unwrap();
         assert_eq!(again.places, index.places);
         assert_eq!((seal.offset.get(), seal.time.get()), (7, 9));

@@ -14,7 +14,7 @@ use crate::error::{LinkError, OpenError};
 use crate::link::{Control, LinkStage};
 use crate::region::HEADER_BYTES;
 use crate::ring::layout::{Geometry, frame_bytes};
-use crate::uri::{Config, Start};
+use crate::uri::{Config, Start, Unfinished};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,8 +121,11 @@ impl Inlet for JournalInlet {
             return Ok(());
         };
         // What was not there when the ring was shaped may be there now.
-        if let Some(lane) = self.first.take().or_else(|| self.first_lane()) {
-            destination.adopt(lane.type_hash, &lane.type_name);
+        let first = self.first.take().or_else(|| self.first_lane());
+        // The first recording decides the type, where the ring takes any.
+        let is_typed = first.is_some() || !destination.typed().any;
+        if let Some(lane) = first {
+            destination.adopt(lane.type_hash, &lane.type_name, 0);
         }
         let ingress = destination.ingress(&self.who())?;
         self.seek(&mut replay, &ingress).map_err(link_error)?;
@@ -138,7 +141,9 @@ impl Inlet for JournalInlet {
             destination: ingress,
             bytes: 0,
         };
-        replaying.open()?;
+        if is_typed {
+            replaying.open()?;
+        }
         control.report(|status| {
             status.stage = LinkStage::Connected;
             status.peers = 1;
@@ -172,6 +177,7 @@ impl JournalInlet {
         control: &Arc<Control>,
     ) -> Result<(), LinkError> {
         let mut note = String::new();
+        let mut looked_again = false;
         loop {
             if control.must_stop() {
                 return Ok(());
@@ -179,6 +185,7 @@ impl JournalInlet {
             if let Some(run) = replay.next_run().map_err(link_error)? {
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
+                    looked_again = false;
                     let (position, time) = (run.journal_position, run.time_ns);
                     if !replaying.deliver(position, time, run.frames, control)? {
                         return Ok(());
@@ -189,21 +196,36 @@ impl JournalInlet {
             let state = replay.state();
             if let ReplayState::Torn(torn) = &state {
                 note = format!(
-                    "the last {} bytes of {} are no whole block and were not replayed: its recorder was killed while writing",
+                    "the last {} bytes of {} are no whole block and were not replayed: its recorder was killed while writing, or the file was cut",
                     torn.bytes,
                     torn.path.display()
                 );
                 control.report(|status| status.note.clone_from(&note));
             }
-            if !self.config.remote.follow {
-                break;
+            if control.stopping().is_some() {
+                // The next replay goes on here.
+                return Ok(());
             }
-            if replaying.looks_again(&state) {
+            if !self.config.remote.follow && state != ReplayState::Growing {
+                if looked_again {
+                    break;
+                }
+                // What was recorded before its recorder was seen to have left.
+                looked_again = true;
                 continue;
             }
+            if self.config.remote.follow && replaying.looks_again(&state)? {
+                continue;
+            }
+            looked_again = false;
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
         }
+        if self.config.remote.unfinished != Some(Unfinished::Accept) {
+            replay.check_finished().map_err(link_error)?;
+        }
+        // Also where nothing was recorded: the end is told by a lane.
+        replaying.open()?;
         if self.config.name.is_some() {
             // Who comes back under this name goes on behind what it had.
             replaying.destination.close_lane(LANE);
@@ -257,16 +279,18 @@ impl Replaying {
     /// At the end of a journal that is followed: a recorder that closed it in order ends the stream, as a publisher
     /// does who closes. The next one begins it again. `true` where one more look is needed to know that nothing was
     /// recorded before the end was seen.
-    fn looks_again(&mut self, state: &ReplayState) -> bool {
+    fn looks_again(&mut self, state: &ReplayState) -> Result<bool, LinkError> {
         let is_closed = matches!(state, ReplayState::Ended { is_sealed: true });
         self.is_live |= *state == ReplayState::Growing;
         let sees_first = is_closed && self.is_live && !self.saw_end;
         if is_closed && self.is_live && self.saw_end {
+            // Also where nothing was recorded: the end is told by a lane.
+            self.open()?;
             self.destination.close_lane(LANE);
             (self.is_open, self.is_live) = (false, false);
         }
         self.saw_end = sees_first;
-        sees_first
+        Ok(sees_first)
     }
 
     /// Refuses what does not fit the ring.
@@ -285,6 +309,8 @@ impl Replaying {
             }
             None => self.channel = Some(lane.channel.clone()),
         }
+        // Nothing was recorded yet when the ring was opened.
+        self.destination.adopt(lane.type_hash, &lane.type_name);
         let Geometry {
             align,
             type_hash,

@@ -7,6 +7,7 @@ use super::settings::RecorderSettings;
 use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
+use crate::channel::attach::Part;
 use crate::clock::wall_ns;
 use crate::error::JournalError;
 use crate::error::{LinkError, ReceiveError};
@@ -75,6 +76,11 @@ impl JournalOutlet {
 }
 
 impl Outlet for JournalOutlet {
+    fn part(&self) -> Part {
+        // A journal tells align and type with each lane.
+        Part::Leaves
+    }
+
     fn is_single(&self) -> bool {
         true
     }
@@ -152,6 +158,8 @@ impl Recording {
     }
 
     fn run(mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
+        // A way out by an error is no end of the recording.
+        self.recorder.finish_only_by_close();
         let ready = self
             .egress
             .event_fd()

@@ -7,7 +7,7 @@ mod tests;
 
 pub use stats::RecorderStats;
 
-use super::format::{LANES_MAX, RunHeader, TERM_BYTES, count_frames, frame};
+use super::format::{LANES_MAX, RunHeader, Sealed, TERM_BYTES, count_frames, frame};
 use super::index::Index;
 use super::lane::{Known, Lane};
 use super::pack::Packer;
@@ -70,8 +70,10 @@ pub struct Recorder {
     /// How many of them this file describes.
     described: usize,
     index: Index,
-    /// The file ends with an index.
-    sealed: bool,
+    /// How the file ends.
+    sealed: Sealed,
+    /// Only `close` says that the journal was closed in order; dropping does not.
+    only_closed: bool,
     /// Appended, not written.
     runs: Vec<RunHeader>,
     frames: Vec<u8>,
@@ -107,7 +109,7 @@ pub(super) struct TakenUp {
     /// How many of them this file describes.
     pub(super) described: usize,
     pub(super) index: Index,
-    pub(super) sealed: bool,
+    pub(super) sealed: Sealed,
     pub(super) recovered: Option<Recovered>,
 }
 
@@ -142,6 +144,7 @@ impl Recorder {
             described: found.described,
             index: found.index,
             sealed: found.sealed,
+            only_closed: false,
             runs: Vec::new(),
             frames: Vec::new(),
             packer,
@@ -149,7 +152,7 @@ impl Recorder {
             opened: now,
             synced: now,
             // Blocks of a recorder that was killed may not have reached the disk, and count as recorded with the next sync.
-            dirty: !found.sealed && found.offset > TERM_BYTES,
+            dirty: found.sealed == Sealed::No && found.offset > TERM_BYTES,
             // What an earlier recorder wrote is never taken away: it may have confirmed it.
             durable: found.offset,
             syncing: None,
@@ -382,6 +385,12 @@ impl Recorder {
         Ok(self.stats)
     }
 
+    /// From now on only [`Recorder::close`] ends the file with its index. Where the recorder is dropped without it,
+    /// because what fed it failed, what was appended is recorded, and readers find that the recording was not finished.
+    pub fn finish_only_by_close(&mut self) {
+        self.only_closed = true;
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn stats(&self) -> RecorderStats {
@@ -396,7 +405,7 @@ impl Recorder {
 
     fn finish(&mut self) -> Result<(), JournalError> {
         self.flush()?;
-        self.seal()?;
+        self.seal(Sealed::Closed)?;
         if self.settings.sync != SyncPolicy::Never {
             self.sync()?;
         }
@@ -461,7 +470,11 @@ impl Drop for Recorder {
         }
         if !self.unsynced {
             // Whoever wants to know calls `close`.
-            let _ = self.finish();
+            let _ = if self.only_closed || std::thread::panicking() {
+                self.flush()
+            } else {
+                self.finish()
+            };
         }
         // Closing gives a lock back only with the last descriptor, and a process that another thread is just starting
         // has one until its `exec`.

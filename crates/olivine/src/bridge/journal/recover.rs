@@ -1,6 +1,6 @@
 //! Taking a journal up: alone, and behind its last whole block.
 
-use super::format::{TERM_BYTES, TermHeader};
+use super::format::{Sealed, TERM_BYTES, TermHeader};
 use super::index::Index;
 use super::lane::Known;
 use super::recorder::TakenUp;
@@ -92,7 +92,7 @@ fn begun(header: &TermHeader) -> TakenUp {
         described: 0,
         lanes: Vec::new(),
         index: Index::default(),
-        sealed: false,
+        sealed: Sealed::No,
         recovered: None,
     }
 }
@@ -156,7 +156,7 @@ fn take_up(
         recovered: recovered.filter(|found| {
             found.torn.is_some()
                 || found.damaged.is_some()
-                || !walk.sealed && walk.offset > TERM_BYTES
+                || walk.sealed == Sealed::No && walk.offset > TERM_BYTES
         }),
     })
 }

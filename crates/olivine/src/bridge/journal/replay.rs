@@ -1,6 +1,6 @@
 //! Replaying: blocks come out of files again, each checked in full before a message of it is handed out.
 
-use super::format::{self, TERM_BYTES};
+use super::format::{self, Sealed, TERM_BYTES};
 use super::lane::Lane;
 use super::recover::Torn;
 use super::term::{self, Source};
@@ -110,6 +110,12 @@ pub enum ReplayState {
     Ended {
         /// Whether the last file ends with its index.
         is_sealed: bool,
+    },
+    /// Nobody records, and the last file there is says that the journal goes on in a next one: it was removed, or its
+    /// recorder was killed before it had made it.
+    NextMissing {
+        /// Path of the file that is not there.
+        path: PathBuf,
     },
     /// Nobody records, and the last block is not whole: the recorder died, or the power went, while writing.
     /// Nothing of it was delivered.
@@ -323,14 +329,22 @@ impl Replay {
     }
 
     fn next_term(&self) -> Result<Option<Source>, JournalError> {
-        let term = self.walk.source.header.term.get();
-        let Some(next) = term::list(&self.base)?
-            .into_iter()
-            .find(|next| *next > term)
-        else {
+        let next = self.walk.source.header.term.get() + 1;
+        if let Some(source) = Source::open(&self.base, next)? {
+            return Ok(Some(source));
+        }
+        if term::is_recorded_into(&self.walk.source.path)? {
+            // The newest file has the lock: there is none behind this one.
+            return Ok(None);
+        }
+        let Some(later) = term::list(&self.base)?.into_iter().find(|n| *n >= next) else {
             return Ok(None);
         };
-        Source::open(&self.base, next)
+        // Made since we looked, or missing in the listing of a folder that changes: only then is there a gap.
+        match Source::open(&self.base, next)? {
+            Some(source) => Ok(Some(source)),
+            None => Source::open(&self.base, later),
+        }
     }
 
     /// Whether `next` goes on where the walk is.
@@ -426,15 +440,59 @@ impl Replay {
     #[must_use]
     pub fn state(&self) -> ReplayState {
         // Where the system cannot say, nobody is declared gone.
-        if self.is_recorded_into().unwrap_or(true) {
+        if self.may_grow().unwrap_or(true) {
             return ReplayState::Growing;
         }
-        match &self.torn {
-            Some(torn) => ReplayState::Torn(torn.clone()),
-            None => ReplayState::Ended {
-                is_sealed: self.walk.sealed,
+        match (&self.torn, self.walk.sealed) {
+            (Some(torn), _) => ReplayState::Torn(torn.clone()),
+            (None, Sealed::GoesOn) => ReplayState::NextMissing {
+                path: self.next_path(),
+            },
+            (None, sealed) => ReplayState::Ended {
+                is_sealed: sealed == Sealed::Closed,
             },
         }
+    }
+
+    /// Whether the recording was finished: its last file ends with its index, and every block before that is whole.
+    /// Meaningful after [`Replay::next_run`] found none, and once more: what was recorded meanwhile is found then.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Unfinished`].
+    pub fn check_finished(&self) -> Result<(), JournalError> {
+        let (path, offset, problem) = match self.state() {
+            ReplayState::Growing => return Ok(()),
+            ReplayState::Ended { is_sealed: true } => return Ok(()),
+            ReplayState::Ended { is_sealed: false } => {
+                let path = self.walk.source.path.clone();
+                (path, self.walk.offset, "no index follows".to_owned())
+            }
+            ReplayState::Torn(torn) => {
+                let problem = format!("the last {} bytes are no whole block", torn.bytes);
+                (torn.path, torn.offset, problem)
+            }
+            ReplayState::NextMissing { path } => {
+                let problem = format!("the next file {} is missing", path.display());
+                (self.walk.source.path.clone(), self.walk.offset, problem)
+            }
+        };
+        Err(JournalError::Unfinished {
+            path,
+            offset,
+            position: self.walk.position,
+            problem,
+        })
+    }
+
+    fn next_path(&self) -> PathBuf {
+        term::path_of(&self.base, self.walk.source.header.term.get() + 1)
+    }
+
+    /// Whether a recorder is at work on the file that is read, or has begun the next one.
+    fn may_grow(&self) -> Result<bool, JournalError> {
+        // In this order: a recorder makes the next file before it lets go of this one.
+        Ok(term::is_recorded_into(&self.walk.source.path)? || self.next_path().exists())
     }
 
     /// Whether a recorder is at work on the journal, in whichever file.
@@ -493,5 +551,76 @@ impl fmt::Debug for Replay {
             .field("path", &self.walk.source.path)
             .field("position", &self.position())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Recorder, RecorderSettings};
+    use super::*;
+    use crate::uri::{Rotation, SyncPolicy};
+
+    /// Records `count` frames of 2 KiB into files of a block or two.
+    fn record(path: &Path, count: u64) {
+        let settings = RecorderSettings::default()
+            .sync(SyncPolicy::Never)
+            .rotate(Rotation::by_size(4096));
+        let mut recorder = Recorder::open(path, &settings).unwrap();
+        let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+        let mut frame = vec![7; 2048];
+        frame[..8].copy_from_slice(&[0, 8, 0, 0, 9, 0, 0, 0]);
+        let first = recorder.end(lane);
+        for n in 0..count {
+            recorder.append(lane, first + n * 2048, n, &frame).unwrap();
+            recorder.flush().unwrap();
+        }
+        recorder.close().unwrap();
+    }
+
+    #[test]
+    fn the_files_of_a_journal_are_found_without_a_listing_for_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.olv");
+        record(&path, 120);
+        assert!(std::fs::read_dir(folder.path()).unwrap().count() > 50);
+        let before = term::LISTINGS.with(std::cell::Cell::get);
+        let mut replay = Replay::open(&path).unwrap();
+        let mut runs = 0;
+        while replay.next_run().unwrap().is_some() {
+            runs += 1;
+        }
+        replay.check_finished().unwrap();
+        assert_eq!(runs, 120);
+        let listings = term::LISTINGS.with(std::cell::Cell::get) - before;
+        assert!(
+            listings <= 2,
+            "{listings} listings: one to open, one at the end"
+        );
+    }
+
+    #[test]
+    fn a_journal_without_its_newest_files_is_not_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut.olv");
+        record(&path, 12);
+        let newest = *term::list(&path).unwrap().last().unwrap();
+        let read = || {
+            let mut replay = Replay::open(&path).unwrap();
+            while replay.next_run().unwrap().is_some() {}
+            (replay.state(), replay.check_finished())
+        };
+        assert!(read().1.is_ok());
+        for gone in (1..=newest).rev() {
+            let missing = term::path_of(&path, gone);
+            std::fs::remove_file(&missing).unwrap();
+            let (state, finished) = read();
+            let text = finished.unwrap_err().to_string();
+            let shown = missing.display().to_string();
+            assert!(text.contains(&format!("{shown} is missing")), "{text}");
+            assert_eq!(state, ReplayState::NextMissing { path: missing });
+        }
+        // The next recorder goes on, and finishes it.
+        record(&path, 3);
+        assert!(read().1.is_ok());
     }
 }

@@ -19,6 +19,12 @@ const DIGITS: usize = 6;
 /// Bytes read at a time while looking for the next whole block.
 const WINDOW: usize = 1 << 20;
 
+#[cfg(test)]
+thread_local! {
+    /// Listings of folders by this thread.
+    pub(super) static LISTINGS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Turns a system call's answer into an error that says what was tried on which file.
 pub(super) fn refused<'a, E: Into<io::Error>>(
     action: &'static str,
@@ -62,7 +68,11 @@ pub(super) fn folder_of(base: &Path) -> &Path {
 }
 
 /// Numbers of the files that the journal at `base` has, oldest first.
+///
+/// A listing is not atomic: a file that is made meanwhile may be missing where later ones are not.
 pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
+    #[cfg(test)]
+    LISTINGS.with(|count| count.set(count.get() + 1));
     let folder = folder_of(base);
     let name = base.file_name().unwrap_or_default().as_encoded_bytes();
     let files = match std::fs::read_dir(folder) {
@@ -94,7 +104,7 @@ pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
 
 /// Locks `file` as its recorder; `None` if there is one already.
 pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalError> {
-    let locks = Locks::file(&file).map_err(refused("open", path))?;
+    let locks = Locks::file(file).map_err(refused("open", path))?;
     let ours = locks.try_lock(LOCK_BYTE).map_err(refused("lock", path))?;
     Ok(ours.then_some(locks))
 }
@@ -137,9 +147,10 @@ pub(super) fn create(
     let bits = Mode::from_raw_mode(mode);
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let (file, temporary) = match rustix::fs::open(folder, flags, bits) {
-        Ok(file) => (file, None),
+        // `/proc` gives an unnamed file its name.
+        Ok(file) if Path::new("/proc/self/fd").exists() => (file, None),
         // A file system without unnamed files: use a name that nothing else looks at.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+        Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(
                 ".new-{}",

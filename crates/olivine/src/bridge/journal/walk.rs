@@ -1,7 +1,8 @@
 //! One file of a journal, block after block, each checked in full before anything of it is believed.
 
 use super::format::{
-    BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, TERM_BYTES, count_frames,
+    BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, Sealed, TERM_BYTES,
+    count_frames,
 };
 use super::index::Index;
 use super::lane::{self, Known};
@@ -25,8 +26,8 @@ pub(super) struct Walk {
     pub(super) lanes: Vec<Known>,
     /// Where the blocks walked so far start.
     pub(super) index: Index,
-    /// The block before the place is an index: the file was closed here.
-    pub(super) sealed: bool,
+    /// Whether the block before the place is an index, and what it says.
+    pub(super) sealed: Sealed,
     /// Runs of the block before the place.
     pub(super) runs: Vec<RunHeader>,
     /// Its body as stored, and where that is packed, unpacked.
@@ -58,7 +59,7 @@ impl Walk {
             time: header.time.get(),
             lanes: Vec::new(),
             index: Index::default(),
-            sealed: false,
+            sealed: Sealed::No,
             runs: Vec::new(),
             stored: Vec::new(),
             plain: None,
@@ -92,17 +93,20 @@ impl Walk {
             return Ok(Step::Not("the check of a block's body does not match"));
         }
         self.runs.clear();
-        if let Err(problem) = self.take_in(&header)? {
-            self.runs.clear();
-            return Ok(Step::Not(problem));
-        }
+        let sealed = match self.take_in(&header)? {
+            Ok(sealed) => sealed,
+            Err(problem) => {
+                self.runs.clear();
+                return Ok(Step::Not(problem));
+            }
+        };
         let kind = header.kind();
         if kind == Some(Kind::Frames) {
             let (offset, sequence) = (self.offset, self.sequence);
             self.index
                 .add(offset, sequence, header.position.get(), header.time.get());
         }
-        self.sealed = kind == Some(Kind::Index);
+        self.sealed = sealed;
         self.sequence += 1;
         self.offset += header.bytes();
         Ok(if kind == Some(Kind::Frames) {
@@ -112,8 +116,11 @@ impl Walk {
         })
     }
 
-    /// Believes a body whose check matches as far as it makes sense.
-    fn take_in(&mut self, header: &BlockHeader) -> Result<Result<(), &'static str>, JournalError> {
+    /// Believes a body whose check matches as far as it makes sense, and says what it is the seal of.
+    fn take_in(
+        &mut self,
+        header: &BlockHeader,
+    ) -> Result<Result<Sealed, &'static str>, JournalError> {
         self.plain = None;
         if header.codec() == Some(Codec::Zstd) {
             let unpacked = pack::unpack(&self.stored, header.plain.get(), &self.source.path)?;
@@ -126,16 +133,19 @@ impl Walk {
         let count = header.count.get();
         Ok(match header.kind() {
             Some(Kind::Lanes) => match lane::decode(count, body, &mut self.lanes) {
-                Ok([]) => Ok(()),
+                Ok([]) => Ok(Sealed::No),
                 Ok(_) => Err("something follows the description of the lanes"),
                 Err(problem) => Err(problem),
             },
-            Some(Kind::Index) => Index::decode(count, body, &mut self.lanes).map(drop),
+            Some(Kind::Index) => {
+                Index::decode(count, body, &mut self.lanes).map(|(_, seal)| seal.sealed())
+            }
             Some(Kind::Frames) => {
                 let last = read_runs(count, body, &mut self.lanes, &mut self.runs);
                 last.map(|(bytes, time)| {
                     self.position += bytes;
                     self.time = self.time.max(time);
+                    Sealed::No
                 })
             }
             None => Err("a block is of an unknown kind"),
@@ -148,7 +158,7 @@ impl Walk {
         self.sequence = header.sequence.get();
         self.position = header.position.get();
         self.time = self.time.max(header.time.get());
-        self.sealed = false;
+        self.sealed = Sealed::No;
         self.runs.clear();
     }
 
@@ -164,7 +174,7 @@ impl Walk {
         self.time = seal.time.get();
         self.lanes = lanes;
         self.index = index;
-        self.sealed = true;
+        self.sealed = seal.sealed();
         Ok(true)
     }
 
@@ -322,7 +332,7 @@ mod tests {
                 let mut index = Index::default();
                 index.add(TERM_BYTES, 0, 0, 5);
                 index.add(TERM_BYTES + (1 << 20), 9, 800, 6);
-                body = index.encode(lanes, 64, 7);
+                body = index.encode(lanes, 64, 7, Sealed::Closed);
             }
             Kind::Frames => {
                 let run = RunHeader {

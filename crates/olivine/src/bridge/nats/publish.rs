@@ -80,7 +80,7 @@ pub(super) async fn run(
         .attempts(control, &mut outgoing, is_delivered, Outgoing::session)
         .await;
     if !is_delivered(&mut outgoing) {
-        control.leave_undelivered();
+        control.leave_undelivered(outgoing.egress.undelivered());
     }
     ended
 }

@@ -63,15 +63,15 @@ pub(super) struct Sources {
     lanes: Vec<Lane>,
     run: Option<Run>,
     heard: u64,
-    /// Indices of lanes that were given up: closed when everybody was told, because that looks like the end.
-    lost: Vec<u32>,
+    /// Lanes that were given up, and why: closed with this reason when everybody was told.
+    lost: Vec<(u32, String)>,
 }
 
 impl Drop for Sources {
     fn drop(&mut self) {
-        for index in std::mem::take(&mut self.lost) {
+        for (index, reason) in std::mem::take(&mut self.lost) {
             // What it has stays readable. If it cannot be given back, the next look finds it as it is.
-            let _ = self.ingress.end_lane(index);
+            let _ = self.ingress.fail_lane(index, &reason);
         }
     }
 }
@@ -260,13 +260,14 @@ impl Sources {
             return self.damaged("a lane came too early that was never heard of");
         };
         let lane = self.lanes.swap_remove(place);
-        self.lost.push(lane.index);
-        LinkError::Lost {
+        let lost = LinkError::Lost {
             far: self.place.clone(),
             lane: label.lane,
             position: lane.next,
             problem: problem.to_owned(),
-        }
+        };
+        self.lost.push((lane.index, lost.to_string()));
+        lost
     }
 
     /// A message came before what its lane goes on with.

@@ -111,7 +111,7 @@ impl Incoming<'_> {
         };
         let place = stream::open(self.settings, connection, (typed.0, &typed.1)).await?;
         if place.type_hash != 0 {
-            self.destination.adopt(place.type_hash, &place.type_name);
+            self.destination.adopt(place.type_hash, &place.type_name, 0);
         }
         if self.stream.replace(place.created) != Some(place.created) {
             // A stream that was made anew counts from 1 again; what its publishers repeat, the lanes know.

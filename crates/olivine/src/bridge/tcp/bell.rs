@@ -8,8 +8,10 @@
 //! one of the two sees the other, as with SLEEP in [`crate::wait`].
 
 use crate::link::Control;
+use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::wait::{Sleeper, wake};
+use crate::wait::warden::Watches;
+use crate::wait::{Reliance, Sleeper, wake};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use std::io;
@@ -81,11 +83,17 @@ impl Bell {
         })
     }
 
-    /// Sleeps until something came, `ready` finds something, or for `longest`, which is cut short. Whether something came
-    /// since the last time.
-    pub(super) fn wait(&self, longest: Duration, mut ready: impl FnMut() -> bool) -> bool {
+    /// Sleeps until something came, `ready` finds something, or for `longest`, which is cut short unless `rely` is sure.
+    /// Whether something came since the last time.
+    pub(super) fn wait(
+        &self,
+        longest: Duration,
+        rely: impl FnOnce(&mut Watches, &Word) -> Reliance,
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
         let rung = &self.shared.rung;
-        self.sleeper.sleep(longest, || {
+        let rely = |watches: &mut Watches| rely(watches, &self.sleeper.park);
+        self.sleeper.sleep(longest, rely, || {
             // Acquire: what came before is there to be read.
             rung.load(Ordering::Acquire) != 0 || ready()
         });
@@ -139,11 +147,12 @@ mod tests {
     #[test]
     fn a_sleeper_is_woken_by_its_socket_and_by_the_wish_to_end() {
         let config = Config::parse("inproc://bell").unwrap();
-        let egress = Egress::open(&config).unwrap();
+        let egress = Egress::open(&config, crate::channel::attach::Part::Names).unwrap();
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let control = Control::new().unwrap();
         let bell = Bell::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
-        let until_rung = || while !bell.wait(Duration::from_secs(1), || false) {};
+        let sure = |_: &mut Watches, _: &Word| Reliance::Sure;
+        let until_rung = || while !bell.wait(Duration::from_secs(1), sure, || false) {};
         for _ in 0..1000 {
             theirs.write_all(b"x").unwrap();
             until_rung();

@@ -3,6 +3,7 @@
 use super::destination::Receiving;
 use super::greet;
 use super::pipe::{Broken, Pipe};
+use super::seats::END_GRACE;
 use super::socket;
 use super::source::Sending;
 use super::{Tally, Tcp};
@@ -13,10 +14,13 @@ use crate::bridge::wire::Close;
 use crate::bridge::{Destination, Source};
 use crate::error::LinkError;
 use crate::link::Control;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long a place that another connection seems to hold is asked for, in time-outs of ours.
 const IN_USE_TIMEOUTS: u32 = 3;
+/// Introductions in a row that may be changed on the way, by a far side that spoke the protocol before.
+const STRANGE_MAX: u32 = 3;
 
 /// Sends a ring to whoever listens.
 pub(super) fn source(
@@ -26,11 +30,24 @@ pub(super) fn source(
     until_end: bool,
 ) -> Result<(), LinkError> {
     let mut egress = source.take_first()?;
-    let ours = greet::of_source(tcp, egress.incarnation(), egress.geometry());
-    let is_delivered = |egress: &mut Egress| matches!(egress.is_delivered(), Ok(true));
-    let ended = attempts(tcp, control, &mut egress, is_delivered, |egress, pipe| {
-        greet::call(pipe, control, &ours)?;
-        greet::resume(pipe, control, egress)?;
+    let ours = greet::of_source(tcp, &egress);
+    // When the connection broke last, if the far side did not say that it leaves.
+    let broke: Cell<Option<Instant>> = Cell::new(None);
+    let is_delivered = |egress: &mut Egress| {
+        let goal = match control.stopping() {
+            Some(_) => egress.set_goal(),
+            None => Ok(()),
+        };
+        goal.is_ok() && matches!(egress.is_delivered(), Ok(true))
+    };
+    // A far side that went away a moment ago is still to hear that the stream has ended.
+    let is_done = |egress: &mut Egress| {
+        let lately = |broke: Instant| broke.elapsed() < END_GRACE;
+        is_delivered(egress) && !(broke.get().is_some_and(lately) && egress.is_ended())
+    };
+    let ended = attempts(tcp, control, &mut egress, is_done, |egress, pipe, known| {
+        greet::call(pipe, control, &ours, known)?;
+        let open_there = greet::resume(pipe, control, egress)?;
         control.connected(format!("connected to {}", pipe.socket.far()));
         let tally = Tally(control);
         let mut sending = Sending {
@@ -40,17 +57,21 @@ pub(super) fn source(
             tally,
             strategy: tcp.strategy(),
             until_end,
+            open_there,
         };
         let outcome = sending.run();
-        match &outcome {
-            Ok(()) => pipe.say(control, Close::End, "every publisher has closed"),
-            Err(Broken::Stopped) => pipe.say(control, Close::Leaving, "the publisher stops"),
-            Err(_) => {}
+        if outcome.is_ok() {
+            pipe.say(control, Close::End, "every publisher has closed");
         }
+        let told = matches!(
+            outcome,
+            Ok(()) | Err(Broken::Told { .. } | Broken::Ours { .. })
+        );
+        broke.set((!told).then(Instant::now));
         outcome
     });
     if !is_delivered(&mut egress) {
-        control.leave_undelivered();
+        control.leave_undelivered(egress.undelivered());
     }
     ended
 }
@@ -73,16 +94,17 @@ pub(super) fn destination(
             control,
             &mut ingress,
             nothing_to_deliver,
-            |ingress, pipe| {
+            |ingress, pipe, known| {
                 let ours = greet::of_destination(tcp, &destination, ingress.is_some());
-                let theirs = greet::call(pipe, control, &ours)?;
-                destination.adopt(theirs.type_hash, &theirs.type_name);
+                let ours = ours.map_err(Broken::Failed)?;
+                let theirs = greet::call(pipe, control, &ours, known)?;
+                destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
                 let ingress = match ingress {
                     Some(ingress) => ingress,
                     none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
                 };
                 greet::fits(ingress, &theirs)?;
-                greet::put_resume(pipe, ingress, theirs.incarnation);
+                greet::put_resume(pipe, ingress, theirs.incarnation)?;
                 control.connected(format!("connected to {}", pipe.socket.far()));
                 let tally = Tally(control);
                 let mut receiving = Receiving {
@@ -94,10 +116,6 @@ pub(super) fn destination(
                     incarnation: theirs.incarnation,
                 };
                 match receiving.run() {
-                    Err(Broken::Stopped) => {
-                        pipe.say(control, Close::Leaving, "the subscriber stops");
-                        Err(Broken::Stopped)
-                    }
                     // It had ended, and held nothing for us any more: what it holds now is another stream.
                     Err(Broken::Told {
                         close: Close::Lost,
@@ -126,21 +144,30 @@ pub(super) fn destination(
 }
 
 /// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as long
-/// as `is_delivered` says that there is something left, and the far side is not away for too long.
+/// as `is_delivered` says that there is something left, and the far side is not away for too long. `session` is told
+/// whether the far side spoke the protocol before.
 fn attempts<S>(
     tcp: &Tcp,
     control: &Control,
     state: &mut S,
     is_delivered: impl Fn(&mut S) -> bool,
-    mut session: impl FnMut(&mut S, &mut Pipe) -> Result<(), Broken>,
+    mut session: impl FnMut(&mut S, &mut Pipe, bool) -> Result<(), Broken>,
 ) -> Result<(), LinkError> {
     let mut absence = Absence::new(control, tcp.patience());
     let mut in_use_since: Option<Instant> = None;
+    // Attempts in a row that ended before the other side was understood.
+    let mut strange = 0;
     loop {
         absence.begin();
-        let broken = match attempt(tcp, control, |pipe| session(state, pipe)) {
+        let connections = control.status().connections;
+        let known = connections > 0 && strange < STRANGE_MAX;
+        let broken = match attempt(tcp, control, |pipe| session(state, pipe, known)) {
             Ok(()) | Err(Broken::Stopped) => return Ok(()),
             Err(broken) => broken,
+        };
+        strange = match broken.is_corrupt() && control.status().connections == connections {
+            true => strange + 1,
+            false => 0,
         };
         let waited = match &broken {
             Broken::Told {
@@ -181,11 +208,9 @@ fn attempt(
     let mut pipe = Pipe::new(socket, tcp.timeout);
     let outcome = session(&mut pipe);
     match &outcome {
-        Err(Broken::Ours { close, reason }) => pipe.say(control, *close, reason),
-        Err(Broken::Wire(error)) => pipe.say(control, Close::Protocol, &error.to_string()),
-        Err(Broken::Failed(error)) => pipe.say(control, Close::Failed, &error.to_string()),
-        Err(Broken::Tls { .. }) => pipe.leave_alert(control),
-        _ => {}
+        // We come back: to say that we leave would give our place up.
+        Ok(()) | Err(Broken::Silent(_)) => {}
+        Err(broken) => pipe.say_why(control, broken),
     }
     outcome
 }

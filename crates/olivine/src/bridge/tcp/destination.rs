@@ -75,7 +75,10 @@ impl Receiving<'_> {
                         // Best effort: it may be gone, and finds out when it comes back.
                         let _ = self.pipe.flush();
                         return match close {
-                            Close::End => Ok(()),
+                            Close::End => {
+                                self.ingress.close_lanes();
+                                Ok(())
+                            }
                             close => Err(Broken::Told { close, reason }),
                         };
                     }

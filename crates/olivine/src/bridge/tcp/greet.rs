@@ -5,18 +5,25 @@ use super::{HELLO_TIME_MAX, Tcp};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
-use crate::bridge::wire::{Arrived, Close, WireError};
+use crate::bridge::wire::{Arrived, Close, Place, WireError};
 use crate::bridge::{Destination, wire};
-use crate::channel::attach;
+use crate::error::LinkError;
 use crate::link::Control;
 use crate::ring::layout::Geometry;
 use crate::uri::Start;
 
-/// The hello of a source with this ring.
-pub(super) fn of_source(tcp: &Tcp, incarnation: u64, geometry: &Geometry) -> Hello {
+/// The hello of a source that sends what `egress` has: the incarnation is that of the very ring that is read.
+pub(super) fn of_source(tcp: &Tcp, egress: &Egress) -> Hello {
+    Hello {
+        incarnation: egress.incarnation(),
+        ..of_source_before(tcp, egress.geometry())
+    }
+}
+
+/// The hello of a source whose ring is not open yet, to compare others with: it names no incarnation.
+pub(super) fn of_source_before(tcp: &Tcp, geometry: &Geometry) -> Hello {
     Hello {
         side: Side::Source,
-        incarnation,
         capacity: geometry.capacity,
         align: geometry.align,
         type_hash: geometry.type_hash,
@@ -28,12 +35,18 @@ pub(super) fn of_source(tcp: &Tcp, incarnation: u64, geometry: &Geometry) -> Hel
 
 /// The hello of a destination, of the ring as it is, or as it would be made. `again` says that it was connected before,
 /// and wants whatever there is.
-pub(super) fn of_destination(tcp: &Tcp, destination: &Destination, again: bool) -> Hello {
-    let typed = destination.typed();
-    let found = destination.look();
-    let any_type = typed.any && found.is_none();
-    let geometry = found.unwrap_or_else(|| attach::wanted(destination.ring(), typed));
-    Hello {
+///
+/// # Errors
+///
+/// [`LinkError::Ring`] if the ring's settings exclude each other.
+pub(super) fn of_destination(
+    tcp: &Tcp,
+    destination: &Destination,
+    again: bool,
+) -> Result<Hello, LinkError> {
+    let (geometry, is_typed) = destination.look()?;
+    let any_type = destination.typed().any && !is_typed;
+    Ok(Hello {
         side: Side::Destination,
         capacity: geometry.capacity,
         align: geometry.align,
@@ -47,7 +60,7 @@ pub(super) fn of_destination(tcp: &Tcp, destination: &Destination, again: bool) 
             tcp.config.from
         },
         ..common(tcp)
-    }
+    })
 }
 
 fn common(tcp: &Tcp) -> Hello {
@@ -151,21 +164,40 @@ fn same_token(ours: &str, theirs: &str) -> bool {
     ours.len() == theirs.len() && std::hint::black_box(difference) == 0
 }
 
-/// Connecting: says who we are, hears who they are, and checks it.
-pub(super) fn call(pipe: &mut Pipe, control: &Control, ours: &Hello) -> Result<Hello, Broken> {
+/// Connecting: says who we are, hears who they are, and checks it. With `known`, the far side spoke the protocol
+/// before: an introduction that says otherwise was changed on the way, and is tried again.
+pub(super) fn call(
+    pipe: &mut Pipe,
+    control: &Control,
+    ours: &Hello,
+    known: bool,
+) -> Result<Hello, Broken> {
     pipe.greet(ours);
-    let theirs = pipe.expect_hello(control, HELLO_TIME_MAX)?;
+    let theirs = pipe.expect_hello(control, HELLO_TIME_MAX);
+    let theirs = theirs.map_err(|broken| match broken {
+        Broken::Wire(error) if known && error.is_of_the_preamble() => {
+            WireError::Checksum { what: "the hello" }.into()
+        }
+        Broken::Told {
+            close: Close::Protocol | Close::Version,
+            reason,
+        } if known => Broken::Told {
+            close: Close::Corrupt,
+            reason,
+        },
+        other => other,
+    })?;
     check(ours, &theirs)?;
     pipe.agree_on_timeout(theirs.timeout);
     Ok(theirs)
 }
 
-/// A source hears where the destination wants to go on, and goes there.
+/// A source hears where the destination wants to go on, and goes there. Returns the lanes that are open there.
 pub(super) fn resume(
     pipe: &mut Pipe,
     control: &Control,
     egress: &mut Egress,
-) -> Result<(), Broken> {
+) -> Result<Vec<u32>, Broken> {
     let (incarnation, places) = pipe.expect(control, HELLO_TIME_MAX, |arrived| match arrived {
         Arrived::Resume {
             incarnation,
@@ -175,12 +207,26 @@ pub(super) fn resume(
         Arrived::Beat => Ok(None),
         _ => Err(WireError::Nonsense("no resume comes first".into()).into()),
     })?;
-    egress.rewind();
-    if incarnation != egress.incarnation() {
-        return Ok(());
+    go_on_at(egress, incarnation, &places)?;
+    let open = places.iter().filter(|place| place.open);
+    Ok(open.map(|place| place.lane).collect())
+}
+
+/// Goes to the places that a destination named.
+fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(), Broken> {
+    let ours = egress.incarnation();
+    if incarnation != ours {
+        // It answers the hello, which named ours. To go back to the last acknowledgement would repeat messages.
+        return Err(Broken::Ours {
+            close: Close::Protocol,
+            reason: format!(
+                "a resume in channel {incarnation:016x}, where this connection carries channel {ours:016x}"
+            ),
+        });
     }
+    egress.rewind();
     let lanes = egress.look().map_err(super::source::ring)?;
-    for (lane, position) in places {
+    for &Place { lane, position, .. } in places {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
         let there = match place {
             Some(place) => egress
@@ -207,6 +253,13 @@ pub(super) fn resume(
 ///
 /// [`Broken::Ours`] with what they are told.
 pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
+    if ingress.incarnation() == theirs.incarnation {
+        let far = "the channel of the other side".to_owned();
+        return Err(Broken::Ours {
+            close: Close::Settings,
+            reason: LinkError::Loop { far }.to_string(),
+        });
+    }
     let source = Geometry {
         capacity: theirs.capacity,
         align: theirs.align,
@@ -221,8 +274,62 @@ pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
     })
 }
 
-/// A destination says where it wants to go on.
-pub(super) fn put_resume(pipe: &mut Pipe, ingress: &mut Ingress, incarnation: u64) {
+/// A destination says where it wants to go on in the source's channel, unless that is another one than it has lanes of.
+///
+/// # Errors
+///
+/// [`Broken::Ours`] with what the source is told.
+pub(super) fn put_resume(
+    pipe: &mut Pipe,
+    ingress: &mut Ingress,
+    incarnation: u64,
+) -> Result<(), Broken> {
     ingress.interrupt();
-    wire::put_resume(&mut pipe.out, incarnation, &ingress.resume(incarnation));
+    ingress.follow(incarnation).map_err(|reason| Broken::Ours {
+        close: Close::Lost,
+        reason,
+    })?;
+    let place = |(lane, position)| Place {
+        lane,
+        position,
+        open: ingress.is_open(lane),
+    };
+    let places: Vec<_> = ingress.resume(incarnation).into_iter().map(place).collect();
+    wire::put_resume(&mut pipe.out, incarnation, &places);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::attach::{Part, TypeTag};
+    use crate::channel::publisher::Publisher;
+    use crate::uri::Config;
+
+    /// It went back to the last acknowledgement and sent again what the destination had committed.
+    #[test]
+    fn a_resume_in_another_incarnation_is_refused_and_moves_nothing() {
+        let config = Config::parse("inproc://shifted").unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut publisher: Publisher =
+            Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
+        let end = publisher.publish(&[1; 24]).unwrap().0;
+        assert_eq!(egress.look().unwrap(), 1);
+        egress.advance(0, end);
+        let ours = egress.incarnation();
+        let refused = go_on_at(&mut egress, ours ^ 1, &[]);
+        assert!(
+            matches!(
+                refused,
+                Err(Broken::Ours {
+                    close: Close::Protocol,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        assert_eq!(egress.position(0), end);
+        go_on_at(&mut egress, ours, &[]).unwrap();
+        assert!(egress.position(0) < end, "not acknowledged");
+    }
 }

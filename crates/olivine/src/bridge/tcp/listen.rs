@@ -2,16 +2,16 @@
 
 use super::destination::Receiving;
 use super::pipe::{Broken, Pipe};
-use super::seats::{Seats, Taken};
+use super::seats::{Seats, Taken, Tasks};
 use super::socket::{self, NAP, Socket, wait};
 use super::source::Sending;
 use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
-use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
+use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
-use crate::channel::attach;
+use crate::channel::attach::{self, Part};
 use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
 use crate::ring::layout::{Geometry, fnv};
@@ -24,6 +24,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 /// Connections that are served at a time, beyond which newcomers are turned away.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Why the lanes of a far side end that did not come back.
+const AWAY: &str = "its publisher was away for longer than it had asked to be waited for";
 
 /// Connections that are accepted before the listener looks around.
 const ACCEPTS_MAX: usize = 64;
@@ -43,13 +46,17 @@ pub(super) fn sources(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    // The first subscriber, if there is one, only tells the ring's shape.
-    let hello = || {
-        let (incarnation, geometry) = shape(source)?;
-        Ok(greet::of_source(tcp, incarnation, &geometry))
-    };
-    let ours = hello()?;
-    let seats: Seats<Egress> = Seats::new(|egress| matches!(egress.is_delivered(), Ok(true)));
+    let before = || Ok(greet::of_source_before(tcp, &shape(source)?));
+    let ours = before()?;
+    // The ring may be another one by the time it is opened for a destination: what is said of it comes from there.
+    let introduce = |egress: &Egress| Ok(greet::of_source(tcp, egress));
+    let seats: Seats<Egress> = Seats::new(Tasks {
+        // What is wrong with the ring is found by who looks next.
+        set_goal: |egress| drop(egress.set_goal()),
+        is_delivered: |egress| matches!(egress.is_delivered(), Ok(true)),
+        undelivered: Egress::undelivered,
+        has_end: |egress| egress.is_ended(),
+    });
     let open = |hello: &Hello| {
         let mut ring = source.ring().clone();
         (ring.from, ring.name) = (hello.from, None);
@@ -61,10 +68,10 @@ pub(super) fn sources(
                 expire => Expire::After(expire),
             };
         }
-        Egress::open(&ring).map_err(full_or_failed)
+        Egress::open(&ring, Part::Names).map_err(full_or_failed)
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
-        greet::resume(pipe, control, egress)?;
+        let open_there = greet::resume(pipe, control, egress)?;
         let tally = Tally(control);
         let outcome = Sending {
             pipe,
@@ -73,6 +80,7 @@ pub(super) fn sources(
             tally,
             strategy: tcp.strategy(),
             until_end,
+            open_there,
         }
         .run();
         if outcome.is_ok() {
@@ -80,12 +88,13 @@ pub(super) fn sources(
         }
         outcome
     };
-    let forget = |egress: Egress| egress.unsubscribe();
+    let forget = |egress: Egress, _: Option<&str>| egress.unsubscribe();
     let server = Server {
         tcp,
         control,
         ours: &ours,
-        hello: &hello,
+        before: &before,
+        introduce: &introduce,
         seats: &seats,
         until_end,
     };
@@ -99,17 +108,23 @@ pub(super) fn destinations(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let hello = || Ok(greet::of_destination(tcp, destination, false));
-    let ours = hello()?;
-    let seats: Seats<Ingress> = Seats::new(|_| true);
+    let before = || greet::of_destination(tcp, destination, false);
+    let ours = before()?;
+    let introduce = |_: &Ingress| greet::of_destination(tcp, destination, false);
+    let seats: Seats<Ingress> = Seats::new(Tasks {
+        set_goal: |_| {},
+        is_delivered: |_| true,
+        undelivered: |_| 0,
+        has_end: |_| false,
+    });
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
-        destination.adopt(hello.type_hash, &hello.type_name);
+        destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
         destination.ingress(&key(hello)).map_err(Broken::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
         greet::fits(ingress, theirs)?;
-        greet::put_resume(pipe, ingress, theirs.incarnation);
+        greet::put_resume(pipe, ingress, theirs.incarnation)?;
         let tally = Tally(control);
         Receiving {
             pipe,
@@ -121,12 +136,16 @@ pub(super) fn destinations(
         }
         .run()
     };
-    let forget = |mut ingress: Ingress| ingress.end();
+    let forget = |mut ingress: Ingress, failure: Option<&str>| match failure {
+        Some(reason) => ingress.abandon(reason),
+        None => ingress.end(),
+    };
     let server = Server {
         tcp,
         control,
         ours: &ours,
-        hello: &hello,
+        before: &before,
+        introduce: &introduce,
         seats: &seats,
         until_end,
     };
@@ -142,13 +161,18 @@ fn key(hello: &Hello) -> String {
     }
 }
 
-/// Incarnation and shape of the ring.
-fn shape(source: &Source) -> Result<(u64, Geometry), LinkError> {
-    let looked = attach::open(source.ring(), crate::bridge::any_type(), |_| Ok(()));
-    let (attached, ()) = looked.map_err(ring_error)?;
-    let found = (attached.incarnation(), attached.geometry.clone());
-    attached.leave(|| ());
-    Ok(found)
+/// Shape of the ring, which is made and removed for that if it is not there.
+fn shape(source: &Source) -> Result<Geometry, LinkError> {
+    let looked = attach::open(
+        source.ring(),
+        &crate::bridge::any_type(),
+        Part::Names,
+        |_| Ok(()),
+    );
+    let (mut attached, ()) = looked.map_err(ring_error)?;
+    let geometry = attached.geometry.clone();
+    attached.leave(|_| ());
+    Ok(geometry)
 }
 
 fn full_or_failed(error: crate::error::OpenError) -> Broken {
@@ -168,8 +192,10 @@ struct Server<'a, S> {
     control: &'a Control,
     /// As we were at the start: what strangers are compared with.
     ours: &'a Hello,
-    /// As we are: the ring may be another one by now.
-    hello: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
+    /// As we are before a seat is taken: the ring may be another one by now.
+    before: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
+    /// As we are to the far side of this seat.
+    introduce: &'a (dyn Fn(&S) -> Result<Hello, LinkError> + Sync),
     seats: &'a Seats<S>,
     until_end: bool,
 }
@@ -180,7 +206,7 @@ impl<S: Send> Server<'_, S> {
         whom: &str,
         open: &(impl Fn(&Hello) -> Result<S, Broken> + Sync),
         serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken> + Sync),
-        forget: &(impl Fn(S) + Sync),
+        forget: &(impl Fn(S, Option<&str>) + Sync),
     ) -> Result<(), LinkError> {
         let address = &self.tcp.address;
         let refused = |source| LinkError::Io {
@@ -199,9 +225,9 @@ impl<S: Send> Server<'_, S> {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
                 threads.retain(|thread| !thread.is_finished());
-                let abandoned = self.seats.expire(forget);
+                let (abandoned, messages) = self.seats.expire(|held| forget(held, Some(AWAY)));
                 if abandoned > 0 {
-                    self.control.leave_undelivered();
+                    self.control.leave_undelivered(messages);
                     self.control.report(|status| status.abandoned += abandoned);
                 }
                 if self.is_over() {
@@ -221,8 +247,8 @@ impl<S: Send> Server<'_, S> {
                 }
             }
         });
-        if self.seats.holds_undelivered() {
-            self.control.leave_undelivered();
+        if let Some(messages) = self.seats.undelivered() {
+            self.control.leave_undelivered(messages);
         }
         Ok(())
     }
@@ -287,7 +313,7 @@ impl<S: Send> Server<'_, S> {
         socket: Socket,
         open: &impl Fn(&Hello) -> Result<S, Broken>,
         serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken>,
-        forget: &impl Fn(S),
+        forget: &impl Fn(S, Option<&str>),
     ) {
         let control = self.control;
         let handle = socket.handle();
@@ -296,36 +322,41 @@ impl<S: Send> Server<'_, S> {
             .expect_hello(control, HELLO_TIME_MAX)
             .and_then(|theirs| {
                 greet::admit(self.ours, &theirs)?;
-                let ours = (self.hello)().map_err(Broken::Failed)?;
-                greet::fit(&ours, &theirs)?;
+                let before = (self.before)().map_err(Broken::Failed)?;
+                greet::fit(&before, &theirs)?;
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
                     .seats
                     .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
-                Ok((ours, theirs, taken))
+                Ok((theirs, taken))
             });
-        let (ours, theirs, Taken { mut held, seat }) = match taken {
+        let (theirs, Taken { mut held, seat }) = match taken {
             Ok(taken) => taken,
             Err(broken) => {
                 control.report(|status| {
                     status.refusals += 1;
                     status.note = format!("turned {} away: {broken}", pipe.socket.far());
                 });
-                say(control, &mut pipe, &broken);
+                pipe.say_why(control, &broken);
                 return;
             }
         };
-        pipe.greet(&ours);
+        let fit = (self.introduce)(&held)
+            .map_err(Broken::Failed)
+            .and_then(|ours| {
+                pipe.greet(&ours);
+                greet::fit(&ours, &theirs)
+            });
         control.report(|status| {
             status.stage = LinkStage::Connected;
             status.note = format!("connected to {}", pipe.socket.far());
             status.peers += 1;
             status.connections += 1;
         });
-        let outcome = serve(&mut pipe, &mut held, &theirs);
+        let outcome = fit.and_then(|()| serve(&mut pipe, &mut held, &theirs));
         let keep = keeps_seat(&outcome, !theirs.name.is_empty());
         if let Err(broken) = &outcome {
-            say(control, &mut pipe, broken);
+            pipe.say_why(control, broken);
         }
         control.report(|status| {
             status.peers -= 1;
@@ -344,13 +375,18 @@ impl<S: Send> Server<'_, S> {
                 status.abandoned += 1;
             }
         });
+        let far = pipe.socket.far().to_owned();
         // The connection is closed before the seat is free: who comes next finds nothing of it.
         drop(pipe);
         if keep {
-            self.seats.leave(&seat, held);
+            let left = matches!(outcome, Err(Broken::Told { .. } | Broken::Ours { .. }));
+            self.seats.leave(&seat, held, !left);
         } else {
             self.seats.remove(&seat);
-            forget(held);
+            let failure = outcome
+                .err()
+                .map(|broken| format!("{} left before its end: {broken}", far));
+            forget(held, failure.as_deref());
         }
     }
 }
@@ -366,23 +402,8 @@ fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
             Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,
         },
+        Err(Broken::Wire(WireError::Checksum { .. })) => true,
         Err(Broken::Wire(_)) => named,
         Err(_) => true,
-    }
-}
-
-/// Tells the other side why we end, where there is something to tell.
-fn say(control: &Control, pipe: &mut Pipe, broken: &Broken) {
-    match broken {
-        Broken::Ours { close, reason } => pipe.say(control, *close, reason),
-        Broken::Wire(crate::bridge::wire::WireError::Version { .. }) => {
-            pipe.say(control, Close::Version, &broken.to_string());
-        }
-        Broken::Wire(error) => pipe.say(control, Close::Protocol, &error.to_string()),
-        Broken::Failed(error) => pipe.say(control, Close::Failed, &error.to_string()),
-        Broken::Stopped => pipe.say(control, Close::Leaving, "this side stops"),
-        Broken::Silent(_) => pipe.say(control, Close::Leaving, &broken.to_string()),
-        Broken::Tls { .. } => pipe.leave_alert(control),
-        Broken::Cut | Broken::Io(_) | Broken::Told { .. } => {}
     }
 }

@@ -219,8 +219,28 @@ impl Pipe {
         self.hang_up(control, until);
     }
 
+    /// Says why we end, where there is something to say.
+    pub(super) fn say_why(&mut self, control: &Control, broken: &Broken) {
+        match broken {
+            Broken::Ours { close, reason } => self.say(control, *close, reason),
+            Broken::Wire(error) => {
+                let close = match error {
+                    WireError::Version { .. } => Close::Version,
+                    WireError::Checksum { .. } => Close::Corrupt,
+                    _ => Close::Protocol,
+                };
+                self.say(control, close, &broken.to_string());
+            }
+            Broken::Failed(error) => self.say(control, Close::Failed, &error.to_string()),
+            Broken::Stopped => self.say(control, Close::Leaving, "this side stops"),
+            Broken::Silent(_) => self.say(control, Close::Leaving, &broken.to_string()),
+            Broken::Tls { .. } => self.leave_alert(control),
+            Broken::Cut | Broken::Io(_) | Broken::Told { .. } => {}
+        }
+    }
+
     /// Ends a connection whose TLS is broken: the alert that says why is on its way already.
-    pub(super) fn leave_alert(&mut self, control: &Control) {
+    fn leave_alert(&mut self, control: &Control) {
         self.hang_up(control, self.last_word());
     }
 
@@ -302,9 +322,20 @@ impl Broken {
                     | Close::Lost
                     | Close::Protocol
             ),
+            Self::Wire(WireError::Checksum { .. }) => false,
             Self::Wire(_) | Self::Failed(_) => true,
             Self::Tls { lasting, .. } => *lasting,
             Self::Cut | Self::Silent(_) | Self::Io(_) | Self::Stopped => false,
+        }
+    }
+
+    /// Whether bytes were changed on the way.
+    pub(super) fn is_corrupt(&self) -> bool {
+        let told = |close: &Close| *close == Close::Corrupt;
+        match self {
+            Self::Wire(WireError::Checksum { .. }) => true,
+            Self::Told { close, .. } => told(close),
+            _ => false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
 
 use super::pipe::Broken;
+use crate::bridge::absence::PAUSE_MAX;
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use crate::uri::EXPIRE_DEFAULT;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// How long a newer connection of the same far side waits for the older one to let go.
 const LET_GO_MAX: Duration = Duration::from_secs(2);
+/// How long a far side whose connection broke has to come back and hear that the stream has ended: twice the longest
+/// pause between its attempts.
+pub(super) const END_GRACE: Duration = PAUSE_MAX.saturating_mul(2);
 /// Far sides that have a place at a time, connected or not.
 const SEATS_MAX: usize = 4096;
 
@@ -19,7 +23,20 @@ const SEATS_MAX: usize = 4096;
 pub(super) struct Seats<S> {
     state: Mutex<State<S>>,
     changed: Condvar,
-    is_delivered: fn(&mut S) -> bool,
+    tasks: Tasks<S>,
+}
+
+/// What is still to be done for who has a seat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tasks<S> {
+    /// The listener is asked to end: what is published later is not for it.
+    pub(super) set_goal: fn(&mut S),
+    /// Nothing is left to deliver.
+    pub(super) is_delivered: fn(&mut S) -> bool,
+    /// Messages that are left to deliver.
+    pub(super) undelivered: fn(&mut S) -> u64,
+    /// The stream has ended, and the far side is to be told.
+    pub(super) has_end: fn(&mut S) -> bool,
 }
 
 #[derive(Debug)]
@@ -40,8 +57,8 @@ struct Seat<S> {
 enum Place<S> {
     /// A connection has it; its socket, to cut it.
     Taken(Option<TcpStream>),
-    /// Nobody does, since then.
-    Free(Box<S>, Instant),
+    /// Nobody does, since then; with whether the connection broke before everything was said.
+    Free(Box<S>, Instant, bool),
 }
 
 /// A seat that a connection has.
@@ -53,15 +70,15 @@ pub(super) struct Taken<S> {
 }
 
 impl<S> Seats<S> {
-    /// No seats yet. `is_delivered` says whether nothing is left to do for who has one.
-    pub(super) fn new(is_delivered: fn(&mut S) -> bool) -> Self {
+    /// No seats yet.
+    pub(super) fn new(tasks: Tasks<S>) -> Self {
         Self {
             state: Mutex::new(State {
                 seats: HashMap::new(),
                 served: false,
             }),
             changed: Condvar::new(),
-            is_delivered,
+            tasks,
         }
     }
 
@@ -122,7 +139,7 @@ impl<S> Seats<S> {
                 Some(found) if matches!(found.place, Place::Free(..)) => {
                     (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
                     let before = std::mem::replace(&mut found.place, Place::Taken(socket.take()));
-                    if let Place::Free(held, _) = before {
+                    if let Place::Free(held, ..) = before {
                         return Ok(Taken { held: *held, seat });
                     }
                 }
@@ -149,10 +166,10 @@ impl<S> Seats<S> {
         }
     }
 
-    /// The connection broke: keeps the seat for who comes back.
-    pub(super) fn leave(&self, seat: &str, held: S) {
+    /// The connection has ended, or `broke`: keeps the seat for who comes back.
+    pub(super) fn leave(&self, seat: &str, held: S, broke: bool) {
         if let Some(found) = self.lock().seats.get_mut(seat) {
-            found.place = Place::Free(Box::new(held), Instant::now());
+            found.place = Place::Free(Box::new(held), Instant::now(), broke);
         }
         self.changed.notify_all();
     }
@@ -163,11 +180,12 @@ impl<S> Seats<S> {
         self.changed.notify_all();
     }
 
-    /// Gives up seats that nobody came back to in time; returns how many had something left to deliver.
-    pub(super) fn expire(&self, forget: impl Fn(S)) -> u64 {
+    /// Gives up seats that nobody came back to in time; returns how many had something left to deliver, and how many
+    /// messages that were.
+    pub(super) fn expire(&self, forget: impl Fn(S)) -> (u64, u64) {
         let mut state = self.lock();
         let expired = |seat: &Seat<S>| match &seat.place {
-            Place::Free(_, since) => !seat.expire.is_zero() && since.elapsed() > seat.expire,
+            Place::Free(_, since, _) => !seat.expire.is_zero() && since.elapsed() > seat.expire,
             Place::Taken(_) => false,
         };
         let keys: Vec<String> = state
@@ -176,40 +194,51 @@ impl<S> Seats<S> {
             .filter(|(_, seat)| expired(seat))
             .map(|(key, _)| key.clone())
             .collect();
-        let mut abandoned = 0;
+        let (mut abandoned, mut messages) = (0, 0);
         for key in keys {
             if let Some(Seat {
-                place: Place::Free(mut held, _),
+                place: Place::Free(mut held, ..),
                 ..
             }) = state.seats.remove(&key)
             {
-                abandoned += u64::from(!(self.is_delivered)(&mut held));
+                if !(self.tasks.is_delivered)(&mut held) {
+                    abandoned += 1;
+                    messages += (self.tasks.undelivered)(&mut held);
+                }
                 forget(*held);
             }
         }
-        abandoned
+        (abandoned, messages)
     }
 
-    /// Whether everybody has everything, or has been away for longer than `patience`.
+    /// Once the listener is asked to end: whether everybody has everything, or has been away for longer than
+    /// `patience`. A far side whose connection broke has a moment to come back and hear that the stream has ended.
     pub(super) fn is_delivered(&self, patience: Duration) -> bool {
-        self.lock()
-            .seats
-            .values_mut()
-            .all(|seat| match &mut seat.place {
-                Place::Taken(_) => false,
-                Place::Free(held, since) => (self.is_delivered)(held) || since.elapsed() > patience,
-            })
+        let tasks = &self.tasks;
+        let done = |seat: &mut Seat<S>| match &mut seat.place {
+            Place::Taken(_) => false,
+            Place::Free(held, since, broke) => {
+                (tasks.set_goal)(held);
+                let end_is_due = *broke && since.elapsed() < END_GRACE && (tasks.has_end)(held);
+                ((tasks.is_delivered)(held) && !end_is_due) || since.elapsed() > patience
+            }
+        };
+        self.lock().seats.values_mut().all(done)
     }
 
-    /// Whether somebody who is away has something left.
-    pub(super) fn holds_undelivered(&self) -> bool {
-        self.lock()
-            .seats
-            .values_mut()
-            .any(|seat| match &mut seat.place {
-                Place::Taken(_) => true,
-                Place::Free(held, _) => !(self.is_delivered)(held),
-            })
+    /// Messages that are left for far sides that are away; `None` if they have everything.
+    pub(super) fn undelivered(&self) -> Option<u64> {
+        let tasks = &self.tasks;
+        let left = |seat: &mut Seat<S>| match &mut seat.place {
+            Place::Taken(_) => Some(0),
+            Place::Free(held, ..) => {
+                (tasks.set_goal)(held);
+                (!(tasks.is_delivered)(held)).then(|| (tasks.undelivered)(held))
+            }
+        };
+        let mut state = self.lock();
+        let counts: Vec<u64> = state.seats.values_mut().filter_map(left).collect();
+        (!counts.is_empty()).then(|| counts.iter().sum())
     }
 
     /// Whether somebody ever had a seat.
@@ -247,11 +276,16 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_seats() {
-        let seats = Seats::<()>::new(|()| true);
+        let seats = Seats::<()>::new(Tasks {
+            set_goal: |()| {},
+            is_delivered: |()| true,
+            undelivered: |()| 0,
+            has_end: |()| false,
+        });
         let hello = Hello::default();
         for number in 0..SEATS_MAX {
             let taken = seats.take(&number.to_string(), &hello, None, || Ok(()));
-            seats.leave(&taken.unwrap().seat, ());
+            seats.leave(&taken.unwrap().seat, (), false);
         }
         let refused = seats.take("one more", &hello, None, || Ok(()));
         assert!(

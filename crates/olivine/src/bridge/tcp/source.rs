@@ -53,6 +53,8 @@ pub(super) struct Sending<'a> {
     pub(super) tally: Tally<'a>,
     pub(super) strategy: WaitStrategy,
     pub(super) until_end: bool,
+    /// Lanes that are open at the far side, which waits for their end: announced also where they have ended.
+    pub(super) open_there: Vec<u32>,
 }
 
 /// What a sending end keeps while it runs.
@@ -79,6 +81,9 @@ impl Sending<'_> {
         loop {
             if self.control.must_stop() {
                 return Err(Broken::Stopped);
+            }
+            if self.control.stopping().is_some() {
+                self.egress.set_goal().map_err(ring)?;
             }
             let mut moved = self.hear(&mut state)?;
             moved |= self.speak(&mut state)?;
@@ -203,21 +208,28 @@ impl Sending<'_> {
                     self.egress.advance(run.place, run.end);
                     state.run = None;
                 } else {
-                    let lane = self.egress.lane(run.place);
-                    run.next_block(lane);
+                    run.next_block(self.egress, &state.copy);
                 }
             }
         }
     }
 
-    /// Tells of lanes that opened.
+    /// Tells of lanes that opened, and of those that the far side has open still: it is told of their end after that.
     fn announce(&mut self, state: &mut State) -> Result<(), Broken> {
         let lanes = self.egress.look().map_err(ring)?;
         state.lanes.resize_with(lanes, Lane::default);
         for (place, lane) in state.lanes.iter_mut().enumerate() {
-            if !lane.open && !self.egress.is_lane_ended(place) {
+            if lane.open {
+                continue;
+            }
+            let index = self.egress.lane(place);
+            let there = self.open_there.iter().position(|there| *there == index);
+            if there.is_some() || !self.egress.is_lane_ended(place) {
+                if let Some(there) = there {
+                    self.open_there.swap_remove(there);
+                }
                 let position = self.egress.position(place);
-                wire::put_lane(&mut self.pipe.out, self.egress.lane(place), position);
+                wire::put_lane(&mut self.pipe.out, index, position);
                 *lane = Lane {
                     open: true,
                     room: position,
@@ -241,11 +253,15 @@ impl Sending<'_> {
                 continue;
             }
             let position = self.egress.position(place);
+            let goal = self.egress.goal(place);
+            if goal <= position && goal != u64::MAX && !self.egress.is_lane_ended(place) {
+                continue;
+            }
             let checked = self.egress.is_checked();
             let most = if checked { RUN_COPIED_MAX } else { RUN_MAX };
             let end = self
                 .egress
-                .frames_end(place, lane.room.min(position + most))
+                .frames_end(place, lane.room.min(position + most).min(goal))
                 .map_err(ring)?;
             let end = if end > position {
                 end
@@ -282,7 +298,7 @@ impl Sending<'_> {
                 header_written: 0,
                 copied_from: checked.then_some(position),
             };
-            run.next_block(self.egress.lane(place));
+            run.next_block(self.egress, &state.copy);
             self.tally.carried(end - position);
             return Ok(Some(run));
         }
@@ -292,7 +308,8 @@ impl Sending<'_> {
     /// Whether everything was delivered and nothing more is to come.
     fn is_done(&mut self, state: &State) -> Result<bool, Broken> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
-        let ended = asked || (self.until_end && self.egress.is_ended());
+        // Where no publisher has come or one goes on, the stream has no end to tell: see `may_leave`.
+        let ended = (asked || self.until_end) && self.egress.is_ended();
         let quiet = ended
             && state.run.is_none()
             && state.lanes.iter().all(|lane| !lane.open)
@@ -332,7 +349,13 @@ impl Sending<'_> {
             }
         };
         // What is wrong with the ring is found again by the next look.
-        if bell.wait(nap, || self.has_more(state).unwrap_or(true)) {
+        let this = std::cell::RefCell::new(&mut *self);
+        let rung = bell.wait(
+            nap,
+            |watches, park| this.borrow().egress.rely(watches, park),
+            || this.borrow_mut().has_more(state).unwrap_or(true),
+        );
+        if rung {
             state.is_heard_out = false;
             state.looks = 0_u32.wrapping_sub(1);
         }
@@ -358,10 +381,15 @@ impl Sending<'_> {
 
 impl Run {
     /// Begins the next block: all that is left, or as much as a block may hold.
-    fn next_block(&mut self, lane: u32) {
+    fn next_block(&mut self, egress: &mut Egress, copy: &[u8]) {
         let length = (self.end - self.at).min(FRAMES_MAX as u64);
         self.block_end = self.at + length;
-        self.header = wire::frames_header(lane, self.at, usize_of(length));
+        let lane = egress.lane(self.place);
+        let bytes = match self.copied_from {
+            Some(from) => &copy[usize_of(self.at - from)..usize_of(self.block_end - from)],
+            None => egress.bytes(self.place, self.at, self.block_end),
+        };
+        self.header = wire::frames_header(lane, self.at, bytes);
         self.header_written = 0;
     }
 }

@@ -2,7 +2,10 @@
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
-use super::{Arrived, Decoder, WireError};
+use super::{
+    Arrived, Decoder, FRAMES_MAX, HEAD_BYTES, HEADER_BYTES, HELLO_MAX, PREAMBLE_BYTES, SUM_BYTES,
+    WireError, word32,
+};
 
 /// What a decoder made of some bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +72,8 @@ pub(super) fn hear(bytes: &[u8], sizes: &[usize]) -> Heard {
 }
 
 /// Checks that `data`, whose first byte chooses the pieces, means the same however it is cut, and that nothing it says
-/// makes the decoder reserve memory or panic.
+/// makes the decoder reserve memory or panic. So as it is, and with the right checksums: else these would be all
+/// that is ever tried.
 ///
 /// # Panics
 ///
@@ -78,11 +82,46 @@ pub fn check_wire(data: &[u8]) {
     let Some((&seed, bytes)) = data.split_first() else {
         return;
     };
-    let whole = hear(bytes, &[bytes.len()]);
     let pieces = usize::from(seed).max(1);
-    assert_eq!(hear(bytes, &[pieces]), whole, "in pieces of {pieces}");
-    assert_eq!(hear(bytes, &[1]), whole, "byte by byte");
-    if let Err(error) = &whole.end {
-        assert!(!error.to_string().is_empty());
+    for bytes in [bytes.to_vec(), sealed(bytes)] {
+        let whole = hear(&bytes, &[bytes.len()]);
+        assert_eq!(hear(&bytes, &[pieces]), whole, "in pieces of {pieces}");
+        assert_eq!(hear(&bytes, &[1]), whole, "byte by byte");
+        if let Err(error) = &whole.end {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// `bytes` with the checksums that belong there, as far as its lengths lead.
+pub(super) fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let length =
+        |bytes: &[u8], at| word32(bytes, at).and_then(|length| usize::try_from(length).ok());
+    let Some(fields) = length(&bytes, PREAMBLE_BYTES - 4).filter(|length| *length <= HELLO_MAX)
+    else {
+        return bytes;
+    };
+    let mut at = PREAMBLE_BYTES + fields;
+    seal(&mut bytes, 0..at, at);
+    at += SUM_BYTES;
+    while let Some(body) = length(&bytes, at + 4).filter(|length| *length <= FRAMES_MAX) {
+        let start = at + HEADER_BYTES;
+        seal(&mut bytes, start..start + body, at + HEAD_BYTES);
+        let head = at + HEAD_BYTES + SUM_BYTES;
+        seal(&mut bytes, at..head, head);
+        at = start + body;
+    }
+    bytes
+}
+
+/// Puts the checksum of a part of `bytes` at `at`, if both are there.
+fn seal(bytes: &mut [u8], part: std::ops::Range<usize>, at: usize) {
+    let sum = bytes
+        .get(part)
+        .map(|part| crc32c::crc32c(part).to_le_bytes());
+    let into = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut());
+    if let (Some(sum), Some(into)) = (sum, into) {
+        *into = sum;
     }
 }

@@ -78,7 +78,7 @@ const TIMEOUT_MS: u16 = 14;
 const TEXT_MAX: usize = 256;
 
 impl Hello {
-    /// Puts the preamble and the hello.
+    /// Puts the preamble, the hello and their checksum.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut fields = Vec::new();
         let mut field = |tag: u16, value: &[u8]| {
@@ -114,10 +114,13 @@ impl Hello {
             field(tag, text.as_bytes());
         }
         debug_assert!(fields.len() <= HELLO_MAX);
+        let start = out.len();
         out.extend(MAGIC);
         out.extend(WIRE_VERSION.to_le_bytes());
         out.extend(u32::try_from(fields.len()).unwrap_or(0).to_le_bytes());
         out.extend(fields);
+        let sum = crc32c::crc32c(&out[start..]);
+        out.extend(sum.to_le_bytes());
     }
 
     /// Reads the fields of a hello.

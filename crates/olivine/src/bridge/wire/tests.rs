@@ -29,14 +29,24 @@ fn hello() -> Hello {
 fn session() -> Vec<u8> {
     let mut out = Vec::new();
     hello().put(&mut out);
-    put_resume(&mut out, 3, &[(0, 64), (255, u64::MAX)]);
+    let place = |lane, position, open| Place {
+        lane,
+        position,
+        open,
+    };
+    put_resume(
+        &mut out,
+        3,
+        &[place(0, 64, true), place(255, u64::MAX, false)],
+    );
     put_lane(&mut out, 1, 4096);
-    out.extend(frames_header(1, 4096, 24));
-    out.extend(1..=24);
+    let frames: Vec<u8> = (1..=24).collect();
+    out.extend(frames_header(1, 4096, &frames));
+    out.extend(frames);
     put_want(&mut out, 1, 100);
     put_ack(&mut out, 1, 4120, 8192);
     put_beat(&mut out);
-    out.extend(frames_header(1, 4120, 0));
+    out.extend(frames_header(1, 4120, &[]));
     put_lane_end(&mut out, 1);
     put_close(&mut out, Close::End, "done");
     out
@@ -88,23 +98,54 @@ fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
     }
 }
 
+/// The bytes of a session, for other implementations: `docs/wire.md` says what they mean.
 #[test]
-fn a_flipped_bit_never_panics_and_a_wrong_length_is_refused_at_once() {
+fn a_session_has_the_bytes_that_it_always_had() {
+    let golden = include_str!("../../../tests/golden/wire-2.txt");
+    let session = session();
+    let hex = session.iter().map(|byte| format!("{byte:02x}"));
+    let lines: Vec<String> = hex
+        .collect::<Vec<_>>()
+        .chunks(32)
+        .map(<[_]>::concat)
+        .collect();
+    assert_eq!(lines.join("\n"), golden.trim_end());
+    assert_eq!(claims::sealed(&session), session);
+}
+
+#[test]
+fn a_flipped_bit_is_found_before_anything_of_its_block_is_handed_on() {
+    let bytes = session();
+    let whole = hear(&bytes, &[64]);
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            let heard = hear(&bytes, &[64]);
+            let Err(error) = heard.end else {
+                // A hello that says that it is longer waits for its rest, as where the connection is cut.
+                assert!((12..PREAMBLE_BYTES).contains(&at) && heard.blocks.is_empty());
+                continue;
+            };
+            let named = at < PREAMBLE_BYTES && error.is_of_the_preamble();
+            let found = matches!(error, WireError::Checksum { .. });
+            assert!(named || found, "byte {at}, bit {bit}: {error}");
+            assert!(heard.blocks.len() < whole.blocks.len());
+            assert_eq!(heard.blocks, whole.blocks[..heard.blocks.len()]);
+            assert!(whole.frames.starts_with(&heard.frames));
+        }
+    }
+}
+
+/// With the right checksums nothing else may break: what a peer says is not believed because its sums are right.
+#[test]
+fn a_flipped_bit_under_the_right_checksums_never_panics() {
     let bytes = session();
     for at in 0..bytes.len() {
         for bit in 0..8 {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << bit;
-            // Frames may then start elsewhere: only the decoder itself is of interest.
-            let mut decoder = Decoder::new();
-            decoder.space()[..bytes.len()].copy_from_slice(&bytes);
-            decoder.filled(bytes.len());
-            while let Ok(Some(arrived)) = decoder.next() {
-                if let Arrived::Frames { bytes, .. } = arrived {
-                    let count = bytes.len();
-                    decoder.took(count);
-                }
-            }
+            hear(&claims::sealed(&bytes), &[64]);
         }
     }
 }
@@ -125,14 +166,22 @@ fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
     assert_eq!(decode(b"GET / HTTP/1.1\r\n", &[1]), Err(WireError::Magic));
     assert_eq!(decode(b"OLIVX", &[1]), Err(WireError::Magic));
     let mut later = MAGIC.to_vec();
-    later.extend(2_u32.to_le_bytes());
-    assert_eq!(decode(&later, &[3]), Err(WireError::Version { found: 2 }));
+    later.extend(99_u32.to_le_bytes());
+    assert_eq!(decode(&later, &[3]), Err(WireError::Version { found: 99 }));
 
     let after_hello = |header: [u8; HEADER_BYTES]| {
         let mut bytes = Vec::new();
         hello().put(&mut bytes);
         bytes.extend(header);
         decode(&bytes, &[64])
+    };
+    // The header alone is there: its length says what is to come.
+    let block = |kind, code, lane, length: usize, position| {
+        let mut bytes = header(kind, code, lane, position, &[]);
+        bytes[4..8].copy_from_slice(&u32::try_from(length).unwrap().to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..20]);
+        bytes[20..].copy_from_slice(&sum.to_le_bytes());
+        bytes
     };
     for (header, text) in [
         (block(KIND_FRAMES, 0, 0, FRAMES_MAX + 8, 0), "frames of"),
@@ -154,7 +203,7 @@ fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
 fn frames_that_have_no_room_yet_stay() {
     let mut bytes = Vec::new();
     hello().put(&mut bytes);
-    bytes.extend(frames_header(0, 0, 16));
+    bytes.extend(frames_header(0, 0, &[1; 16]));
     bytes.extend([1; 16]);
     let mut decoder = Decoder::new();
     decoder.space()[..bytes.len()].copy_from_slice(&bytes);

@@ -2,7 +2,7 @@
 
 use super::Recorder;
 use crate::bridge::journal::format::{
-    BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, RunHeader, TERM_BYTES, TermHeader,
+    BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, RunHeader, Sealed, TERM_BYTES, TermHeader,
 };
 use crate::bridge::journal::index::Index;
 use crate::bridge::journal::{lane, term};
@@ -45,7 +45,7 @@ impl Recorder {
         let packed = self.packer.pack(&[table, frames]);
         let stored = packed.as_ref().map_or(table.len() + frames.len(), Vec::len);
         if self.must_rotate(BLOCK_BYTES + stored as u64) {
-            self.seal()?;
+            self.seal(Sealed::GoesOn)?;
             if self.settings.sync != SyncPolicy::Never {
                 self.sync()?;
             }
@@ -78,7 +78,7 @@ impl Recorder {
         }
         self.index.add(offset, sequence, self.position, time);
         self.position += frames.len() as u64;
-        self.sealed = false;
+        self.sealed = Sealed::No;
         Ok(())
     }
 
@@ -112,20 +112,22 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the file with its index.
-    pub(super) fn seal(&mut self) -> Result<(), JournalError> {
-        if self.sealed {
+    /// Ends the file with its index, which says whether the journal goes on in the next one.
+    pub(super) fn seal(&mut self, sealed: Sealed) -> Result<(), JournalError> {
+        if self.sealed == sealed {
             return Ok(());
         }
         self.describe_lanes()?;
-        let body = self.index.encode(&self.lanes, self.offset, self.time);
+        let body = self
+            .index
+            .encode(&self.lanes, self.offset, self.time, sealed);
         let facts = BlockFacts {
             count: u32::try_from(self.lanes.len()).unwrap_or(u32::MAX),
             plain: body.len() as u64,
             ..self.facts(Kind::Index, self.time)
         };
         self.write_block(&facts, &[&body])?;
-        self.sealed = true;
+        self.sealed = sealed;
         Ok(())
     }
 
@@ -179,7 +181,7 @@ impl Recorder {
         self.durable = TERM_BYTES;
         self.described = 0;
         self.index = Index::default();
-        self.sealed = false;
+        self.sealed = Sealed::No;
         self.opened = Instant::now();
         self.stats.files += 1;
         self.stats.file_bytes += TERM_BYTES;

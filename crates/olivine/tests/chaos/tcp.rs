@@ -1,0 +1,288 @@
+//! `tcp://`: either side listens, programs or bridges at either end, and a proxy between.
+
+use crate::checker::Checker;
+#[cfg(feature = "tls")]
+use crate::common::certificates::{Authority, Purpose};
+use crate::common::proxy::Proxy;
+use crate::common::{Other, Place, Random, bridges, free_port, kill};
+use crate::faults::{Fault, Faults};
+use crate::options::{Run, say};
+use crate::traffic::{HUNG, Plan, Publishers, receive_all};
+use olivine::{Bridge, Config, Subscriber};
+use std::time::Duration;
+
+/// Silence after which a connection is given up.
+const TIMEOUT: Duration = Duration::from_millis(250);
+/// First bytes of a connection that no fault changes: magic and version, which say what the rest means.
+const PREAMBLE: u64 = 16;
+/// The same under TLS: a handshake that is changed is refused for good, as a wrong certificate is.
+const HANDSHAKE: u64 = 16 << 10;
+
+/// What is at one end of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A program with `tcp://` in its hand.
+    Program,
+    /// A bridge to a channel in shared memory.
+    Bridge,
+    /// The same as a process of its own, which is killed now and then.
+    Process,
+}
+
+/// What starts, in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Publishers,
+    Source,
+    Destination,
+    Subscriber,
+}
+
+/// All that is drawn for a run.
+#[derive(Clone, Debug)]
+struct Options {
+    source: End,
+    destination: End,
+    source_listens: bool,
+    tls: bool,
+    order: [Part; 4],
+    publishers: usize,
+    messages: u64,
+    longest: u64,
+    /// Bridges go on when the source has ended.
+    keep: bool,
+    /// Publishers close while the link is down.
+    close_down: bool,
+    capacities_kib: [u64; 2],
+    /// Faults, each when so many messages arrived.
+    faults: Vec<(u64, Fault)>,
+    /// Kills of the source and of the destination, each when so many messages arrived.
+    kills: Vec<(u64, Part)>,
+}
+
+impl Options {
+    fn draw(random: &mut Random) -> Self {
+        let coin = |random: &mut Random| random.below(2) == 1;
+        let end = |random: &mut Random| match random.below(4) {
+            0 => End::Program,
+            1 | 2 => End::Bridge,
+            _ => End::Process,
+        };
+        let (source, destination) = (end(random), end(random));
+        let mut order = [
+            Part::Publishers,
+            Part::Source,
+            Part::Destination,
+            Part::Subscriber,
+        ];
+        for last in (1..order.len()).rev() {
+            order.swap(
+                last,
+                usize::try_from(random.below(last as u64 + 1)).unwrap(),
+            );
+        }
+        let publishers = match source {
+            End::Program => 1,
+            _ => 1 + usize::try_from(random.below(3)).unwrap(),
+        };
+        let messages = 200 + random.below(4000);
+        let all = messages * publishers as u64;
+        let mut faults: Vec<_> = (0..1 + random.below(6))
+            .map(|_| (random.below(all), Fault::draw(random, TIMEOUT)))
+            .collect();
+        faults.sort_by_key(|(at, _)| *at);
+        let mut kills = Vec::new();
+        for (end, part) in [(source, Part::Source), (destination, Part::Destination)] {
+            if end == End::Process {
+                let count = 1 + random.below(2);
+                kills.extend((0..count).map(|_| (random.below(all), part)));
+            }
+        }
+        kills.sort_by_key(|(at, _)| *at);
+        let small = 16 << random.below(3);
+        Self {
+            source,
+            destination,
+            source_listens: coin(random),
+            tls: cfg!(feature = "tls") && random.below(4) == 0,
+            order,
+            publishers,
+            messages,
+            longest: 64 + random.below(1900),
+            keep: coin(random),
+            // A program takes its end with it when it closes.
+            close_down: source != End::Program && coin(random),
+            capacities_kib: [small, small << random.below(2)],
+            faults,
+            kills,
+        }
+    }
+}
+
+/// A link between a channel and the connection, wherever it runs.
+enum Link {
+    Inside(Bridge),
+    Process(Other),
+}
+
+/// What runs, and what it is told.
+struct Scene {
+    options: Options,
+    faults: Faults,
+    kills: Vec<(u64, Part)>,
+    /// A publisher closes while the link is down.
+    down: bool,
+    /// Source and destination of either link.
+    source: [String; 2],
+    destination: [String; 2],
+    links: [Option<Link>; 2],
+}
+
+/// Runs one.
+pub(crate) fn run(random: &mut Random) -> Run {
+    let options = Options::draw(random);
+    say(&options);
+    let place = Place::new();
+    let port = free_port();
+    let spared = if options.tls { HANDSHAKE } else { PREAMBLE };
+    let proxy = Proxy::sparing(port, spared);
+    #[cfg(feature = "tls")]
+    let authority = options.tls.then(|| Authority::new("chaos"));
+    let far = |listens: bool, capacity: u64| {
+        let (role, port) = match listens {
+            true => ("listen", port),
+            false => ("connect", proxy.port),
+        };
+        let timeout = TIMEOUT.as_millis();
+        let uri = format!(
+            "tcp://127.0.0.1:{port}/chaos?role={role}&timeout={timeout}ms&capacity={capacity}KiB"
+        );
+        #[cfg(feature = "tls")]
+        if let Some(authority) = &authority {
+            let own = match listens {
+                true => authority.sign("server", Purpose::Server, |_| {}),
+                false => format!("tls_ca={}", authority.ca().display()),
+            };
+            return format!("{uri}&tls=yes&{own}");
+        }
+        uri
+    };
+    let [ours, theirs] = options.capacities_kib;
+    let from = place.uri("from", &format!("capacity={ours}KiB"));
+    let to = place.uri("to", &format!("capacity={theirs}KiB"));
+    let (sending, receiving) = (
+        far(options.source_listens, ours),
+        far(!options.source_listens, theirs),
+    );
+    let publish = match options.source {
+        End::Program => &sending,
+        _ => &from,
+    };
+    let publish = vec![format!("{publish}&subscribers=1"); options.publishers];
+    let subscribe = match options.destination {
+        End::Program => receiving.clone(),
+        _ => to.clone(),
+    };
+    let mut scene = Scene {
+        faults: Faults::new(proxy, options.faults.clone()),
+        kills: options.kills.iter().rev().copied().collect(),
+        down: false,
+        source: [from, sending],
+        destination: [receiving, format!("{to}&subscribers=1")],
+        links: [None, None],
+        options,
+    };
+    let (mut publishers, mut subscriber) = (None, None);
+    for part in scene.options.order {
+        match part {
+            Part::Publishers => {
+                let Options {
+                    messages, longest, ..
+                } = scene.options;
+                let started = Publishers::start(&publish, messages, longest, random);
+                publishers = Some(started);
+            }
+            Part::Subscriber => subscriber = Some(Subscriber::open(&subscribe).unwrap()),
+            part => scene.start(part),
+        }
+    }
+    let (mut publishers, mut subscriber) = (publishers.unwrap(), subscriber.unwrap());
+    let checker = receive_all(&mut publishers, &mut subscriber, &mut scene, HUNG);
+    let mut faults = std::mem::take(&mut scene.faults.counts);
+    faults.insert("flips that hit", scene.faults.proxy.flipped());
+    faults.insert("connections", scene.faults.proxy.connections());
+    let verdict = checker.verdict();
+    if !verdict.is_good() {
+        scene.complain();
+    }
+    Run { verdict, faults }
+}
+
+impl Scene {
+    fn start(&mut self, part: Part) {
+        let (place, end, uris) = match part {
+            Part::Source => (0, self.options.source, &self.source),
+            Part::Destination => (1, self.options.destination, &self.destination),
+            other => panic!("{other:?} is no link"),
+        };
+        let [from, to] = uris;
+        self.links[place] = match end {
+            End::Program => None,
+            End::Bridge => {
+                let config = |uri: &str| Config::parse(uri).unwrap();
+                let bridge = Bridge::start(&config(from), &config(to), !self.options.keep);
+                Some(Link::Inside(bridge.unwrap()))
+            }
+            End::Process => Some(Link::Process(bridges::keeping(from, to))),
+        };
+    }
+
+    /// Says what the links say, for people.
+    fn complain(&self) {
+        for link in self.links.iter().flatten() {
+            if let Link::Inside(bridge) = link {
+                println!("  {:?}", bridge.status());
+            }
+        }
+    }
+}
+
+impl Plan for Scene {
+    fn look(&mut self, received: u64, checker: &mut Checker) {
+        if !self.down {
+            self.faults.look(received);
+        }
+        for link in &mut self.links {
+            if let Some(Link::Process(process)) = link
+                && let Some(status) = process.try_wait().unwrap()
+            {
+                checker.failed(format!("a bridge's process ended: {status}"));
+                *link = None;
+            }
+        }
+        while let Some((_, part)) = self.kills.pop_if(|(at, _)| *at <= received) {
+            let place = usize::from(part == Part::Destination);
+            if let Some(Link::Process(process)) = self.links[place].take() {
+                kill(process);
+                *self.faults.counts.entry("killed").or_default() += 1;
+            }
+            self.start(part);
+        }
+    }
+
+    fn before_close(&mut self) {
+        if self.options.close_down {
+            self.faults.settle();
+            self.faults.proxy.set_down(true);
+            self.down = true;
+            *self.faults.counts.entry("closed while down").or_default() += 1;
+        }
+    }
+
+    fn after_close(&mut self) {
+        if self.options.close_down {
+            self.faults.proxy.set_down(false);
+            self.down = false;
+        }
+    }
+}

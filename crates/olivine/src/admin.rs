@@ -3,13 +3,19 @@
 //!
 //! Looking maps everything read-only and takes no lock that anybody waits for, so it costs participants nothing.
 
+mod process;
+
+pub use process::ProcessState;
+
 use crate::channel::attach::open_control;
 use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, remove_files};
+use crate::channel::boot;
 use crate::channel::slots;
 use crate::channel::status::LaneState;
+use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::ring::gate::{bits, clear_slot};
-use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
+use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{ChannelFolder, Folder, default_folder};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme, Slow, WaitStrategy};
@@ -40,7 +46,7 @@ pub struct ChannelInfo {
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
-    /// Bytes of each publisher's ring.
+    /// Bytes of each publisher's ring. Here and below, 0 stands for what no publisher has fixed yet.
     pub capacity_bytes: u64,
     /// Padding of frames in bytes.
     pub align_bytes: u64,
@@ -82,8 +88,12 @@ pub struct PublisherInfo {
     pub limit: u64,
     /// Times it found no room.
     pub back_pressure_count: u64,
-    /// Nanoseconds it had no room.
+    /// Nanoseconds it had no room, up to now.
     pub back_pressure_ns: u64,
+    /// Nanoseconds of them that it has waited just now; 0 while it does not wait.
+    pub blocked_ns: u64,
+    /// Slot of the subscriber that it waits for just now.
+    pub blocked_by: Option<usize>,
     /// Parked subscribers it woke.
     pub wakes: u64,
     /// Times a publisher continued after one that died.
@@ -100,7 +110,10 @@ pub struct SubscriberInfo {
     pub pid: u64,
     /// Whether its process lives. A stopped process lives.
     pub alive: bool,
-    /// Whether it was evicted and has not noticed yet.
+    /// What the system says of its process; [`ProcessState::Unknown`] unless it lives.
+    pub process: ProcessState,
+    /// Whether its place was taken: it was evicted and has not noticed yet, or its durable name is to be told when it
+    /// comes back.
     pub evicted: bool,
     /// Its durable name, if it has one.
     pub name: Option<String>,
@@ -232,6 +245,12 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
             return Ok(Removed { bytes });
         }
         Ok(None) => return remove_folder(&folder, config.channel(), bytes),
+        Err(OpenError::EarlierBoot { .. }) => {
+            if let Some(files) = folder.channel(config.channel(), false)? {
+                boot::remove_earlier(&files)?;
+            }
+            return Ok(Removed { bytes });
+        }
         // Anything else, too few descriptors say, tells nothing about the channel: it may be in use.
         Err(OpenError::NotAChannel { .. } | OpenError::Layout { .. }) if force => {
             return remove_folder(&folder, config.channel(), bytes);
@@ -372,8 +391,24 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
                     reason: "an interrupted creation",
                 });
             }
+            Err(OpenError::EarlierBoot { .. }) => {
+                if !dry_run
+                    && let Some(files) = opened.channel(&name, false)?
+                    && !boot::remove_earlier(&files)?
+                {
+                    continue;
+                }
+                collected.push(Collected {
+                    name,
+                    bytes,
+                    reason: "it was made before this system was started last",
+                });
+            }
             Err(_) => {}
         }
+    }
+    if !dry_run {
+        opened.sweep();
     }
     Ok(collected)
 }
@@ -462,21 +497,37 @@ fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
         {
             continue;
         }
-        let Ok(Some(words)) = place.look_at_lane(geometry, index) else {
+        let Ok(Some(words)) = place.look_at_lane(&attached.lane(index)) else {
             continue;
         };
         // Acquire where positions are compared with each other, good enough for the rest.
         let word = |at: usize| words.word(at).load(Ordering::Acquire);
+        let state = LaneState::of(word(lane::STATE), locks, index);
+        // One that died while it waited left these: nobody knows for how long it did.
+        let (since, slot) = match state {
+            LaneState::Open => (
+                word(lane::BACK_PRESSURE_SINCE),
+                word(lane::BACK_PRESSURE_SLOT),
+            ),
+            _ => (0, 0),
+        };
+        let blocked_ns = match since {
+            0 => 0,
+            since => monotonic_ns().saturating_sub(since),
+        };
+        let slot = usize::try_from(slot.wrapping_sub(1)).ok();
         found.push(PublisherInfo {
             lane: index,
             pid: control
                 .word(entry + lane_entry::PID)
                 .load(Ordering::Relaxed),
-            state: LaneState::of(word(lane::STATE), locks, index),
+            state,
             cursor: word(lane::CURSOR),
             limit: word(lane::LIMIT),
             back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
-            back_pressure_ns: word(lane::BACK_PRESSURE_NS),
+            back_pressure_ns: word(lane::BACK_PRESSURE_NS).wrapping_add(blocked_ns),
+            blocked_ns,
+            blocked_by: slot.filter(|slot| since != 0 && *slot < geometry.slots()),
             wakes: word(lane::WAKES),
             takeovers: word(lane::TAKEOVERS),
         });
@@ -486,10 +537,7 @@ fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
 
 fn subscribers(attached: &Attached) -> Vec<SubscriberInfo> {
     let Attached {
-        control,
-        geometry,
-        locks,
-        ..
+        control, geometry, ..
     } = attached;
     let cursors: Vec<(usize, u64)> = publishers(attached)
         .into_iter()
@@ -501,26 +549,23 @@ fn subscribers(attached: &Attached) -> Vec<SubscriberInfo> {
         if state == slot::FREE {
             continue;
         }
-        found.push(subscriber(
-            control,
-            geometry,
-            index,
-            state,
-            &cursors,
-            |byte| locks.held_by_others(byte, byte + 1),
-        ));
+        found.push(subscriber(attached, index, state, &cursors));
     }
     found
 }
 
 fn subscriber(
-    control: &crate::region::Words,
-    geometry: &Geometry,
+    attached: &Attached,
     index: usize,
     state: u64,
     cursors: &[(usize, u64)],
-    is_held: impl Fn(u64) -> bool,
 ) -> SubscriberInfo {
+    let Attached {
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
     let base = geometry.slot(index);
     // Relaxed: for display.
     let word = |at: usize| control.word(base + at).load(Ordering::Relaxed);
@@ -534,10 +579,18 @@ fn subscriber(
     let wait = usize::try_from(word(slot::WAIT))
         .ok()
         .and_then(|n| WaitStrategy::ALL.get(n).copied());
+    let byte = lock_byte::SLOT + index as u64;
+    let alive = locks.held_by_others(byte, byte + 1);
+    let pid = word(slot::PID);
     SubscriberInfo {
         slot: index,
-        pid: word(slot::PID),
-        alive: is_held(lock_byte::SLOT + index as u64),
+        pid,
+        alive,
+        process: if alive {
+            ProcessState::of(attached, pid)
+        } else {
+            ProcessState::Unknown
+        },
         evicted: state == slot::EVICTED,
         name: slots::name(control, geometry, index),
         delivery: if word(slot::DELIVERY) == 1 {

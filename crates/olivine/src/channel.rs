@@ -5,6 +5,8 @@
 
 pub(crate) mod attach;
 pub(crate) mod attached;
+pub(crate) mod boot;
+mod handover;
 mod hold;
 mod join;
 pub(crate) mod place;
@@ -13,6 +15,7 @@ pub(crate) mod publisher;
 pub(crate) mod raw;
 pub(crate) mod reserve;
 pub(crate) mod sealed;
+pub(crate) mod shape;
 pub(crate) mod slots;
 pub(crate) mod status;
 pub(crate) mod subscriber;

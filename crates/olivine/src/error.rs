@@ -102,6 +102,14 @@ pub enum LinkError {
         /// What to do.
         rule: &'static str,
     },
+    /// A bridge would carry a channel into itself, each message again and again.
+    #[error(
+        "{far} is the very channel that the messages come from: they would go round for ever; name another one"
+    )]
+    Loop {
+        /// The destination, or the source.
+        far: String,
+    },
     /// TLS could not be set up, or the other side could not prove who it is.
     #[error("TLS with {far}: {problem}")]
     Tls {
@@ -150,6 +158,14 @@ pub enum LinkError {
         /// Why.
         source: Arc<ReceiveError>,
     },
+    /// The bridge or replay of another program, which publishes in the channel, failed.
+    #[error("the bridge that fed lane {lane} failed: {reason}")]
+    Upstream {
+        /// Index of its lane.
+        lane: usize,
+        /// What it said.
+        reason: String,
+    },
     /// The thread of the bridge panicked: a bug of ours.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,
@@ -171,7 +187,8 @@ impl From<SealedError> for OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Every publisher has closed and everything was read.
+    /// Every publisher has closed and everything was read. Each further call says so again, until a later publisher
+    /// comes: then receiving goes on.
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
     /// A `delivery=latest` subscriber was lapped. It goes on with the newest message; this call only reports.
@@ -182,9 +199,13 @@ pub enum ReceiveError {
         /// Bytes of frames (headers and padding included) that were skipped.
         lost_bytes: u64,
     },
-    /// A publisher evicted this subscriber because it held it back for longer than `slow=evict:` allows.
+    /// The place of this subscriber was taken, because it held a publisher back for longer than `slow=evict:` allows.
+    ///
+    /// A durable one whose place was taken before it was opened, also because it was absent for longer than `expire=`,
+    /// is told by its first call that receives, once. It is there and goes on; `lost_bytes` counts what it missed.
     #[error(
-        "evicted: this subscriber held a publisher back for longer than 'slow=evict:' allows; open it again"
+        "evicted: the place of this subscriber was taken, because it held a publisher back for longer than \
+         'slow=evict:' allows, or was absent for longer than 'expire='; open it again, or go on if it was just opened"
     )]
     Evicted,
     /// The lane holds something that no publisher of this version writes.
@@ -202,9 +223,11 @@ pub enum ReceiveError {
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// The far side of a channel elsewhere cannot be reached any more; everything that had arrived was read.
-    #[error("the link to the far side has failed")]
-    Link(#[source] LinkError),
+    /// What fed the ring failed (a bridge, a replay, the link to the far side): everything before that was read, and
+    /// nothing after it was seen. Other publishers of the channel are not concerned: receiving may go on with them, and
+    /// with a bridge that is started again. Where no publisher is left, each further call says so again.
+    #[error("the stream failed, and nothing after this point was received")]
+    Failed(#[source] LinkError),
     /// A publisher's lane appeared but could not be mapped. Its messages wait; the call may be repeated.
     #[error("cannot attach to lane {lane}")]
     Lane {
@@ -213,6 +236,36 @@ pub enum ReceiveError {
         /// What went wrong.
         source: Box<OpenError>,
     },
+}
+
+/// An error and its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// The feature of this library that brings a scheme's bridge.
+fn feature_of(scheme: &str) -> &str {
+    match scheme {
+        "file" => "journal",
+        other => other,
+    }
+}
+
+impl ReceiveError {
+    /// Whether it ends the stream for this handle: further calls can only say it again, until a publisher comes
+    /// ([`ReceiveError::Closed`], [`ReceiveError::Failed`]) or for good. After an [`ReceiveError::Evicted`] that says what a
+    /// durable name missed before it was opened, the next call goes on all the same. Only an overrun and a lane that could not be
+    /// mapped leave the call to be repeated at once.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        !matches!(self, Self::Overrun { .. } | Self::Lane { .. })
+    }
 }
 
 /// Why a channel could not be opened. Nothing was left behind.
@@ -232,10 +285,10 @@ pub enum OpenError {
         /// Its answer.
         source: io::Error,
     },
-    /// The folder of the channels cannot be trusted.
-    #[error("folder {} is not usable: {problem}", path.display())]
+    /// A folder or file of the channels cannot be trusted: its owner, group or mode is wrong.
+    #[error("{} is not usable: {problem}", path.display())]
     Folder {
-        /// The folder.
+        /// The folder or file.
         path: PathBuf,
         /// What is wrong and what to do.
         problem: String,
@@ -247,6 +300,12 @@ pub enum OpenError {
         path: PathBuf,
         /// What is wrong and what to do.
         problem: String,
+    },
+    /// The channel was made before the system was started last. Its next opener makes it anew.
+    #[error("{} was made before this system was started last, so its messages may be torn and are not delivered: the next program that opens the channel makes it anew, and 'olivine gc' removes it", path.display())]
+    EarlierBoot {
+        /// The file.
+        path: PathBuf,
     },
     /// The channel was made by a build with another memory layout.
     #[error("{} has layout {found}, this build speaks {expected}: stop its users and remove it ('olivine rm'), or run the matching version", path.display())]
@@ -260,7 +319,7 @@ pub enum OpenError {
     },
     /// A setting differs from the live channel's.
     #[error(
-        "channel '{channel}' exists with {key}={found}, but {asked} was asked for: leave '{key}' out, use the same value, or close the channel's other users first ('olivine rm' discards messages left unread)"
+        "channel '{channel}' has {key}={found}, fixed by process {pid}, but {asked} was asked for: leave '{key}' out, use the same value, or close the channel's other users first ('olivine rm' discards messages left unread)"
     )]
     Mismatch {
         /// The channel.
@@ -271,6 +330,8 @@ pub enum OpenError {
         asked: String,
         /// What the channel has.
         found: String,
+        /// Process that fixed it.
+        pid: u64,
     },
     /// The channel carries messages of another type.
     #[error(
@@ -366,7 +427,10 @@ pub enum OpenError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// This build was made without the bridge.
-    #[error("this build has no {scheme}:// bridge: build the library with the feature '{scheme}'")]
+    #[error(
+        "this build has no {scheme}:// bridge: build the library with the feature '{}'",
+        feature_of(scheme)
+    )]
     NoBridge {
         /// Scheme of the URI.
         scheme: &'static str,
@@ -377,4 +441,21 @@ pub enum OpenError {
         /// What is wrong and what to do.
         problem: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_bridge_names_a_feature_that_exists() {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
+        for scheme in ["file", "tcp", "nats"] {
+            let text = OpenError::NoBridge { scheme }.to_string();
+            let (_, named) = text.split_once("the feature '").unwrap();
+            let feature = format!("\n{} = [", named.trim_end_matches('\''));
+            assert!(manifest.contains(&feature), "{text}");
+        }
+    }
 }

@@ -4,12 +4,13 @@
 //! look alive. So lock descriptors are closed in the child. And a child that used an inherited handle would
 //! be a second writer of one lane. So each handle keeps a private page that the kernel zeroes in a child
 //! (`MADV_WIPEONFORK`): the cached limit lives there, so that a publisher's first call in a child takes the
-//! slow path, and a word that is nonzero only in the process that opened the handle.
+//! slow path, and a word that is nonzero only in the process that opened the handle. Where the kernel refuses
+//! this (gVisor, Linux before 4.14) the handler that closes descriptors zeroes the two words instead.
 //!
 //! A `fork` in another thread waits while a descriptor is opened and noted, or forgotten and closed: see [`hold_off`].
 //!
-//! Children made by the raw `clone` or `fork` system call skip the closing (no library runs there); they
-//! still find their handles poisoned.
+//! Children made by the raw `clone` or `fork` system call skip the handler (no library runs there); they
+//! still find their handles poisoned where the kernel zeroes the page.
 
 use crate::region::{Memory, Word, Words};
 use crate::sync::{AtomicI32, Ordering};
@@ -20,13 +21,17 @@ use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 const ALIVE: usize = 0;
+const PLAIN: usize = 1;
 const LIMIT: usize = 16;
 
 /// A private page that reads as zeros in a forked child.
 #[derive(Debug)]
 pub(crate) struct ForkPage {
     alive: Word,
+    plain: Word,
     limit: Word,
+    /// Where the kernel does not zero the page in a child.
+    _noted: Option<NotedPage>,
 }
 
 impl ForkPage {
@@ -34,7 +39,7 @@ impl ForkPage {
     ///
     /// # Errors
     ///
-    /// What the kernel says: no memory, or no `MADV_WIPEONFORK` (before Linux 4.14).
+    /// What the kernel says: no memory.
     pub(crate) fn new() -> io::Result<Self> {
         let length = Memory::page_size();
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
@@ -50,19 +55,27 @@ impl ForkPage {
         // SAFETY: just mapped, page aligned, ours alone; `Memory` unmaps it.
         let memory = unsafe { Memory::from_mapping(base, length) };
         // SAFETY: the whole range is our own private anonymous mapping.
-        unsafe {
+        let wiped = unsafe {
             rustix::mm::madvise(
                 base.as_ptr().cast(),
                 length,
                 rustix::mm::Advice::LinuxWipeOnFork,
-            )?
+            )
         };
         let words = Words::new(&memory, 0, length / 8);
+        let (alive, limit) = (words.resolve(ALIVE), words.resolve(LIMIT));
+        let plain = words.resolve(PLAIN);
+        let noted = wiped
+            .is_err()
+            .then(|| NotedPage::new([&alive, &plain, &limit]));
         // Relaxed: private to this process.
-        words.word(ALIVE).store(1, Ordering::Relaxed);
+        alive.store(1, Ordering::Relaxed);
+        plain.store(1, Ordering::Relaxed);
         Ok(Self {
-            alive: words.resolve(ALIVE),
-            limit: words.resolve(LIMIT),
+            alive,
+            plain,
+            limit,
+            _noted: noted,
         })
     }
 
@@ -73,9 +86,57 @@ impl ForkPage {
         self.alive.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether this is the process that opened the handle, and a call has nothing to say first: one look for both.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        // Relaxed: private to this process; a child reads 0.
+        self.plain.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a call has something to say first, from here on.
+    pub(crate) fn set_plain(&self, plain: bool) {
+        // Relaxed: as above.
+        self.plain.store(u64::from(plain), Ordering::Relaxed);
+    }
+
     /// The word for a publisher's cached limit.
     pub(crate) fn limit(&self) -> Word {
         self.limit.clone()
+    }
+}
+
+/// Notes a page whose words the handler zeroes in a forked child, until it is dropped.
+#[derive(Debug)]
+struct NotedPage {
+    alive: Word,
+}
+
+impl NotedPage {
+    fn new(words: [&Word; 3]) -> Self {
+        hold_off().0.push(words.map(Word::clone));
+        let alive = words[0].clone();
+        Self { alive }
+    }
+}
+
+impl Drop for NotedPage {
+    fn drop(&mut self) {
+        let ours = |page: &[Word; 3]| core::ptr::eq(&raw const *page[0], &raw const *self.alive);
+        hold_off().0.retain(|page| !ours(page));
+    }
+}
+
+/// The words of pages that the kernel does not zero in a child.
+#[derive(Debug)]
+pub(crate) struct Pages(Vec<[Word; 3]>);
+
+impl Pages {
+    /// In a child: no lock, no allocation.
+    fn zero(&self) {
+        for word in self.0.iter().flatten() {
+            // Relaxed: the child has one thread.
+            word.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -106,17 +167,18 @@ impl Block {
 
 static FIRST: Block = Block::new();
 
-/// Held while the slots change, and by a thread that forks: a child finds every lock descriptor in a slot.
-static SLOTS: Mutex<()> = Mutex::new(());
+/// Held while the slots or the pages change, and by a thread that forks: a child finds every lock descriptor in a
+/// slot, and every page that it has to zero.
+static SLOTS: Mutex<Pages> = Mutex::new(Pages(Vec::new()));
 
 thread_local! {
     /// The lock of [`SLOTS`] while this thread is inside `fork`.
-    static FORKING: Cell<Option<MutexGuard<'static, ()>>> = const { Cell::new(None) };
+    static FORKING: Cell<Option<MutexGuard<'static, Pages>>> = const { Cell::new(None) };
 }
 
 /// Makes a `fork` by any thread wait until the guard is dropped, so that no child inherits what is half done, or a
 /// lock of this process that nobody there would ever give back. Not for long, and not twice by one thread.
-pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
+pub(crate) fn hold_off() -> MutexGuard<'static, Pages> {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         // SAFETY: the handlers are plain functions that live for ever. In the child they only store integers, close
@@ -218,7 +280,11 @@ extern "C" fn close_all() {
         }
         block = now.next.get().copied();
     }
-    resume();
+    let held = FORKING.try_with(Cell::take).ok().flatten();
+    // A thread that was ending holds nothing: another one may have been in the middle of a change.
+    if let Some(pages) = held.or_else(|| SLOTS.try_lock().ok()) {
+        pages.zero();
+    }
 }
 
 #[cfg(all(test, not(miri)))]

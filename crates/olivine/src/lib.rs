@@ -2,14 +2,21 @@
 //!
 //! A **channel** is named by a URI. `shm://ticks` reaches other processes of this machine, `inproc://ticks`
 //! threads of this process, `tcp://host:9000/ticks` other machines (and [`Bridge`] carries between them); a program
-//! says which when it runs, not when it is built. A [`Publisher`] sends, any
-//! number of [`Subscriber`]s receive, each message reaches every reliable subscriber once and in order, and a
+//! says which when it runs, not when it is built. Up to 256 [`Publisher`]s
+//! send and up to 1,024 [`Subscriber`]s receive (16 and 64 by default); each message reaches every reliable subscriber once and in order, and a
 //! publisher waits rather than overwrite what one of them has not read.
 //!
-//! What it does not do: it does not drop, it does not start helpers or daemons, it does not allocate or enter the
-//! kernel per message, it does not need cleaning up after a crash, and it does not protect participants of one
-//! channel from a malicious one of the same user, except where the channel is sealed: `shm+fd:///run/ticks.sock` (see
-//! `SAFETY.md`).
+//! What it does not do:
+//!
+//! * It does not drop messages. Two settings allow a loss, and each loss is reported: `delivery=latest` and
+//!   `slow=evict:DURATION`.
+//! * It needs no daemon. A thread of the program runs behind `tcp://`, `nats://`, `file://`, `shm+fd://` and
+//!   [`Subscriber::event_fd`], and nowhere else.
+//! * It allocates nothing for each message. It enters the kernel only to wait, and to wake a participant that sleeps.
+//! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`) stays on purpose, until
+//!   `expire=` or `olivine rm --name`.
+//! * It does not protect participants of a channel from a malicious one of the same user. `shm+fd:///run/ticks.sock`
+//!   does (see `SAFETY.md`).
 //!
 //! ```
 //! use olivine::{Publisher, Subscriber};
@@ -77,7 +84,7 @@ pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::reserve::{Batch, Claim, OwnedClaim};
 #[cfg(not(loom))]
-pub use channel::status::{LaneState, LaneStatus};
+pub use channel::status::{Durable, LaneState, LaneStatus};
 #[cfg(not(loom))]
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
@@ -89,5 +96,5 @@ pub use link::{LinkStage, LinkStatus};
 pub use message::{Message, OwnedMessage, Plain, Position};
 pub use uri::{
     Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
-    Scheme, Slow, Start, Storage, SyncPolicy, UriError, WaitStrategy,
+    Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,
 };

@@ -6,7 +6,9 @@
 //! per message.
 
 use crate::error::LinkError;
-use crate::sync::{AtomicU64, Ordering};
+use crate::region::Word;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::wait::wake;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -69,12 +71,17 @@ pub struct LinkStatus {
     /// Far subscribers given up with messages undelivered: evicted, or away for longer than they had asked to be
     /// waited for.
     pub abandoned: u64,
+    /// Messages that were published when the bridge was asked to end and that it did not deliver: known once it has
+    /// ended. Those of each far side that is served apart.
+    pub undelivered: u64,
     /// Messages that arrived and were committed; who sends counts bytes only.
     pub messages: u64,
     /// Bytes of frames carried, headers and padding included.
     pub bytes: u64,
     /// Bytes of frames that the far side has acknowledged, or that we have.
     pub acknowledged_bytes: u64,
+    /// It ended for good, and gave its place in the ring that it carried away up.
+    pub is_place_given_up: bool,
 }
 
 /// How a bridge is asked to end.
@@ -97,6 +104,8 @@ pub(crate) struct Control {
     changed: Condvar,
     /// Readable once the bridge was asked to end.
     wake: OwnedFd,
+    /// Park words of the handles whose bridge this is.
+    sleepers: Mutex<Vec<Word>>,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +113,8 @@ struct State {
     status: LinkStatus,
     failure: Option<LinkError>,
     stop: Option<Stop>,
+    /// The bridge was asked to give its place in the ring up when everything is delivered.
+    leaves: bool,
     /// Everything was delivered.
     delivered: bool,
     /// Something was given up that was not delivered.
@@ -128,6 +139,7 @@ impl Control {
             state: Mutex::default(),
             changed: Condvar::new(),
             wake: rustix::event::eventfd(0, flags)?,
+            sleepers: Mutex::default(),
         }))
     }
 
@@ -135,10 +147,14 @@ impl Control {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the bridge to end. A later `Now` wins over an earlier wish.
+    /// Asks the bridge to end. A later `Now` wins over an earlier wish, and a deadline over none.
     pub(crate) fn stop(&self, stop: Stop) {
         let mut state = self.lock();
-        if state.stop.is_none() || stop == Stop::Now {
+        let sooner = matches!(
+            (state.stop, stop),
+            (None, _) | (_, Stop::Now) | (Some(Stop::Delivered(None)), Stop::Delivered(Some(_)))
+        );
+        if sooner {
             state.stop = Some(stop);
         }
         // Release: whoever sees it finds the wish under the lock anyway.
@@ -216,9 +232,22 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Something was given up that was not delivered.
-    pub(crate) fn leave_undelivered(&self) {
-        self.lock().undelivered = true;
+    /// Asks the bridge to give its place in the ring up, where it ends with everything delivered.
+    pub(crate) fn leave(&self) {
+        self.lock().leaves = true;
+    }
+
+    /// Whether a bridge that has ended well gives its place in the ring up: its source has ended, or it was asked to.
+    pub(crate) fn leaves(&self) -> bool {
+        let state = self.lock();
+        (state.stop.is_none() || state.leaves) && !state.undelivered
+    }
+
+    /// So many messages were given up that were not delivered.
+    pub(crate) fn leave_undelivered(&self, messages: u64) {
+        let mut state = self.lock();
+        state.undelivered = true;
+        state.status.undelivered += messages;
     }
 
     /// What is told about the bridge.
@@ -261,6 +290,20 @@ impl Control {
         state.tried = true;
         drop(state);
         self.changed.notify_all();
+        // SeqCst: SLEEP by a fence of our own: the failure comes before the look at the park words.
+        fence(Ordering::SeqCst);
+        for park in &*self.sleepers() {
+            wake(park);
+        }
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, Vec<Word>> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the sleeper with this park word when the bridge ends.
+    pub(crate) fn wakes(&self, park: &Word) {
+        self.sleepers().push(park.clone());
     }
 
     fn set_failure(&self, state: &mut State, error: LinkError) {

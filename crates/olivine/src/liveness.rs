@@ -5,18 +5,23 @@
 //! that nobody has reaped, in any PID namespace. A stopped process keeps it: a stopped process is not dead.
 //! No time-out and no PID decides. Channels inside one process keep a table instead. Ends of a sealed channel, who share no
 //! file, hold a socket and a pidfd of each other: [`Peer`].
+//!
+//! The kernel's locks exclude participants, not threads: two threads that share a participant's descriptor both get the
+//! lock. Handles are `Sync`, so [`Locks`] excludes threads itself: a byte that it holds is refused, also to the thread that
+//! took it.
 
 use crate::fork;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The locks of one participant; dropping them, or dying, releases them all.
 #[derive(Debug)]
 pub(crate) enum Locks {
     /// Byte locks of a control file.
-    File(LockFile),
+    File(Arc<LockFile>),
     /// Entries of an in-process table.
     Process(LockTable),
 }
@@ -25,6 +30,8 @@ pub(crate) enum Locks {
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: fork::ClosedInChildren,
+    /// Bytes that this participant holds. Locked across each call of the kernel, so that the two never differ.
+    held: Mutex<Vec<u64>>,
 }
 
 impl LockFile {
@@ -45,7 +52,8 @@ pub(crate) struct LockTable {
 }
 
 impl Locks {
-    /// Locks on the file that `file` leads to, through an open file description of their own.
+    /// Locks on `file`, which stands in `folder` under `name`, through an open file description of their own.
+    /// `None` where the name leads to another file by now, or to none.
     ///
     /// Whatever was mapped through `file` keeps its description open, also in a forked child that inherits the
     /// mapping: locks on that one would outlive their holder for as long as the child lives.
@@ -53,10 +61,46 @@ impl Locks {
     /// # Errors
     ///
     /// What the kernel says to opening it once more.
-    pub(crate) fn file(file: &OwnedFd) -> io::Result<Self> {
-        Ok(Self::File(LockFile {
-            file: fork::ClosedInChildren::open(|| opened_again(file))?,
-        }))
+    pub(crate) fn named(
+        folder: BorrowedFd<'_>,
+        name: &str,
+        file: &OwnedFd,
+    ) -> io::Result<Option<Self>> {
+        use rustix::fs::{Mode, OFlags, fstat};
+        // The same access. By its name: `/proc`, which could open it as well, may not be mounted.
+        let access = rustix::fs::fcntl_getfl(file)? & OFlags::ACCMODE;
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let open = || Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+        let again = match fork::ClosedInChildren::open(open) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            again => again?,
+        };
+        let (named, open) = (fstat(again.borrow())?, fstat(file)?);
+        let same = (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
+        Ok(same.then_some(Self::File(Arc::new(LockFile {
+            file: again,
+            held: Mutex::default(),
+        }))))
+    }
+
+    /// Locks on a file that nothing is mapped from, through an open file description of their own where `/proc` can open
+    /// one; else through `file`, which a fork of another thread at this moment inherits.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to opening it once more.
+    #[cfg(feature = "journal")]
+    pub(crate) fn file(file: OwnedFd) -> io::Result<Self> {
+        let file = match fork::ClosedInChildren::open(|| opened_again(&file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fork::ClosedInChildren::new(file)
+            }
+            again => again?,
+        };
+        Ok(Self::File(Arc::new(LockFile {
+            file,
+            held: Mutex::default(),
+        })))
     }
 
     /// Locks in a table shared by this process; each call makes another participant.
@@ -72,40 +116,56 @@ impl Locks {
         })
     }
 
-    /// Takes the lock on `byte` if nobody else holds it. Never waits.
+    /// For another thread of this participant, to look at locks and no more. It does not keep this participant's own.
+    pub(crate) fn looker(&self) -> Looker {
+        match self {
+            Self::File(lock) => Looker(Some(Arc::downgrade(lock))),
+            Self::Process(_) => Looker(None),
+        }
+    }
+
+    /// Takes the lock on `byte` if no participant holds it, this one included. Never waits for a holder.
     ///
     /// # Errors
     ///
-    /// What the kernel says other than "somebody holds it".
+    /// What the kernel says other than that another participant holds it.
     pub(crate) fn try_lock(&self, byte: u64) -> io::Result<bool> {
         match self {
             Self::File(lock) => {
+                let mut held = lock.held.lock().unwrap_or_else(PoisonError::into_inner);
+                if held.contains(&byte) {
+                    return Ok(false);
+                }
                 match control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
-                    Ok(_) => {
-                        crate::points::pass("lock.taken");
-                        Ok(true)
-                    }
+                    Ok(_) => held.push(byte),
                     Err(error)
                         if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) =>
                     {
-                        Ok(false)
+                        return Ok(false);
                     }
-                    Err(error) => Err(error),
+                    Err(error) => return Err(error),
                 }
             }
             Self::Process(lock) => {
                 let mut table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(*table.entry(byte).or_insert(lock.me) == lock.me)
+                let Entry::Vacant(entry) = table.entry(byte) else {
+                    return Ok(false);
+                };
+                entry.insert(lock.me);
             }
         }
+        crate::points::pass("lock.taken");
+        Ok(true)
     }
 
-    /// Gives the lock on `byte` back.
+    /// Gives the lock on `byte` back. The caller is the thread that it belongs to now.
     pub(crate) fn unlock(&self, byte: u64) {
         match self {
             Self::File(lock) => {
+                let mut held = lock.held.lock().unwrap_or_else(PoisonError::into_inner);
                 // Unlocking a range of an open file cannot fail in a way that leaves it locked.
                 let _ = control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
+                held.retain(|other| *other != byte);
             }
             Self::Process(lock) => {
                 let mut table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,6 +180,8 @@ impl Locks {
     pub(crate) fn held_by_others(&self, first: u64, end: u64) -> bool {
         match self {
             Self::File(lock) => is_locked(lock.file.raw(), first, end),
+            // The copy in a forked child may be locked by a thread that is not there: as on an error of the kernel's.
+            Self::Process(lock) if std::process::id() != lock.process => true,
             Self::Process(lock) => {
                 let table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
                 table
@@ -127,6 +189,23 @@ impl Locks {
                     .any(|(byte, holder)| (first..end).contains(byte) && *holder != lock.me)
             }
         }
+    }
+}
+
+/// Looks at the locks of a control file: see [`Locks::looker`].
+#[derive(Clone, Debug)]
+pub(crate) struct Looker(Option<Weak<LockFile>>);
+
+impl Looker {
+    /// Whether the other participants are inside this process, and live as long as it does.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether a participant other than this one holds the lock on `byte`.
+    pub(crate) fn is_held(&self, byte: u64) -> bool {
+        let lock = self.0.as_ref().and_then(Weak::upgrade);
+        lock.is_none_or(|lock| is_locked(lock.file.raw(), byte, byte + 1))
     }
 }
 
@@ -150,6 +229,7 @@ pub(crate) fn is_locked(file: RawFd, first: u64, end: u64) -> bool {
 }
 
 /// Another open file description of the same file, with the same access.
+#[cfg(feature = "journal")]
 fn opened_again(file: &OwnedFd) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let access = rustix::fs::fcntl_getfl(file)? & OFlags::ACCMODE;
@@ -183,6 +263,57 @@ fn control(
         Err(io::Error::last_os_error())
     } else {
         Ok(lock.l_type.into())
+    }
+}
+
+/// What can be seen of a process that holds a lock. For waiting a little longer, never for declaring it dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// It is there, and nothing says that it ends.
+    Lives,
+    /// It is not to be seen: gone, or of another PID namespace.
+    Unseen,
+    /// It is ending: its locks go once the kernel has freed its memory.
+    Dying,
+}
+
+/// What can be seen of process `pid`.
+pub(crate) fn life_of(pid: u64) -> Life {
+    if pid == u64::from(std::process::id()) {
+        return Life::Lives;
+    }
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    match (read("stat"), read("status")) {
+        (Ok(stat), Ok(status)) => life_in(&stat, &status),
+        _ => Life::Unseen,
+    }
+}
+
+/// The same from what `/proc` says.
+fn life_in(stat: &str, status: &str) -> Life {
+    /// The kernel's mark of a task that is in `exit`.
+    const EXITING: u64 = 4;
+    let killed = 1_u64 << (libc::SIGKILL - 1);
+    // Behind the name: state, parent, group, session, terminal, its group, flags.
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = behind_name.split_ascii_whitespace();
+    let state = fields.next();
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    if matches!(state, Some("Z" | "X")) {
+        // The first thread, at least: others may go on.
+        return Life::Unseen;
+    }
+    let pending = status.lines().any(|line| {
+        let mask = line
+            .strip_prefix("SigPnd:")
+            .or_else(|| line.strip_prefix("ShdPnd:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & killed != 0)
+    });
+    if pending || flags.is_some_and(|flags| flags & EXITING != 0) {
+        Life::Dying
+    } else {
+        Life::Lives
     }
 }
 
@@ -239,15 +370,17 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd as _;
 
     fn pair() -> [(Locks, Locks); 2] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
-            let file = std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open(file.path());
-            Locks::file(&OwnedFd::from(file.unwrap())).unwrap()
+            let path = file.path();
+            let opened = std::fs::File::options().read(true).write(true).open(path);
+            let folder = std::fs::File::open(path.parent().unwrap()).unwrap();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let locks = Locks::named(folder.as_fd(), name, &OwnedFd::from(opened.unwrap()));
+            locks.unwrap().expect("the same file")
         };
         let table = Arc::default();
         [
@@ -257,11 +390,34 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_was_killed_or_exits_is_dying() {
+        let stat = |state, flags| format!("7 (a) (b)) {state} 1 7 7 0 -1 {flags} 0 0");
+        let pending = |shared| format!("Name:\ta\nSigPnd:\t0000000000000000\nShdPnd:\t{shared}\n");
+        let (none, kill) = ("0000000000000000", "0000000000000100");
+        let cases = [
+            (stat("S", 4_194_304), pending(none), Life::Lives),
+            (stat("T", 4_194_304), pending(none), Life::Lives),
+            (stat("S", 4_194_304), pending(kill), Life::Dying),
+            (stat("D", 4_194_308), pending(none), Life::Dying),
+            (stat("Z", 4_194_308), pending(none), Life::Unseen),
+            (String::new(), String::new(), Life::Lives),
+        ];
+        for (stat, status, expected) in cases {
+            assert_eq!(life_in(&stat, &status), expected, "{stat}, {status}");
+        }
+        assert_eq!(life_of(u64::from(std::process::id())), Life::Lives);
+        assert_eq!(life_of(u64::MAX), Life::Unseen);
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
     fn one_holder_at_a_time_and_dropping_releases() {
         for (a, b) in pair() {
             assert!(a.try_lock(7).unwrap());
-            assert!(a.try_lock(7).unwrap(), "taking a lock twice is taking it");
+            assert!(
+                !a.try_lock(7).unwrap(),
+                "refused to a second thread of its holder"
+            );
             assert!(!b.try_lock(7).unwrap());
             assert!(
                 b.held_by_others(0, 100) && !a.held_by_others(0, 100) && !b.held_by_others(8, 100)
@@ -301,9 +457,10 @@ mod tests {
         if pid == 0 {
             // SAFETY: integers only.
             unsafe { libc::alarm(10) };
+            let alive = locks.held_by_others(2, 3);
             drop(locks);
             // SAFETY: ends the child and nothing else.
-            unsafe { libc::_exit(0) };
+            unsafe { libc::_exit(i32::from(!alive)) };
         }
         let mut status = -1;
         // SAFETY: waits for the child above; `status` lives across the call.

@@ -51,7 +51,7 @@ impl Message<'_> {
         self.lane
     }
 
-    /// What the message is about; empty on a channel without topics.
+    /// What the message is about; empty for a message without a topic.
     #[must_use]
     #[inline]
     pub fn topic(&self) -> &str {
@@ -110,14 +110,15 @@ pub struct OwnedMessage {
     pub position: Position,
     /// Index of the publisher's lane.
     pub lane: usize,
-    /// What it is about; empty on a channel without topics.
+    /// What it is about; empty for a message without a topic.
     pub topic: String,
 }
 
 /// A plain-data type that travels as its own bytes.
 ///
 /// Derive the `zerocopy` traits and name the layout; the name, size and alignment are put into the channel, and
-/// opening it with another type is refused. Change the name whenever a field changes. Alignment is at most 8.
+/// opening it with another type is refused. A subscriber of bytes, in any language, takes every type; a publisher of
+/// bytes is refused. Change the name whenever a field changes. Alignment is at most 8.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,7 +1,7 @@
 //! Opening a channel wherever it is: the ring, and the bridge behind it where the place is elsewhere.
 
 use crate::bridge::{self, Destination, Source};
-use crate::channel::attach::TypeTag;
+use crate::channel::attach::{Part, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
 use crate::channel::typed::{tag_of, with_topics};
@@ -60,18 +60,17 @@ impl<T: Plain> Publisher<T> {
 
 impl<T: ?Sized> Publisher<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
-        let typed = in_channel(typed, config);
         if is_here(config) {
-            return Self::open_as(config, typed, None);
+            return Self::open_as(config, &typed, None);
         }
         config.validate()?;
         let outlet = bridge::outlet(config)?;
         let ring = bridge::ring_of(config, "publisher");
-        let mut publisher = Self::open_as(&ring, typed, None)?;
+        let mut publisher = Self::open_as(&ring, &typed, None)?;
         let mut follower = ring;
         // It carries every topic.
         (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
-        let source = Source::new(&follower, outlet.is_single())?;
+        let source = Source::new(&follower, outlet.is_single(), outlet.part())?;
         let link = start(config, move |control| outlet.run(source, control, false))?;
         link.wait_tried(FIRST_ANSWER_MAX)?;
         publisher.set_link(link);
@@ -124,9 +123,8 @@ impl<T: Plain> Subscriber<T> {
 
 impl<T: ?Sized> Subscriber<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
-        let typed = in_channel(typed, config);
         if is_here(config) {
-            return Self::open_as(config, typed);
+            return Self::open_as(config, &typed, Part::Leaves);
         }
         config.validate()?;
         let mut inlet = bridge::inlet(config)?;
@@ -136,9 +134,10 @@ impl<T: ?Sized> Subscriber<T> {
         // How many are waited for is the far publisher's matter.
         ring.subscribers = 0;
         inlet.shape(&mut ring)?;
-        let mut subscriber = Self::open_as(&ring, typed.clone())?;
-        let destination = Destination::new(&ring, typed);
+        let in_ring = in_ring(&typed, config);
+        let mut subscriber = Self::open_as(&ring, &typed, Part::Leaves)?;
         let link = start(config, move |control| {
+            let destination = Destination::new(&ring, in_ring, control);
             inlet.run(destination, control, false)
         })?;
         link.wait_tried(FIRST_ANSWER_MAX)?;
@@ -147,11 +146,18 @@ impl<T: ?Sized> Subscriber<T> {
     }
 }
 
-/// The type that the channel has if its messages are of this one.
-fn in_channel(typed: TypeTag, config: &Config) -> TypeTag {
-    match config.topic {
-        Some(_) => with_topics(&typed),
-        None => typed,
+/// The type that the ring in front of a place elsewhere gets for a reader of this one. Bytes are read from any type: the
+/// ring takes over that of the source.
+fn in_ring(typed: &TypeTag, config: &Config) -> TypeTag {
+    let tag = match config.topic {
+        Some(_) => with_topics(typed),
+        None => typed.clone(),
+    };
+    // A stream that is made for the reader is told its type, and with it whether messages have topics.
+    let told = config.scheme() == Scheme::Nats && config.topic.is_some();
+    TypeTag {
+        any: typed.hash == 0 && !told,
+        ..tag
     }
 }
 

@@ -1,4 +1,5 @@
-//! Named places at which the death suite lets a participant die. Without the feature `points` there is nothing here.
+//! Named places at which the death suite lets a participant die, and unit tests let a thread wait. Without the feature
+//! `points`, and outside unit tests, there is nothing here.
 //!
 //! Random kills rarely hit the few instructions between two stores that belong together; these names aim at them.
 //! `OLIVINE_DIE_AT=NAME:N` kills this process when it passes `NAME` for the Nth time.
@@ -6,6 +7,8 @@
 /// Dies here if this is the place and the time.
 #[cfg(feature = "points")]
 pub(crate) fn pass(name: &str) {
+    #[cfg(test)]
+    hook::pass(name);
     use crate::sync::{AtomicU64, Ordering};
     use std::sync::OnceLock;
     static CHOSEN: OnceLock<Option<(String, u64)>> = OnceLock::new();
@@ -26,7 +29,77 @@ pub(crate) fn pass(name: &str) {
     }
 }
 
+/// Runs what a unit test put here.
+#[cfg(all(test, not(feature = "points")))]
+pub(crate) fn pass(name: &str) {
+    hook::pass(name);
+}
+
 /// Nothing.
-#[cfg(not(feature = "points"))]
+#[cfg(not(any(test, feature = "points")))]
 #[inline(always)]
 pub(crate) const fn pass(_name: &str) {}
+
+/// Whether no nap ends by time (`OLIVINE_NAPS=off`): a wake-up that is lost then hangs, and a test finds it.
+#[cfg(feature = "points")]
+pub(crate) fn naps_are_off() -> bool {
+    use std::sync::OnceLock;
+    static OFF: OnceLock<bool> = OnceLock::new();
+    *OFF.get_or_init(|| std::env::var("OLIVINE_NAPS").is_ok_and(|naps| naps == "off"))
+}
+
+/// They end by time.
+#[cfg(not(feature = "points"))]
+#[inline(always)]
+pub(crate) const fn naps_are_off() -> bool {
+    false
+}
+
+/// Whether this wake-up is one of those that a planted fault drops: every `OLIVINE_DROP_WAKES`th.
+#[cfg(feature = "points")]
+pub(crate) fn drops_wakes() -> bool {
+    use crate::sync::{AtomicU64, Ordering};
+    use std::sync::OnceLock;
+    static EVERY: OnceLock<Option<u64>> = OnceLock::new();
+    static WAKES: AtomicU64 = AtomicU64::new(0);
+    let every = EVERY.get_or_init(|| std::env::var("OLIVINE_DROP_WAKES").ok()?.parse().ok());
+    // Relaxed: counts within one process.
+    every.is_some_and(|every| (WAKES.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every))
+}
+
+/// None is.
+#[cfg(not(feature = "points"))]
+#[inline(always)]
+pub(crate) const fn drops_wakes() -> bool {
+    false
+}
+
+/// What one thread of a unit test does at a place.
+#[cfg(test)]
+pub(crate) mod hook {
+    use std::cell::RefCell;
+
+    type Hook = (&'static str, Box<dyn FnOnce()>);
+
+    std::thread_local! {
+        static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    }
+
+    /// The next time that this thread passes `name`, it runs `run`, once.
+    #[cfg(not(loom))]
+    pub(crate) fn at(name: &'static str, run: impl FnOnce() + 'static) {
+        HOOK.with(|hook| *hook.borrow_mut() = Some((name, Box::new(run))));
+    }
+
+    pub(super) fn pass(name: &str) {
+        // A thread that is ending has no hook any more.
+        let run = HOOK.try_with(|hook| {
+            let mut hook = hook.borrow_mut();
+            let is_it = hook.as_ref().is_some_and(|(at, _)| *at == name);
+            if is_it { hook.take() } else { None }
+        });
+        if let Ok(Some((_, run))) = run {
+            run();
+        }
+    }
+}

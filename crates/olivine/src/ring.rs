@@ -1,9 +1,10 @@
 //! The ring: how one publisher's frames reach any number of subscribers.
 //!
 //! Read [`layout`] first (what lies where, who writes it, which edges order it), then [`publish`],
-//! [`consume`] and [`gate`]; [`pages`] is how the same goes between those who do not trust each other.
+//! [`consume`] and [`gate`]; [`ending`] is how a lane ends, [`pages`] is how the same goes between those who do not trust each other.
 
 pub(crate) mod consume;
+pub(crate) mod ending;
 pub(crate) mod gate;
 pub(crate) mod layout;
 pub(crate) mod pages;

@@ -6,10 +6,18 @@
 //! checked on the descriptor, never on the path.
 
 mod folder;
+mod make;
 mod map;
+mod sharing;
+mod system;
 
-pub(crate) use folder::{ChannelFolder, Folder, Sharing, default_folder};
+pub(crate) use folder::{ChannelFolder, Folder, default_folder};
 pub(crate) use map::{map_control, map_lane, map_lane_header};
+pub(crate) use sharing::Sharing;
+pub(crate) use system::boot;
+
+use make::TEMPORARY;
+use sharing::Kind;
 
 use crate::error::OpenError;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -93,7 +101,7 @@ fn create_named(
     let path = folder.path().join(name);
     // The clock keeps threads apart, and processes of the same number in other PID namespaces.
     let temporary = format!(
-        ".new-{}-{}-{name}",
+        "{TEMPORARY}{}-{}-{name}",
         rustix::process::getpid().as_raw_nonzero(),
         crate::clock::monotonic_ns()
     );
@@ -126,14 +134,26 @@ fn prepare(
     fill: &[u8],
 ) -> Result<(), OpenError> {
     folder.sharing().apply(file.as_fd(), path)?;
-    allocate(file.as_fd(), path, bytes, numa)?;
+    allocate(file.as_fd(), path, 0, bytes, numa)?;
     write_all(file.as_fd(), fill).map_err(refused("write", path))
 }
 
-/// Gives a file all its memory now.
+/// Opens `count` descriptors that lead nowhere else, so that as many are there once they are dropped.
+pub(crate) fn spare_descriptors(
+    folder: &ChannelFolder,
+    count: usize,
+) -> Result<Vec<OwnedFd>, OpenError> {
+    (0..count)
+        .map(|_| rustix::io::fcntl_dupfd_cloexec(folder, 0))
+        .collect::<Result<_, _>>()
+        .map_err(refused("open", folder.path()))
+}
+
+/// Gives a file all its memory now; it has `length` bytes already.
 pub(crate) fn allocate(
     file: BorrowedFd<'_>,
     path: &Path,
+    length: u64,
     bytes: u64,
     numa: Option<u32>,
 ) -> Result<(), OpenError> {
@@ -156,7 +176,7 @@ pub(crate) fn allocate(
             // A file system that cannot promise space: write it, so that it is there.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let page = [0; 4096];
-                for offset in (0..bytes).step_by(page.len()) {
+                for offset in (length..bytes).step_by(page.len()) {
                     rustix::io::pwrite(file, &page, offset).map_err(refused("allocate", path))?;
                 }
                 return Ok(());
@@ -220,7 +240,7 @@ pub(crate) fn open_file(
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return Err(strange("not a regular file"));
     }
-    folder.sharing().check_owner(&stat, &path)?;
+    folder.sharing().check(Kind::File, &stat, &path)?;
     Ok(Some(file))
 }
 

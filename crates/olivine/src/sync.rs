@@ -248,6 +248,20 @@ pub(crate) mod logged {
             self.stored(ordering);
         }
 
+        pub(crate) fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            let outcome = self.0.compare_exchange(current, new, success, failure);
+            if outcome.is_ok() {
+                self.stored(success);
+            }
+            outcome
+        }
+
         pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
             let before = self.0.swap(value, ordering);
             self.stored(ordering);

@@ -15,7 +15,7 @@ mod start;
 pub(crate) mod topic;
 mod values;
 
-pub use journal::{Compression, Pace, Rotation, SyncPolicy};
+pub use journal::{Compression, Pace, Rotation, SyncPolicy, Unfinished};
 pub(crate) use parse::TOPIC_OF_PUBLISHER_RULE;
 pub use sealed::Peers;
 pub use start::Start;
@@ -30,8 +30,6 @@ use std::time::Duration;
 
 /// Smallest and largest ring in bytes.
 pub(crate) const CAPACITY_RANGE: (u64, u64) = (4096, 1 << 31);
-/// Ring size when the URI names none: 1 MiB, small enough to stay in a second-level cache.
-pub(crate) const CAPACITY_DEFAULT: u64 = 1 << 20;
 /// Most publishers a channel can be created for.
 pub(crate) const PUBLISHERS_LIMIT: u64 = 256;
 /// Most subscribers a channel can be created for.
@@ -139,8 +137,9 @@ pub enum UriError {
 /// Where a channel is and how it behaves: a parsed URI that can also be changed setting by setting.
 ///
 /// Setters take and return the value and never fail; [`Config::validate`] checks, and opening does so first.
-/// Settings that shape the channel (marked *channel*) matter to whoever creates it; naming one that differs
-/// from a live channel's is an error, leaving it out accepts what is there.
+/// Settings that shape the channel (marked *channel*) are fixed by the first publisher. A subscriber that comes first
+/// fixes only what it names. Naming one that differs from a live channel's is an error; leaving it out accepts what is
+/// there.
 ///
 /// ```
 /// use olivine::{Config, WaitStrategy};
@@ -155,6 +154,8 @@ pub struct Config {
     pub(crate) scheme: Scheme,
     pub(crate) channel: String,
     pub(crate) capacity: Option<u64>,
+    /// Least capacity where none is named: what a bridge brings must fit.
+    pub(crate) capacity_least: u64,
     pub(crate) align: Option<u64>,
     pub(crate) wait: WaitStrategy,
     pub(crate) delivery: Delivery,
@@ -185,6 +186,7 @@ impl Config {
             scheme,
             channel: channel.to_owned(),
             capacity: None,
+            capacity_least: 0,
             align: None,
             wait: WaitStrategy::default(),
             delivery: Delivery::default(),
@@ -238,7 +240,10 @@ impl Config {
         parse::config(uri, settings)
     }
 
-    /// Bytes of one publisher's ring (*channel*): a power of two from 4 KiB to 2 GiB. Default 1 MiB.
+    /// Bytes of one publisher's ring (*channel*): a power of two from 4 KiB to 2 GiB.
+    ///
+    /// Default: the smallest power of two that is at least twice this machine's second-level cache and at least 1 MiB, at
+    /// most 4 MiB; where space is scarce, at most a sixteenth of what is free, but at least 64 KiB.
     ///
     /// Larger rings absorb longer bursts before back-pressure; beyond the caches they cost misses, and a full
     /// ring is queueing delay.
@@ -325,13 +330,15 @@ impl Config {
     }
 
     /// Permission bits of the channel's files (*channel*), such as `0o660`. Default `0o600`. Of `shm+fd://` those of
-    /// the socket.
+    /// the socket. A channel that gives other users more rights is refused. Another user's channel is used with
+    /// [`Config::group`] only.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = Some(bits);
         self
     }
 
-    /// Group that owns the channel's files (*channel*); implies mode `0o660`. Default: the caller's.
+    /// Group that owns the channel's files (*channel*); implies mode `0o660`. Default: the caller's. A channel of
+    /// another group is refused; a channel of this group is used from any member.
     pub fn group(mut self, name: &str) -> Self {
         self.group = Some(name.to_owned());
         self
@@ -367,14 +374,16 @@ impl Config {
         self
     }
 
-    /// What messages are about. Default: nothing, the channel has no topics.
+    /// What messages are about. Default: a publisher's messages have no topic, a subscriber gets every message.
     ///
     /// A publisher gives one topic, 1 to 128 bytes: words of `A-Za-z0-9_-` joined by dots, such as `orders.eu.created`; it
     /// can change it by [`crate::Publisher::set_topic`]. A subscriber gives up to 16 filters separated by commas, in which
     /// `*` stands for any one word and `>` at the end for one or more, and receives what any of them matches.
     ///
-    /// Whether a channel has topics is decided by whoever creates it, as its type is: all who open it give `topic`, or
-    /// none does. `>` takes every topic. Each message carries its topic behind the payload: that many bytes and one more.
+    /// The first publisher gives a channel topics, or none. On a channel with topics a publisher without `topic` sends
+    /// messages without one. A subscriber is refused for neither: without `topic` it gets every message, with `topic`
+    /// those that match. `>` takes every topic. Each message of such a channel carries its topic behind the payload: that
+    /// many bytes and one more.
     pub fn topic(mut self, topic: &str) -> Self {
         self.topic = Some(topic.to_owned());
         self

@@ -4,9 +4,20 @@
 //!
 //! A sleeper raises its own park word and the channel's sleepers hint, passes a heavy barrier, looks again,
 //! and only then sleeps in the kernel. A publisher commits, passes a light barrier (no instruction), and
-//! reads the hint: **SLEEP**. A waker takes the hint first and the park words second, each by
-//! read-modify-write: **WAKE**. Every sleep is bounded by [`NAP_MAX`], after which the sleeper looks again, so
-//! that a waker killed between taking the hint and waking costs milliseconds, not a hang.
+//! reads the hint: **SLEEP**. A waker takes each park word by read-modify-write and lowers the hint last, if
+//! no sleeper raised it meanwhile: **WAKE**. The kernel takes a park word and wakes its sleeper in one call.
+//! So a waker that dies or stops half way leaves the hint raised, and the next waker finds every sleeper.
+//!
+//! # Long naps
+//!
+//! After a time-out the flags are still up and the barrier still holds: the sleeper stays *armed* and sleeps again at
+//! once. Its naps take 8 ms, 16 ms, and then [`NAP_LONG`]. One event has no waker: a participant dies between its
+//! store and its look at the flags. So before a long nap the [`warden`] watches the processes that this sleeper
+//! depends on; where it cannot, naps stay at 16 ms. ADR 0021 lists every edge.
+
+mod futex;
+#[cfg(not(loom))]
+pub(crate) mod warden;
 
 use crate::region::{Word, Words};
 use crate::ring::gate::bits;
@@ -15,8 +26,14 @@ use crate::sync::{AtomicU64, Ordering, fence, heavy_barrier, mutant, unless};
 use crate::uri::WaitStrategy;
 use std::time::Duration;
 
-/// Longest sleep without looking again.
-pub(crate) const NAP_MAX: Duration = Duration::from_millis(8);
+/// First sleep without a look, after something happened.
+const NAP_FIRST: Duration = Duration::from_millis(8);
+/// Second sleep; the longest where a participant's death cannot be watched for.
+const NAP_SHORT: Duration = Duration::from_millis(16);
+/// Longest sleep without a look.
+const NAP_LONG: Duration = Duration::from_secs(1);
+/// Naps in a row that end by time before they become long.
+const SHORT_NAPS: u32 = 2;
 /// Longest sleep where this process cannot order the other side's stores (no membarrier).
 const NAP_UNCOVERED: Duration = Duration::from_millis(1);
 /// Rounds that `adaptive` spends spinning before it parks: some 50 µs.
@@ -26,11 +43,13 @@ const BARE_ROUNDS: u32 = 20;
 /// Looks at the next message alone in a round of a spinning endpoint.
 const ROUND: u32 = 32;
 
+/// The bit of the hint that says that there are sleepers. The bits above it count how often it was raised.
+pub(crate) const RAISED: u64 = 1;
+
 /// Raises the flags of a sleeper and looks once more.
 ///
-/// Returns `true` if the caller may sleep now; `ready` found nothing after the flags were up. On `false` the
-/// park word is down again. `hint` is absent for a publisher that waits for room: subscribers look at its
-/// park word directly.
+/// Returns `Ready` if `ready` found something after the flags were up; the park word is down again then. `hint` is
+/// absent for a publisher that waits for room: subscribers look at its park word directly.
 pub(crate) fn prepare_sleep(
     park: &AtomicU64,
     hint: Option<&AtomicU64>,
@@ -40,11 +59,15 @@ pub(crate) fn prepare_sleep(
     park.store(1, Ordering::Relaxed);
     if let Some(hint) = hint {
         if mutant("wake_hint_plain_store") {
-            hint.store(1, Ordering::Release);
+            hint.store(RAISED, Ordering::Release);
         } else {
-            // WAKE (release): a read-modify-write, so that whoever takes the hint later sees our park word even if
-            // another sleeper raised the hint in between.
-            hint.fetch_or(1, unless(mutant("wake_hint_relaxed"), Ordering::Release));
+            // WAKE (release): by read-modify-write, so that each waker that reads a later value sees our park word.
+            // The count first: a waker that lowers the hint by an older value fails, or does so before the bit below.
+            let release = unless(mutant("wake_hint_relaxed"), Ordering::Release);
+            if !mutant("wake_hint_without_count") {
+                hint.fetch_add(RAISED << 1, release);
+            }
+            hint.fetch_or(RAISED, release);
         }
     }
     crate::points::pass("sleep.flags_up");
@@ -73,51 +96,87 @@ pub(crate) enum Prepared {
     Nap,
 }
 
+/// Whether flags that [`prepare_sleep`] raised are still up, so that the next commit or release wakes: the barrier
+/// behind them is not needed again.
+///
+/// A waker that has lowered the hint has taken every park word behind it. So a park word that is up under a hint that
+/// is down was not raised by the protocol, and does not count.
+pub(crate) fn is_armed(park: &AtomicU64, hint: Option<&AtomicU64>) -> bool {
+    if mutant("wake_armed_again_without_barrier") {
+        park.store(1, Ordering::Relaxed);
+        return true;
+    }
+    // WAKE: our own word; the read-modify-write that took it stays visible to us. Relaxed: what the waker did before
+    // is found by the look that follows.
+    park.load(Ordering::Relaxed) == 1
+        && hint.is_none_or(|hint| hint.load(Ordering::Relaxed) & RAISED != 0)
+}
+
 /// Wakes every parked subscriber of the channel; returns how many.
 pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
+    wake_sleepers_until(words, geometry, || false)
+}
+
+/// As [`wake_sleepers`], but stops where `dies` says so: it is asked after each step that others can see.
+#[inline(always)]
+pub(crate) fn wake_sleepers_until(
+    words: &Words,
+    geometry: &Geometry,
+    mut dies: impl FnMut() -> bool,
+) -> u64 {
     let hint = words.word(control::SLEEPERS);
     // SeqCst: SLEEP for a publisher without membarrier, which comes here after every commit and has to order
     // its own store before its look at the hint. The others come here to do something far slower.
     fence(Ordering::SeqCst);
-    if hint.load(Ordering::Relaxed) == 0 {
+    // WAKE (acquire): with the count comes every park word raised before it.
+    let seen = hint.load(unless(mutant("wake_take_relaxed"), Ordering::Acquire));
+    if seen & RAISED == 0 {
         return 0;
     }
-    // WAKE (acquire): takes the hint from the newest sleeper, and with it every park word raised before.
-    hint.swap(0, unless(mutant("wake_take_relaxed"), Ordering::AcqRel));
-    crate::points::pass("wake.hint_taken");
+    if mutant("wake_hint_lowered_first") {
+        hint.fetch_and(!RAISED, Ordering::AcqRel);
+        if dies() {
+            return 0;
+        }
+    }
     let mut woken = 0;
     for index in bits(words, control::ATTACHED, geometry.slots()) {
         let park = words.word(geometry.slot(index) + slot::PARK);
-        if park.load(Ordering::Relaxed) != 0 && wake(park) {
+        if wake(park) {
             woken += 1;
+            if dies() {
+                return woken;
+            }
         }
     }
+    crate::points::pass("wake.words_taken");
+    if mutant("wake_hint_lowered_blindly") {
+        hint.fetch_and(!RAISED, Ordering::AcqRel);
+    } else {
+        // Only as it was before the park words were taken: a sleeper that raised it since is not woken yet. Relaxed:
+        // nothing is published by lowering it, and who raises it again does so by read-modify-write (WAKE).
+        let _ = hint.compare_exchange(seen, seen & !RAISED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    crate::points::pass("wake.hint_lowered");
     woken
 }
 
-/// Takes a park word and wakes its sleeper. `false` if somebody else took it.
+/// Takes a park word and wakes its sleeper. `false` if it is not raised.
+///
+/// The caller has ordered what it changed before this look at the word: by a light barrier that faces the sleeper's
+/// heavy one, a fence, or a lock.
 pub(crate) fn wake(park: &AtomicU64) -> bool {
-    // AcqRel: taken once, by one waker.
-    if park.swap(0, Ordering::AcqRel) == 0 {
+    // Relaxed: the caller's order. WAKE: the word is taken by read-modify-write, in the same call that wakes.
+    if park.load(Ordering::Relaxed) == 0 {
         return false;
     }
+    if crate::points::drops_wakes() {
+        park.store(0, Ordering::Relaxed);
+        return true;
+    }
+    futex::take_and_wake(park);
     crate::points::pass("wake.word_taken");
-    #[cfg(not(loom))]
-    futex::wake(park);
     true
-}
-
-/// Sleeps while `park` is 1, for at most `longest`.
-#[cfg(not(loom))]
-pub(crate) fn sleep(park: &AtomicU64, prepared: Prepared, longest: Duration) {
-    let nap = match prepared {
-        Prepared::Ready => return,
-        Prepared::Sleep => NAP_MAX,
-        Prepared::Nap => NAP_UNCOVERED,
-    };
-    futex::wait(park, nap.min(longest));
-    // Relaxed: our own word; it is up if the sleep timed out.
-    park.store(0, Ordering::Relaxed);
 }
 
 /// Counts fruitless looks and says what to do before the next one.
@@ -172,67 +231,117 @@ impl Idle {
     }
 }
 
+/// Longest sleep that a sleeper's dependence on others allows, once naps are long: see [`Sleeper::sleep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reliance {
+    /// Each event that matters has a waker that cannot die without us, or a watch.
+    Sure,
+    /// An event may come without a wake-up.
+    Unsure,
+}
+
 /// A sleeper's own flags in the control file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Sleeper {
     /// Our park word.
     pub(crate) park: Word,
     /// The channel's hint, for subscribers.
-    pub(crate) hint: Option<Word>,
+    hint: Option<Word>,
+    #[cfg(not(loom))]
+    rest: std::sync::Mutex<Rest>,
+}
+
+/// What a sleeper remembers from nap to nap.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+struct Rest {
+    /// The flags were raised and a barrier passed; see [`is_armed`].
+    armed: bool,
+    /// Naps in a row that ended by time.
+    naps: u32,
+    watches: warden::Watches,
+}
+
+impl Clone for Sleeper {
+    /// For another thread: nothing is remembered.
+    fn clone(&self) -> Self {
+        Self::new(self.park.clone(), self.hint.clone())
+    }
+}
+
+impl Sleeper {
+    pub(crate) fn new(park: Word, hint: Option<Word>) -> Self {
+        Self {
+            park,
+            hint,
+            #[cfg(not(loom))]
+            rest: std::sync::Mutex::default(),
+        }
+    }
+}
+
+/// How long a sleeper sleeps that slept through `naps` before, in a row.
+#[cfg(not(loom))]
+fn longest_nap(covered: bool, naps: u32, reliance: Reliance) -> Duration {
+    match (naps, reliance) {
+        _ if !covered => NAP_UNCOVERED,
+        (0, _) => NAP_FIRST,
+        (SHORT_NAPS.., Reliance::Sure) => NAP_LONG,
+        _ => NAP_SHORT,
+    }
 }
 
 #[cfg(not(loom))]
 impl Sleeper {
     /// Sleeps until woken, or for `longest`, unless `ready` already finds something.
-    pub(crate) fn sleep(&self, longest: Duration, ready: impl FnMut() -> bool) {
-        let prepared = prepare_sleep(&self.park, self.hint.as_deref(), ready);
-        sleep(&self.park, prepared, longest);
-    }
-}
-
-#[cfg(not(loom))]
-mod futex {
-    use crate::sync::AtomicU64;
-    use std::time::Duration;
-
-    // The low half of the word is the futex: little-endian, checked in `sync`.
-    fn address(word: &AtomicU64) -> *const u32 {
-        word.as_ptr().cast()
-    }
-
-    /// Sleeps while the word's low half is 1. Returns on a wake, a change, a signal or the time-out alike: the
-    /// caller looks again in any case. Shared, not private: the waker is another process.
-    #[cfg(not(miri))]
-    pub(super) fn wait(word: &AtomicU64, longest: Duration) {
-        let longest = libc::timespec {
-            tv_sec: libc::time_t::try_from(longest.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: longest.subsec_nanos().into(),
-        };
-        // SAFETY: the address is a mapped, aligned 32-bit word and the time-out lives across the call.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                address(word),
-                libc::FUTEX_WAIT,
-                1_u32,
-                &raw const longest,
-            );
+    ///
+    /// Each nap ends by time: [`NAP_LONG`] at most, and far shorter unless nothing happened for a while and `rely` says
+    /// that nothing can happen without a wake-up. It is asked before each long nap and may set watches; a last look
+    /// follows. `true` if another participant woke it.
+    pub(crate) fn sleep(
+        &self,
+        longest: Duration,
+        rely: impl FnOnce(&mut warden::Watches) -> Reliance,
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
+        let rest = self.rest.lock();
+        let mut rest = rest.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let hint = self.hint.as_deref();
+        let mut covered = true;
+        if !(rest.armed && is_armed(&self.park, hint)) {
+            rest.armed = false;
+            rest.naps = 0;
+            match prepare_sleep(&self.park, hint, &mut ready) {
+                Prepared::Ready => return false,
+                Prepared::Sleep => rest.armed = true,
+                Prepared::Nap => covered = false,
+            }
+        } else if ready() {
+            rest.naps = 0;
+            return false;
         }
-    }
-
-    /// The same without the kernel: its look at half of the word is a machine's, not the language's, and Miri would
-    /// take it for a load that races with the stores of the whole word.
-    #[cfg(miri)]
-    pub(super) fn wait(_: &AtomicU64, _: Duration) {
-        std::thread::yield_now();
-    }
-
-    /// Wakes whoever sleeps on the word.
-    pub(super) fn wake(word: &AtomicU64) {
-        // SAFETY: the address is a mapped, aligned 32-bit word; waking reads no other memory.
-        unsafe {
-            libc::syscall(libc::SYS_futex, address(word), libc::FUTEX_WAKE, i32::MAX);
+        let endless = covered && crate::points::naps_are_off();
+        let mut reliance = Reliance::Unsure;
+        if endless || (covered && rest.naps >= SHORT_NAPS && longest > NAP_SHORT) {
+            reliance = rely(&mut rest.watches);
+            // What happened before the watches were set.
+            if ready() {
+                rest.naps = 0;
+                return false;
+            }
         }
+        let nap = longest_nap(covered, rest.naps, reliance);
+        // A nap that the caller cuts short says little about how long nothing happens.
+        let whole = nap <= longest;
+        futex::wait(&self.park, (!endless).then_some(nap.min(longest)));
+        // Relaxed: our own word, which only a waker takes.
+        let woken = self.park.load(Ordering::Relaxed) == 0;
+        rest.naps = rest.naps.saturating_add((whole && !woken).into());
+        if !covered {
+            // Relaxed: our own word. Nothing is armed without a barrier.
+            self.park.store(0, Ordering::Relaxed);
+        }
+        woken
     }
 }
 
@@ -256,12 +365,55 @@ mod tests {
     }
 
     #[test]
+    fn naps_are_short_twice_and_long_only_where_nothing_comes_without_a_wake_up() {
+        let naps =
+            |covered, reliance| [0, 1, 2, 9].map(|naps| longest_nap(covered, naps, reliance));
+        let millis = |naps: [u64; 4]| naps.map(Duration::from_millis);
+        assert_eq!(naps(true, Reliance::Sure), millis([8, 16, 1000, 1000]));
+        assert_eq!(naps(true, Reliance::Unsure), millis([8, 16, 16, 16]));
+        assert_eq!(naps(false, Reliance::Sure), millis([1, 1, 1, 1]));
+    }
+
+    #[test]
+    fn a_sleeper_whose_nap_ended_by_time_stays_armed_until_it_is_woken() {
+        let words = Words::new(&crate::region::Memory::heap(16), 0, 2);
+        let (park, hint) = (words.resolve(0), words.resolve(1));
+        let sleeper = Sleeper::new(park.clone(), Some(hint.clone()));
+        let nap = Duration::from_millis(1);
+        let until_woken = Sleeper::sleep;
+        let is_woken = || {
+            until_woken(
+                &sleeper,
+                nap,
+                |_: &mut warden::Watches| Reliance::Sure,
+                || false,
+            )
+        };
+        assert!(!is_woken());
+        let raised = hint.load(Ordering::Relaxed);
+        assert_eq!(park.load(Ordering::Relaxed), 1);
+        assert!(!is_woken() && !is_woken());
+        assert_eq!(
+            hint.load(Ordering::Relaxed),
+            raised,
+            "raised again for nothing"
+        );
+        assert!(wake(&park));
+        assert!(!is_woken());
+        assert_eq!(
+            hint.load(Ordering::Relaxed),
+            raised + (RAISED << 1),
+            "raised anew"
+        );
+    }
+
+    #[test]
     fn a_sleeper_that_sees_work_does_not_sleep_and_lowers_its_flag() {
         let (park, hint) = (AtomicU64::new(0), AtomicU64::new(0));
         assert_eq!(prepare_sleep(&park, Some(&hint), || true), Prepared::Ready);
         assert_eq!(
             (park.load(Ordering::Relaxed), hint.load(Ordering::Relaxed)),
-            (0, 1)
+            (0, RAISED << 1 | RAISED)
         );
     }
 
@@ -274,7 +426,7 @@ mod tests {
                 // Longer than any test runner waits: only a wake ends it.
                 park.store(1, Ordering::Relaxed);
                 while park.load(Ordering::Acquire) == 1 {
-                    futex::wait(&park, Duration::from_secs(3600));
+                    futex::wait(&park, None);
                 }
             }
         });

@@ -6,18 +6,23 @@
 use super::attached::{
     Attached, holds_unseen, is_abandoned, is_current, lock_membership, remove_files,
 };
+use super::boot;
+use super::handover::Handover;
 use super::place::{Inside, Place, memory_file, to_bytes};
+#[cfg(feature = "tcp")]
+use super::shape::DEFAULT_MAX;
+pub(crate) use super::shape::{Part, TypeTag, least_for};
+use super::shape::{Wanted, map_shape, read_record, settle};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::layout::{
-    CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, lock_byte,
+    CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, fixed, lock_byte,
 };
 use crate::segment::{self, CONTROL, ChannelFolder, Folder, map_control};
 use crate::sync::Ordering;
-use crate::uri::{CAPACITY_DEFAULT, Config, Scheme, Slow};
-use std::borrow::Cow;
+use crate::uri::{Config, Scheme};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -26,39 +31,11 @@ use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
+/// How often a channel has to come and go before opening it gives up.
+const TRIES_MIN: u32 = 100;
 
-/// The type of a channel's messages as an opener sees it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TypeTag {
-    pub(crate) hash: u64,
-    pub(crate) name: Cow<'static, str>,
-    /// Takes the channel as it is: for bridges, which do not look into messages.
-    pub(crate) any: bool,
-}
-
-/// What a new channel would look like under these settings.
-pub(crate) fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
-    Geometry {
-        capacity: config.capacity.unwrap_or(CAPACITY_DEFAULT),
-        align: config.align.unwrap_or(8),
-        publishers_max: match config.scheme() {
-            Scheme::Sealed => 1,
-            _ => u64::from(config.publishers_max.unwrap_or(16)),
-        },
-        subscribers_max: u64::from(
-            config
-                .subscribers_max
-                .unwrap_or_else(|| config.subscribers.max(64)),
-        ),
-        origin: config.origin,
-        evict_after_ns: match config.slow {
-            Some(Slow::Evict(after)) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
-            _ => 0,
-        },
-        type_hash: typed.hash,
-        type_name: typed.name.clone().into_owned(),
-    }
-}
+/// Descriptors that joining a channel takes beyond those that are open while it is made.
+const SPARE_DESCRIPTORS: usize = 4;
 
 /// Finds or makes the channel and runs `join` while its membership lock is held.
 ///
@@ -67,42 +44,39 @@ pub(crate) fn wanted(config: &Config, typed: &TypeTag) -> Geometry {
 /// [`OpenError`]; nothing that was made on the way stays behind, except what others already use.
 pub(crate) fn open<T>(
     config: &Config,
-    typed: TypeTag,
+    typed: &TypeTag,
+    part: Part,
     mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
-    let wanted = wanted(config, &typed);
-    if wanted.align * 2 > wanted.capacity {
-        let rule = "the ring must hold at least two frames of 'align' bytes";
-        return Err(crate::uri::UriError::Pair {
-            first: "align",
-            second: "capacity",
-            rule,
-        }
-        .into());
-    }
+    let wanted = Wanted::of(config, typed, part)?;
+    let first = wanted.first();
     let started = Instant::now();
+    let mut handover = Handover::default();
     // Others come and go meanwhile; each round of theirs takes microseconds.
-    while started.elapsed() <= BUSY_MAX {
+    let mut tries = 0;
+    // The time alone says nothing of others where this process was stopped meanwhile.
+    while started.elapsed() <= BUSY_MAX || tries < TRIES_MIN {
+        tries += 1;
         let found = match config.scheme() {
-            Scheme::Inproc => Some(find_inside(config, &wanted)?),
-            Scheme::Sealed => Some(make_unnamed(config, &wanted)?),
+            Scheme::Inproc => Some(find_inside(config, &first)?),
+            Scheme::Sealed => Some(make_unnamed(config, &first)?),
             // Those that this build can reach never come here: see `open.rs`.
             elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
                 return Err(OpenError::NoBridge {
                     scheme: elsewhere.word(),
                 });
             }
-            Scheme::Shm => find_files(config, &wanted)?,
+            Scheme::Shm => find_files(config, &first)?,
         };
         let Some(mut attached) = found else { continue };
         lock_membership(&attached, started)?;
-        let joined = is_usable(config, &attached, &wanted, typed.any).and_then(|usable| {
+        let joined = is_usable(config, &mut attached, &wanted).and_then(|usable| {
             if !usable {
                 return Ok(None);
             }
             slots::note_absences(&attached);
-            let joined = join(&mut attached);
+            let joined = settle(&mut attached, &wanted).and_then(|()| join(&mut attached));
             if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
                 let _ = remove_files(&attached);
             }
@@ -112,8 +86,15 @@ pub(crate) fn open<T>(
             Ok(is_current(&attached).then_some(joined))
         });
         attached.locks.unlock(lock_byte::MEMBERSHIP);
-        if let Some(joined) = joined? {
-            return Ok((attached, joined));
+        match joined {
+            Ok(Some(joined)) => return Ok((attached, joined)),
+            Ok(None) => {}
+            Err(refused) if handover.is_worth_a_wait(&attached, &refused) => {
+                // Others join and leave meanwhile.
+                drop(attached);
+                Handover::step();
+            }
+            Err(error) => return Err(error),
         }
     }
     Err(OpenError::Restless {
@@ -124,12 +105,7 @@ pub(crate) fn open<T>(
 
 /// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
 /// membership lock.
-fn is_usable(
-    config: &Config,
-    attached: &Attached,
-    wanted: &Geometry,
-    any_type: bool,
-) -> Result<bool, OpenError> {
+fn is_usable(config: &Config, attached: &mut Attached, wanted: &Wanted) -> Result<bool, OpenError> {
     if !is_current(attached) {
         return Ok(false);
     }
@@ -139,7 +115,9 @@ fn is_usable(
         remove_files(attached)?;
         return Ok(false);
     }
-    let Err(mismatch) = agree(config, &attached.geometry, wanted, any_type) else {
+    // It was looked at before the lock was taken.
+    attached.refresh()?;
+    let Err(mismatch) = wanted.agree(config.channel(), &attached.geometry) else {
         return Ok(true);
     };
     if !is_abandoned(attached) || holds_unseen(attached) {
@@ -150,19 +128,19 @@ fn is_usable(
     Ok(false)
 }
 
-fn find_inside(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
+fn find_inside(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
     let inside = Inside::find(
         config.channel(),
-        wanted.control_bytes(),
-        &control_bytes(wanted),
+        first.control_bytes(),
+        &control_bytes(first),
     )?;
     attach_inside(config.channel(), inside)
 }
 
 /// The memory of a sealed channel's publisher, which nobody else ever finds.
-fn make_unnamed(config: &Config, wanted: &Geometry) -> Result<Attached, OpenError> {
+fn make_unnamed(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
     let path = config.socket().unwrap_or_else(|| Path::new(""));
-    let (bytes, fill) = (wanted.control_bytes(), control_bytes(wanted));
+    let (bytes, fill) = (first.control_bytes(), control_bytes(first));
     let control = memory_file(path, bytes, None, &fill)?;
     let inside = Inside::unnamed(path.to_owned(), control, HashMap::new())?;
     attach_inside(config.channel(), inside)
@@ -177,11 +155,12 @@ pub(super) fn attach_inside(channel: &str, inside: Arc<Inside>) -> Result<Attach
         geometry,
         locks: inside.locks(),
         place: Place::Process(inside),
+        slot: None,
     })
 }
 
 /// `None` where somebody else came or went meanwhile and it has to be looked at again.
-fn find_files(config: &Config, wanted: &Geometry) -> Result<Option<Attached>, OpenError> {
+fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, OpenError> {
     let missing = |folder: &Path| OpenError::Missing {
         channel: config.channel().to_owned(),
         path: folder.to_owned(),
@@ -190,36 +169,69 @@ fn find_files(config: &Config, wanted: &Geometry) -> Result<Option<Attached>, Op
     let Some(files) = folder.channel(config.channel(), true)? else {
         return Ok(None);
     };
-    let opened = open_control(files, config.channel(), true).inspect_err(|_| {
-        // The folder may be one that we made.
-        if let Ok(Some(files)) = folder.channel(config.channel(), false) {
-            files.remove_if_empty();
+    // The folder may be one that we made.
+    let opened = open_control(files, config.channel(), true)
+        .inspect_err(|_| folder.remove_if_empty(config.channel()));
+    if let Err(OpenError::EarlierBoot { .. }) = &opened {
+        if let Some(files) = folder.channel(config.channel(), false)? {
+            boot::remove_earlier(&files)?;
         }
-    });
+        return Ok(None);
+    }
     let Some(attached) = opened? else {
-        let Some(files) = folder.channel(config.channel(), false)? else {
+        let files = folder
+            .channel(config.channel(), false)
+            .inspect_err(|_| folder.remove_if_empty(config.channel()));
+        let Some(files) = files? else {
             return Ok(None);
         };
+        // Once there is a channel it takes locks to remove it, and descriptors to lock.
+        let spare = segment::spare_descriptors(&files, SPARE_DESCRIPTORS)
+            .inspect_err(|_| files.remove_if_empty())?;
         let made = segment::create_file(
             &files,
             CONTROL,
-            wanted.control_bytes(),
+            first.control_bytes(),
             None,
-            &control_bytes(wanted),
+            &control_bytes(first),
         );
         if let Err(error) = made {
             files.remove_if_empty();
             return Err(error);
         }
+        drop(spare);
         return Ok(None);
     };
     Ok(Some(attached))
 }
 
-/// The shape of the channel of files that these settings would join; `None` where they would make one, or it cannot be
-/// told. Nothing is made.
+/// The shape that an opener would get with these settings, and whether a participant has fixed its type. Nothing is
+/// made.
+///
+/// # Errors
+///
+/// [`OpenError`] if the settings exclude each other.
 #[cfg(feature = "tcp")]
-pub(crate) fn look(config: &Config, typed: &TypeTag) -> Option<Geometry> {
+pub(crate) fn look(config: &Config, typed: &TypeTag) -> Result<(Geometry, bool), OpenError> {
+    let any = TypeTag {
+        any: true,
+        ..typed.clone()
+    };
+    let wanted = Wanted::of(config, &any, Part::Fixes)?;
+    let found = find_open(config).filter(|found| wanted.agree(config.channel(), found).is_ok());
+    let found = found.unwrap_or_else(|| wanted.first());
+    let is_typed = found.is_fixed(fixed::TYPE);
+    let mut shape = wanted.merged(&found, None);
+    if config.capacity.is_none() && !found.is_fixed(fixed::CAPACITY) {
+        // It becomes as large as the source's, up to the largest default: see `least_for`.
+        shape.capacity = DEFAULT_MAX;
+    }
+    Ok((shape, is_typed))
+}
+
+/// The shape of a channel of files that is in use.
+#[cfg(feature = "tcp")]
+fn find_open(config: &Config) -> Option<Geometry> {
     if config.scheme() != Scheme::Shm {
         return None;
     }
@@ -227,9 +239,7 @@ pub(crate) fn look(config: &Config, typed: &TypeTag) -> Option<Geometry> {
     let files = folder.channel(config.channel(), false).ok()??;
     let attached = open_control(files, config.channel(), false).ok()??;
     let state = attached.control.word(control::STATE);
-    let live = state.load(Ordering::Acquire) != control::REMOVED;
-    let agreed = agree(config, &attached.geometry, &wanted(config, typed), true).is_ok();
-    (live && agreed).then_some(attached.geometry)
+    (state.load(Ordering::Acquire) != control::REMOVED).then_some(attached.geometry)
 }
 
 /// Opens and maps the control file of a channel's folder. `None` if there is none.
@@ -239,17 +249,26 @@ pub(crate) fn open_control(
     writable: bool,
 ) -> Result<Option<Attached>, OpenError> {
     let path = files.path().join(CONTROL);
-    let Some(file) = segment::open_file(&files, CONTROL, writable)? else {
-        return Ok(None);
+    let (file, locks) = loop {
+        let Some(file) = segment::open_file(&files, CONTROL, writable)? else {
+            return Ok(None);
+        };
+        // Replaced in between, as often as a channel comes and goes: once in a lifetime.
+        if let Some(locks) =
+            Locks::named(files.as_fd(), CONTROL, &file).map_err(io_error("open", &path))?
+        {
+            break (file, locks);
+        }
     };
+    boot::check(file.as_fd(), &path)?;
     let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
-    let locks = Locks::file(&file).map_err(io_error("open", &path))?;
     Ok(Some(Attached {
         channel: channel.to_owned(),
         place: Place::Files(files),
         control,
         geometry,
         locks,
+        slot: None,
     }))
 }
 
@@ -281,13 +300,8 @@ fn read_control(
             expected: LAYOUT_VERSION,
         });
     }
-    let mut words = [0; control::GEOMETRY_WORDS];
-    for (n, place) in words.iter_mut().enumerate() {
-        *place = word(control::GEOMETRY + n);
-    }
-    let geometry = Geometry::from_words(&words).map_err(|problem| damaged(&problem))?;
-    let control = map_control(file, path, geometry.control_bytes(), writable)?;
-    Ok((geometry, control))
+    let record = read_record(&header).map_err(|problem| damaged(&problem))?;
+    map_shape(file, path, record, writable)
 }
 
 /// The control file of a new channel, as bytes.
@@ -300,6 +314,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
         .copy_from_slice(&geometry.to_words());
     words[control::CREATOR_PID] = u64::from(std::process::id());
     words[control::INCARNATION] = draw();
+    words[control::BOOT..control::BOOT + control::BOOT_WORDS].copy_from_slice(&segment::boot());
     words[control::ALWAYS] = 1;
     for slot in 0..geometry.slots() {
         for lane in 0..geometry.lanes() {
@@ -317,75 +332,6 @@ pub(crate) fn draw() -> u64 {
     hasher.write_u64(crate::clock::monotonic_ns());
     hasher.write_u32(std::process::id());
     hasher.finish().max(1)
-}
-
-/// Compares the settings that were asked for with what the channel has.
-pub(super) fn agree(
-    config: &Config,
-    found: &Geometry,
-    wanted: &Geometry,
-    any_type: bool,
-) -> Result<(), OpenError> {
-    let channel = config.channel();
-    let slow = |ns: u64| {
-        if ns == 0 {
-            Slow::Wait
-        } else {
-            Slow::Evict(Duration::from_nanos(ns))
-        }
-        .to_string()
-    };
-    let pairs = [
-        (
-            "capacity",
-            config.capacity.is_some(),
-            wanted.capacity.to_string(),
-            found.capacity.to_string(),
-        ),
-        (
-            "align",
-            config.align.is_some(),
-            wanted.align.to_string(),
-            found.align.to_string(),
-        ),
-        (
-            "publishers_max",
-            config.publishers_max.is_some(),
-            wanted.publishers_max.to_string(),
-            found.publishers_max.to_string(),
-        ),
-        (
-            "subscribers_max",
-            config.subscribers_max.is_some(),
-            wanted.subscribers_max.to_string(),
-            found.subscribers_max.to_string(),
-        ),
-        (
-            "slow",
-            config.slow.is_some(),
-            slow(wanted.evict_after_ns),
-            slow(found.evict_after_ns),
-        ),
-    ];
-    for (key, given, asked, found) in pairs {
-        if given && asked != found {
-            return Err(OpenError::Mismatch {
-                channel: channel.to_owned(),
-                key,
-                asked,
-                found,
-            });
-        }
-    }
-    if wanted.type_hash != found.type_hash && !any_type {
-        let show = crate::ring::layout::type_shown;
-        return Err(OpenError::Type {
-            channel: channel.to_owned(),
-            asked: show(&wanted.type_name),
-            found: show(&found.type_name),
-        });
-    }
-    Ok(())
 }
 
 /// Errors of system calls outside `segment`.

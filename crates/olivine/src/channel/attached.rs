@@ -1,13 +1,16 @@
 //! A channel that a participant has mapped: the lock under which others come and go, who is left, and how it ends.
 
 use super::attach::BUSY_MAX;
-use super::place::Place;
+use super::place::{LaneShape, Place};
+use super::shape::{map_shape, read_record};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
-use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte};
+use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
+use crate::segment::CONTROL;
 use crate::sync::Ordering;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,8 @@ pub(crate) struct Attached {
     pub(crate) control: Words,
     pub(crate) geometry: Geometry,
     pub(crate) locks: Locks,
+    /// The slot of this participant, if it has one.
+    pub(crate) slot: Option<usize>,
 }
 
 /// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
@@ -52,7 +57,17 @@ impl Attached {
             control: self.control.clone(),
             geometry: self.geometry.clone(),
             locks: inside.locks(),
+            slot: None,
         })
+    }
+
+    /// Lane `index` as this channel says that it should be.
+    pub(crate) fn lane(&self, index: usize) -> LaneShape<'_> {
+        LaneShape {
+            geometry: &self.geometry,
+            incarnation: self.incarnation(),
+            index,
+        }
     }
 
     /// Takes the membership lock for leaving or removing.
@@ -64,12 +79,61 @@ impl Attached {
     /// The part of leaving that all share: `give_up` clears what was ours and drops our lock; the last one to
     /// leave removes the channel, unless a durable subscriber may come back for it, or it holds messages that
     /// nobody was there to read.
-    pub(crate) fn leave(&self, give_up: impl FnOnce()) {
-        let membership = self.membership();
-        give_up();
-        if membership.is_ok() && is_current(self) && is_abandoned(self) && !holds_unseen(self) {
+    pub(crate) fn leave(&mut self, give_up: impl FnOnce(&Self)) {
+        let locked = lock_membership(self, Instant::now()).is_ok();
+        // A shape that cannot be read is damaged: what is ours is cleared by the shape that we know.
+        let _ = self.refresh();
+        give_up(self);
+        if !locked {
+            return;
+        }
+        if is_current(self) && is_abandoned(self) && !holds_unseen(self) {
             // What cannot be removed now is removed by the next opener or `olivine gc`.
             let _ = remove_files(self);
+        }
+        self.locks.unlock(lock_byte::MEMBERSHIP);
+    }
+
+    /// Takes over the shape that a publisher has fixed since the channel was mapped.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] if it cannot be read or mapped; what was known stays.
+    pub(crate) fn refresh(&mut self) -> Result<(), OpenError> {
+        if !self.geometry.is_open() {
+            return Ok(());
+        }
+        let path = self.place.path().join(CONTROL);
+        let damaged = |problem: String| OpenError::NotAChannel {
+            path: path.clone(),
+            problem: format!("{problem}; remove the channel with 'olivine rm --force'"),
+        };
+        let record = read_record(&self.control).map_err(damaged)?;
+        let is_known = record == self.geometry || record.reopened() == self.geometry;
+        if is_known && record.is_open() {
+            return Ok(());
+        }
+        // Writable, as any participant has it: only they come here.
+        let (geometry, control) = map_shape(self.control_file(), &path, record, true)?;
+        if let Some(slot) = self.slot
+            && slot >= geometry.slots()
+        {
+            let slots = geometry.slots();
+            return Err(damaged(format!(
+                "its shape has {slots} slots and leaves out slot {slot}, which is in use"
+            )));
+        }
+        (self.geometry, self.control) = (geometry, control);
+        Ok(())
+    }
+
+    /// The descriptor of the control file.
+    pub(super) fn control_file(&self) -> BorrowedFd<'_> {
+        match (&self.place, &self.locks) {
+            (Place::Process(inside), _) => inside.control.as_fd(),
+            (Place::Files(_), Locks::File(file)) => file.as_fd(),
+            // Channels of files are locked by their files.
+            (Place::Files(folder), Locks::Process(_)) => folder.as_fd(),
         }
     }
 
@@ -139,6 +203,34 @@ pub(crate) fn is_current(attached: &Attached) -> bool {
     }
 }
 
+/// The process in slot `index`, if a subscriber has it that lives or may come back.
+pub(super) fn is_slot_taken(attached: &Attached, index: usize) -> Option<u64> {
+    let Attached {
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let byte = lock_byte::SLOT + index as u64;
+    let taken = match slots::state(control, geometry, index) {
+        slot::FREE => false,
+        slot::DURABLE => true,
+        _ => locks.held_by_others(byte, byte + 1),
+    };
+    // Relaxed: for the message only.
+    let pid = control.word(geometry.slot(index) + slot::PID);
+    taken.then(|| pid.load(Ordering::Relaxed))
+}
+
+/// Whether the channel's files were removed from their folder: no other program can find it any more.
+pub(crate) fn is_unlinked(attached: &Attached) -> bool {
+    match &attached.locks {
+        // A control file has one name, as long as it has any.
+        Locks::File(file) => rustix::fs::fstat(file.as_fd()).is_ok_and(|stat| stat.st_nlink == 0),
+        Locks::Process(_) => false,
+    }
+}
+
 /// Whether no participant lives.
 pub(crate) fn is_empty(attached: &Attached) -> bool {
     !attached
@@ -167,7 +259,7 @@ pub(super) fn holds_unseen(attached: &Attached) -> bool {
             .control
             .word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
         present.load(Ordering::Acquire) != 0
-            && match attached.place.look_at_lane(&attached.geometry, index) {
+            && match attached.place.look_at_lane(&attached.lane(index)) {
                 Ok(Some(words)) => {
                     words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
                 }

@@ -7,8 +7,8 @@ use crate::region::{Ring, Words};
 use crate::ring::layout::{Geometry, LANE_MAGIC, LAYOUT_VERSION, lane};
 use crate::segment::{self, ChannelFolder, lane_name, refused};
 use crate::uri::HugePages;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,26 +34,28 @@ pub(crate) struct Inside {
 }
 
 /// The channels of this process.
-static CHANNELS: Mutex<Option<HashMap<String, Weak<Inside>>>> = Mutex::new(None);
+///
+/// A tree, whose memory is reached by its first byte: tools that look for lost memory find it.
+static CHANNELS: Mutex<BTreeMap<String, Weak<Inside>>> = Mutex::new(BTreeMap::new());
 
 impl Inside {
     /// The channel of this name, made by `make` (which fills the control memory) if there is none.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
+        let path = PathBuf::from(format!("inproc://{name}"));
+        // Before forks are held off: a page may have to be noted, which holds them off as well.
+        let page = ForkPage::new().map_err(|source| OpenError::Io {
+            action: "map a private page for",
+            path: path.clone(),
+            source,
+        })?;
         let _still = fork::hold_off();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
-        let channels = channels.get_or_insert_with(HashMap::new);
         channels.retain(|_, channel| channel.strong_count() > 0);
         if let Some(channel) = channels.get(name).and_then(Weak::upgrade)
             && channel.page.is_ours()
         {
             return Ok(channel);
         }
-        let path = PathBuf::from(format!("inproc://{name}"));
-        let page = ForkPage::new().map_err(|source| OpenError::Io {
-            action: "map a private page for",
-            path: path.clone(),
-            source,
-        })?;
         let control = memory_file(&path, bytes, None, fill)?;
         let inside = Arc::new(Self {
             path,
@@ -100,9 +102,7 @@ impl Inside {
     pub(super) fn forget(self: &Arc<Self>) {
         let _still = fork::hold_off();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(channels) = &mut *channels {
-            channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));
-        }
+        channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));
     }
 
     /// Locks of another participant.
@@ -121,7 +121,7 @@ pub(super) fn memory_file(
     let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
     let file =
         rustix::fs::memfd_create("olivine", flags).map_err(refused("make memory for", path))?;
-    segment::allocate(file.as_fd(), path, bytes, numa)?;
+    segment::allocate(file.as_fd(), path, 0, bytes, numa)?;
     segment::write_all(file.as_fd(), fill).map_err(refused("write", path))?;
     Ok(file)
 }
@@ -135,18 +135,38 @@ impl Place {
         }
     }
 
-    /// Makes lane `index` if it is missing; `true` if it did. The caller holds its lock.
-    pub(crate) fn ensure_lane(
-        &self,
-        geometry: &Geometry,
-        index: usize,
-        numa: Option<u32>,
-    ) -> Result<bool, OpenError> {
-        let header = lane_header(geometry, index);
+    /// Bytes that are free where the rings would lie; `None` where no file system limits them.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
         match self {
             Self::Files(folder) => {
-                if segment::open_file(folder, &lane_name(index), true)?.is_some() {
-                    return Ok(false);
+                let found = rustix::fs::fstatvfs(folder.as_fd()).ok()?;
+                Some(found.f_bavail.saturating_mul(found.f_frsize))
+            }
+            Self::Process(_) => None,
+        }
+    }
+
+    /// Makes lane `index` if it is missing; `true` if it did. The caller holds its lock.
+    ///
+    /// A file that stands there although the channel has no such lane (`present`) was made for an
+    /// earlier channel of this folder. It is removed, and the lane is made anew.
+    pub(crate) fn ensure_lane(
+        &self,
+        shape: &LaneShape<'_>,
+        present: bool,
+        numa: Option<u32>,
+    ) -> Result<bool, OpenError> {
+        let header = lane_header(shape);
+        let LaneShape {
+            geometry, index, ..
+        } = *shape;
+        match self {
+            Self::Files(folder) => {
+                if let Some(found) = segment::open_file(folder, &lane_name(index), true)? {
+                    if present || is_made_for(found.as_fd(), &header) {
+                        return Ok(false);
+                    }
+                    folder.unlink(&lane_name(index))?;
                 }
                 segment::create_file(
                     folder,
@@ -186,28 +206,23 @@ impl Place {
     /// Maps lane `index`, after checking that it is one of this channel. `None` if it does not exist.
     pub(crate) fn open_lane(
         &self,
-        geometry: &Geometry,
-        index: usize,
+        shape: &LaneShape<'_>,
         writable: bool,
         hugepages: HugePages,
     ) -> Result<Option<(Words, Ring)>, OpenError> {
-        self.with_lane(index, writable, |file, path| {
-            let mapped = segment::map_lane(file, path, geometry, writable, hugepages)?;
-            check_lane(&mapped.0, path, geometry, index)?;
+        self.with_lane(shape.index, writable, |file, path| {
+            let mapped = segment::map_lane(file, path, shape.geometry, writable, hugepages)?;
+            check_lane(&mapped.0, path, shape)?;
             Ok(mapped)
         })
     }
 
     /// The header of lane `index` for whoever only looks: checked as by [`Place::open_lane`], and without its ring,
     /// which may be large. `None` if it does not exist.
-    pub(crate) fn look_at_lane(
-        &self,
-        geometry: &Geometry,
-        index: usize,
-    ) -> Result<Option<Words>, OpenError> {
-        self.with_lane(index, false, |file, path| {
-            let header = segment::map_lane_header(file, path, geometry)?;
-            check_lane(&header, path, geometry, index)?;
+    pub(crate) fn look_at_lane(&self, shape: &LaneShape<'_>) -> Result<Option<Words>, OpenError> {
+        self.with_lane(shape.index, false, |file, path| {
+            let header = segment::map_lane_header(file, path, shape.geometry)?;
+            check_lane(&header, path, shape)?;
             Ok(header)
         })
     }
@@ -229,14 +244,29 @@ impl Place {
     }
 }
 
+/// A lane as its channel says that it should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneShape<'a> {
+    pub(crate) geometry: &'a Geometry,
+    /// Incarnation of the channel.
+    pub(crate) incarnation: u64,
+    pub(crate) index: usize,
+}
+
 /// The header page of a new lane, as bytes.
-fn lane_header(geometry: &Geometry, index: usize) -> Vec<u8> {
+fn lane_header(shape: &LaneShape<'_>) -> Vec<u8> {
+    let LaneShape {
+        geometry,
+        incarnation,
+        index,
+    } = *shape;
     let mut words = vec![0_u64; lane::WORDS];
     words[lane::MAGIC] = LANE_MAGIC;
     words[lane::VERSION] = LAYOUT_VERSION;
     words[lane::CAPACITY] = geometry.capacity;
     words[lane::INDEX] = index as u64;
     words[lane::ORIGIN] = geometry.origin;
+    words[lane::INCARNATION] = incarnation;
     words[lane::CURSOR] = geometry.origin;
     words[lane::LIMIT] = geometry.origin + geometry.capacity;
     to_bytes(&words)
@@ -247,12 +277,20 @@ pub(super) fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn check_lane(
-    words: &Words,
-    path: &Path,
-    geometry: &Geometry,
-    index: usize,
-) -> Result<(), OpenError> {
+/// Whether `file` begins with the words of `header` that never change.
+fn is_made_for(file: BorrowedFd<'_>, header: &[u8]) -> bool {
+    let mut found = [0; (lane::INCARNATION + 1) * 8];
+    // A file that is shorter, or cannot be read, is no lane of this channel.
+    rustix::io::pread(file, &mut found, 0)
+        .is_ok_and(|read| read == found.len() && header.starts_with(&found))
+}
+
+fn check_lane(words: &Words, path: &Path, shape: &LaneShape<'_>) -> Result<(), OpenError> {
+    let LaneShape {
+        geometry,
+        incarnation,
+        index,
+    } = *shape;
     // Relaxed: written before the file had a name, never changed.
     let word = |at: usize| words.word(at).load(crate::sync::Ordering::Relaxed);
     let damaged = |problem: &str| {
@@ -275,6 +313,7 @@ fn check_lane(
     if word(lane::CAPACITY) != geometry.capacity
         || word(lane::INDEX) != index as u64
         || word(lane::ORIGIN) != geometry.origin
+        || word(lane::INCARNATION) != incarnation
     {
         return damaged("it belongs to another channel");
     }

@@ -1,6 +1,8 @@
 //! Looking for messages: lane after lane, in place or copied out and checked.
 
+use super::shape::has_topics;
 use super::subscriber::Subscriber;
+use super::surroundings::end_mark;
 use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame};
@@ -98,15 +100,13 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// Messages that lie in place, of topics that are asked for.
+    /// Messages that lie in place, chosen by topic or with one behind them.
     fn poll_topics(
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        let Some(filter) = &self.filter else {
-            return Ok(0);
-        };
+        let (topics, filter) = (self.topics, self.filter.as_deref());
         let lanes = self.lanes.len();
         let (mut total, mut seen, mut dry) = (0, 0, 0);
         let mut wrong = None;
@@ -117,9 +117,9 @@ impl<T: ?Sized> Subscriber<T> {
             let consumer = &mut self.lanes[self.turn];
             let lane = consumer.index();
             let budget = LANE_BUDGET.min(limit - total);
-            let count = consumer.walk(budget, |frame, bytes| match topic::split(bytes) {
+            let count = consumer.walk(budget, |frame, bytes| match parted(topics, bytes) {
                 Some((payload, topic)) => {
-                    if filter.matches(topic) {
+                    if filter.is_none_or(|filter| filter.matches(topic)) {
                         total += 1;
                         handler(message_of(payload, lane, frame, topic));
                     }
@@ -172,11 +172,12 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// Bytes of the message in `frame`, without its topic; `None` if that is not asked for.
     fn choose(&self, lane: usize, frame: &Frame) -> Result<Option<usize>, ReceiveError> {
-        let Some(filter) = &self.filter else {
-            return Ok(Some(frame.length));
-        };
-        match topic::split(self.carried(lane, frame)) {
-            Some((payload, topic)) => Ok(filter.matches(topic).then_some(payload.len())),
+        let filter = self.filter.as_deref();
+        match parted(self.topics, self.carried(lane, frame)) {
+            Some((payload, topic)) => {
+                let is_asked = filter.is_none_or(|filter| filter.matches(topic));
+                Ok(is_asked.then_some(payload.len()))
+            }
             None => Err(no_topic(self.lanes[lane].index(), frame)),
         }
     }
@@ -212,8 +213,8 @@ impl<T: ?Sized> Subscriber<T> {
     /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<(), ReceiveError> {
-        if !self.around.page.is_ours() {
-            return Err(ReceiveError::Forked);
+        if !self.around.page.is_plain() {
+            self.around.say_first()?;
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
@@ -303,7 +304,22 @@ impl<T: ?Sized> Subscriber<T> {
     /// changes.
     #[inline(always)]
     pub(super) fn found_new_lanes(&mut self) -> Result<bool, ReceiveError> {
-        self.around.attach_new_lanes(&mut self.lanes)
+        let before = self.lanes.len();
+        let found = self.around.attach_new_lanes(&mut self.lanes);
+        // Also behind an error: a lane that was mapped before it is read by the shape's rules.
+        if self.lanes.len() > before {
+            self.take_shape();
+        }
+        found
+    }
+
+    /// Does what the channel's shape asks of its readers: it may have been fixed since we joined.
+    #[cold]
+    #[inline(never)]
+    fn take_shape(&mut self) {
+        self.checked |= self.around.attached.geometry.evict_after_ns != 0;
+        self.topics = has_topics(&self.around.attached.geometry);
+        self.slow |= self.checked || self.topics;
     }
 
     /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
@@ -317,7 +333,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         if let Some(watch) = &self.around.watch {
             // The watch tells of what changes from here on: what has ended or was taken before is told now.
-            watch.arm(&self.lanes, self.around.lanes_epoch);
+            watch.arm(&self.lanes, &self.around);
             self.look_around()?;
         }
         Ok(())
@@ -327,13 +343,24 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(never)]
     fn look_around(&mut self) -> Result<(), ReceiveError> {
         if self.around.is_evicted() {
-            return Err(ReceiveError::Evicted);
+            return Err(self.around.evicted());
         }
-        self.around.link_failure(&mut self.lanes)?;
-        if self.around.is_at_end(&self.lanes) {
-            return Err(ReceiveError::Closed);
+        if self.around.link_has_failed() && !self.found_new_lanes()? {
+            self.around.link_failure(&self.lanes)?;
         }
-        Ok(())
+        self.around.lane_failures(&self.lanes)?;
+        let ends = self.around.is_at_end(&self.lanes);
+        let end = if ends {
+            self.around.end(&self.lanes)
+        } else {
+            Ok(())
+        };
+        if end.is_err() {
+            self.around.told_end = end_mark(&self.lanes);
+            // The next call looks around at once, and says so again.
+            self.dry = 3;
+        }
+        end
     }
 }
 
@@ -346,6 +373,16 @@ fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame, topic: &'a [u8]) 
         position: frame.position,
         lane,
         borrow: PhantomData,
+    }
+}
+
+/// What a frame carries as payload and topic; a message has no topic where `topics` says that none has.
+#[inline]
+fn parted(topics: bool, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    if topics {
+        topic::split(bytes)
+    } else {
+        Some((bytes, &[]))
     }
 }
 

@@ -3,17 +3,19 @@
 mod room;
 mod wait;
 
-use super::attach::{self, TypeTag};
-use super::attached::Attached;
+use super::attach::{self, Part, TypeTag};
+use super::attached::{Attached, is_unlinked};
 use super::hold::Hold;
 use super::raw::Brought;
 use super::reserve::{Batch, Claim};
 use super::sealed::Door;
+use super::shape::has_topics;
 use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::message::Position;
+use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
 use crate::ring::publish::Producer;
 use crate::sync::Ordering;
@@ -27,8 +29,9 @@ use std::time::Duration;
 /// Sends messages into a channel; each publisher has a lane of its own.
 ///
 /// It never overwrites what a reliable subscriber has not read: [`Publisher::offer`] then answers
-/// [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending makes no system call and allocates nothing.
-/// Dropping closes it.
+/// [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending allocates nothing. It makes a
+/// system call in two cases: it waits for room, or it wakes a subscriber that sleeps (`wait=park`, or `adaptive` after
+/// its time of spinning). Dropping closes it.
 ///
 /// ```
 /// use olivine::{Publisher, Subscriber};
@@ -51,15 +54,26 @@ pub(super) struct Endpoint {
     config: Config,
     index: usize,
     page: ForkPage,
-    sleeper: Sleeper,
+    pub(super) sleeper: Sleeper,
     /// Still waiting for the subscribers that the settings ask for.
     connecting: bool,
     closed: bool,
-    /// What its messages are about, on a channel with topics.
+    /// What its messages are about, on a channel with topics; empty for messages without one.
     topic: Option<Box<str>>,
     hold: Hold,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
+}
+
+/// How a publisher leaves its lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ending<'a> {
+    /// Nothing more comes from it: the end of the stream.
+    Closed,
+    /// What fed it failed, for this reason.
+    Failed(&'a str),
+    /// As of a dead publisher: the next one goes on, and subscribers wait for it.
+    Left,
 }
 
 /// Counters of one publisher.
@@ -68,7 +82,8 @@ pub(super) struct Endpoint {
 pub struct PublisherStats {
     /// Times it found no room.
     pub back_pressure_count: u64,
-    /// Nanoseconds it had no room, from finding none to finding some.
+    /// Nanoseconds it had no room: from finding none to finding some, giving the message up after a time-out, or
+    /// closing. A wait that goes on counts up to now.
     pub back_pressure_ns: u64,
     /// Parked subscribers it woke.
     pub wakes: u64,
@@ -202,7 +217,7 @@ impl<T: ?Sized> Publisher<T> {
     /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`. `brought` says for whom a bridge publishes.
     pub(crate) fn open_as(
         config: &Config,
-        typed: TypeTag,
+        typed: &TypeTag,
         brought: Option<Brought>,
     ) -> Result<Self, OpenError> {
         attach::pin(config)?;
@@ -211,14 +226,12 @@ impl<T: ?Sized> Publisher<T> {
             std::path::Path::new(config.channel()),
         ))?;
         let door = Door::of(config)?;
-        let (attached, (index, mut producer)) = attach::open(config, typed, |attached| {
-            take_lane(attached, config, &page, brought)
-        })?;
+        let (attached, (index, mut producer)) =
+            attach::open(config, typed, Part::Fixes, |attached| {
+                take_lane(attached, config, &page, brought)
+            })?;
         let entry = attached.geometry.lane_entry(index);
-        let sleeper = Sleeper {
-            park: attached.control.resolve(entry + lane_entry::PARK),
-            hint: None,
-        };
+        let sleeper = Sleeper::new(attached.control.resolve(entry + lane_entry::PARK), None);
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
         let link = door.map(|door| door.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {
@@ -238,14 +251,18 @@ impl<T: ?Sized> Publisher<T> {
             endpoint,
             typed: PhantomData,
         };
+        // What a bridge brings has its topic already.
+        if has_topics(&publisher.endpoint.attached.geometry) && brought.is_none() {
+            publisher.endpoint.topic = Some("".into());
+            publisher.producer.take_slow_path();
+        }
         if let Some(topic) = &config.topic {
             publisher.set_topic(topic)?;
-            publisher.producer.take_slow_path();
         }
         Ok(publisher)
     }
 
-    /// From the next message on, messages are about `topic`, on a channel that was opened with one.
+    /// From the next message on, messages are about `topic`, on a channel whose first publisher was opened with one.
     ///
     /// # Errors
     ///
@@ -256,9 +273,9 @@ impl<T: ?Sized> Publisher<T> {
             value: topic.escape_default().to_string(),
             rule,
         };
-        if self.endpoint.config.topic.is_none() {
+        if self.endpoint.topic.is_none() {
             return Err(refused(
-                "the channel has no topics; open it with 'topic=' in the URI",
+                "the channel has no topics; open its first publisher with 'topic=' in the URI",
             ));
         }
         if !is_topic(topic.as_bytes()) {
@@ -273,10 +290,11 @@ impl<T: ?Sized> Publisher<T> {
         Ok(())
     }
 
-    /// What the next message is about; `None` on a channel without topics.
+    /// What the next message is about; `None` if it has no topic.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
-        self.endpoint.topic.as_deref()
+        let topic = self.endpoint.topic.as_deref();
+        topic.filter(|topic| !topic.is_empty())
     }
 
     /// Reliable subscribers that messages sent now are kept for: those that live, and durable ones that are away and
@@ -295,6 +313,16 @@ impl<T: ?Sized> Publisher<T> {
     #[inline]
     pub fn cursor(&self) -> Position {
         Position(self.producer.position())
+    }
+
+    /// Whether the channel's files were removed from their folder while it was open: by `rm`, by `olivine rm --force`, or
+    /// by systemd-logind, whose `RemoveIPC=yes` removes what a user has in `/dev/shm` at that user's last logout.
+    ///
+    /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
+    /// close the handle and open it again to meet it. Makes one system call.
+    #[must_use]
+    pub fn is_unlinked(&self) -> bool {
+        self.endpoint.is_ours() && is_unlinked(&self.endpoint.attached)
     }
 
     /// Index of this publisher's lane.
@@ -323,7 +351,8 @@ impl<T: ?Sized> Publisher<T> {
         let word = |index: usize| self.producer.lane().word(index).load(Ordering::Relaxed);
         PublisherStats {
             back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
-            back_pressure_ns: word(lane::BACK_PRESSURE_NS),
+            back_pressure_ns: word(lane::BACK_PRESSURE_NS)
+                .wrapping_add(self.endpoint.hold.running_ns()),
             wakes: word(lane::WAKES),
             evicted: self.endpoint.hold.evicted,
             reclaimed: self.endpoint.hold.reclaimed,
@@ -359,6 +388,10 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     fn finish(&mut self) -> Result<bool, NotSent> {
+        self.finish_as(&Ending::Closed)
+    }
+
+    pub(super) fn finish_as(&mut self, ending: &Ending<'_>) -> Result<bool, NotSent> {
         if self.endpoint.closed {
             return Ok(true);
         }
@@ -373,13 +406,17 @@ impl<T: ?Sized> Publisher<T> {
         let near = self.endpoint.link.is_none() || self.producer.pages().is_some();
         let drained = !near || linger.is_zero() || self.wait_drained(Some(linger))?;
         self.endpoint.closed = true;
+        self.endpoint.hold.let_go(&self.producer);
         self.producer.shut();
-        let attached = &self.endpoint.attached;
+        let attached = &mut self.endpoint.attached;
         let index = self.endpoint.index;
-        let state = self.producer.lane().word(lane::STATE);
-        // Release: whoever sees the lane closed sees every frame before that. Relaxed load: only we write it.
-        state.store(state.load(Ordering::Relaxed) & !1, Ordering::Release);
-        attached.leave(|| attached.locks.unlock(lock_byte::LANE + index as u64));
+        let (lane, end) = (self.producer.lane(), self.producer.position());
+        match ending {
+            Ending::Closed => ending::close(lane, end, None),
+            Ending::Failed(reason) => ending::close(lane, end, Some(reason)),
+            Ending::Left => {}
+        }
+        attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         // Uncounted: the lane, and its counters, may be somebody else's by now.
         self.producer.wake_everybody();
         if let Some(mut link) = self.endpoint.link.take() {

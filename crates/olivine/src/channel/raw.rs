@@ -2,16 +2,20 @@
 //! to, and lanes that remember where their messages came from.
 
 use super::attached::Attached;
-use super::place::Place;
-use super::publisher::Publisher;
+use super::publisher::{Ending, Publisher};
 use super::subscriber::Subscriber;
+use super::surroundings::failure_of;
+use super::surroundings::rely;
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
+use crate::region::Word;
 use crate::region::{HEADER_BYTES, Words};
 use crate::ring::consume::Consumer;
-use crate::ring::layout::{Geometry, control, frame_bytes, frame_tag, lane, lane_entry};
+use crate::ring::ending;
+use crate::ring::layout::{control, frame_bytes, frame_tag, lane, lane_entry};
 use crate::sync::Ordering;
-use crate::wait::Sleeper;
+use crate::wait::warden::Watches;
+use crate::wait::{Reliance, Sleeper};
 
 /// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +45,8 @@ impl Brought {
     }
 
     /// The lane that is kept for us, if there is one.
-    pub(super) fn find(self, place: &Place, control: &Words, geometry: &Geometry) -> Option<usize> {
-        kept_lanes(place, control, geometry)
-            .find_map(|(index, kept)| (kept == self).then_some(index))
+    pub(super) fn find(self, attached: &Attached) -> Option<usize> {
+        kept_lanes(attached).find_map(|(index, kept)| (kept == self).then_some(index))
     }
 
     /// Whether a publisher that brings messages for `wanted` may take the lane of these words. The caller holds
@@ -72,31 +75,27 @@ impl Brought {
 }
 
 /// Lanes that are kept for bridges.
-fn kept_lanes<'a>(
-    place: &'a Place,
-    control: &'a Words,
-    geometry: &'a Geometry,
-) -> impl Iterator<Item = (usize, Brought)> + 'a {
-    (0..geometry.lanes()).filter_map(move |index| {
-        let present = control.word(geometry.lane_entry(index) + lane_entry::PRESENT);
-        if present.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let words = place.look_at_lane(geometry, index).ok().flatten()?;
-        Some((index, Brought::of(&words)?))
-    })
-}
-
-/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`.
-pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<u32> {
+fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought)> + '_ {
     let Attached {
         place,
         control,
         geometry,
         ..
     } = attached;
-    let kept = kept_lanes(place, control, geometry);
-    kept.filter(|(_, kept)| kept.key == key)
+    (0..geometry.lanes()).filter_map(move |index| {
+        let present = control.word(geometry.lane_entry(index) + lane_entry::PRESENT);
+        if present.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let words = place.look_at_lane(&attached.lane(index)).ok().flatten()?;
+        Some((index, Brought::of(&words)?))
+    })
+}
+
+/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`.
+pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<u32> {
+    kept_lanes(attached)
+        .filter(|(_, kept)| kept.key == key)
         .map(|(_, kept)| kept.lane)
         .collect()
 }
@@ -118,6 +117,7 @@ impl<T: ?Sized> Publisher<T> {
 
     /// The bridge behind the ring.
     pub(crate) fn set_link(&mut self, link: Link) {
+        link.control().wakes(&self.endpoint.sleeper.park);
         self.endpoint.link = Some(link);
     }
 
@@ -155,6 +155,18 @@ impl<T: ?Sized> Publisher<T> {
         let words = self.producer.lane();
         // Relaxed: only we write it.
         words.word(lane::LINK_KEY).store(0, Ordering::Relaxed);
+    }
+
+    /// Closes the lane because what fed it failed: subscribers are told `reason` behind its last message.
+    pub(crate) fn fail(mut self, reason: &str) {
+        // In a forked child the lane is the parent's.
+        let _ = self.finish_as(&Ending::Failed(reason));
+    }
+
+    /// Leaves the lane as a publisher that died does: subscribers wait for the next one.
+    pub(crate) fn leave_open(mut self) {
+        // As above.
+        let _ = self.finish_as(&Ending::Left);
     }
 
     /// Position up to which frames may be written now.
@@ -229,6 +241,7 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// The bridge behind the ring.
     pub(crate) fn set_link(&mut self, link: Link) {
+        link.control().wakes(&self.around.sleeper.park);
         self.around.link = Some(link);
     }
 
@@ -243,7 +256,7 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// [`ReceiveError::Lane`].
     pub(crate) fn map_lanes(&mut self) -> Result<(), ReceiveError> {
-        self.around.attach_new_lanes(&mut self.lanes).map(|_| ())
+        self.found_new_lanes().map(|_| ())
     }
 
     /// The lanes seen so far.
@@ -256,22 +269,41 @@ impl<T: ?Sized> Subscriber<T> {
         self.checked
     }
 
-    /// Whether a publisher evicted this subscriber.
-    pub(crate) fn is_evicted(&self) -> bool {
-        self.around.is_evicted()
+    /// Its slot.
+    #[cfg(test)]
+    pub(crate) fn slot(&self) -> usize {
+        self.around.slot
     }
 
-    /// Whether a lane was closed by its publisher and nothing is left in it to go past.
+    /// Says that a publisher evicted this subscriber, or had taken the place of its name before it was opened.
+    pub(crate) fn eviction(&mut self) -> Option<ReceiveError> {
+        if self.around.is_evicted() {
+            return Some(self.around.evicted());
+        }
+        self.around.say_first().err()
+    }
+
+    /// Whether a lane was closed by its publisher, without a failure, and nothing is left in it to go past.
     pub(crate) fn is_lane_ended(&self, index: usize) -> bool {
         let consumer = &self.lanes[index];
-        // Acquire: closed comes after the last frame, so the look for a frame is the last word.
-        let state = consumer.lane().word(lane::STATE).load(Ordering::Acquire);
-        state & 1 == 0 && !consumer.has_next()
+        // END: closed comes after the last frame, so the look for a frame is the last word.
+        let state = ending::state(consumer.lane());
+        state & 1 == 0 && !consumer.has_next() && !ending::is_failed(consumer.lane())
     }
 
-    /// Whether the stream has ended: every lane closed, after something was heard.
+    /// Whether the stream has ended: every lane closed and none with a failure, after something was heard.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.around.is_at_end(&self.lanes)
+        let mut lanes = self.lanes.iter();
+        self.around.is_at_end(&self.lanes) && !lanes.any(|lane| ending::is_failed(lane.lane()))
+    }
+
+    /// The failure with which a lane is closed now, of which everything was gone past and given back.
+    pub(crate) fn lane_failure(&self) -> Option<ReceiveError> {
+        let mut lanes = self.lanes.iter();
+        let is_told = |lane: &&Consumer| {
+            ending::is_failed(lane.lane()) && !lane.has_next() && lane.released() == lane.position()
+        };
+        lanes.find(is_told).and_then(failure_of)
     }
 
     /// Leaves for good when dropped, whatever the name.
@@ -284,10 +316,15 @@ impl<T: ?Sized> Subscriber<T> {
         self.around.sleeper.clone()
     }
 
+    /// Whether a thread that sleeps by [`Subscriber::sleeper`] may sleep long; `park` is its word.
+    pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
+        rely(&self.around, &self.lanes, watches, park)
+    }
+
     /// Arms the descriptor of `event_fd` with the lanes as they are now, if it was asked for.
     pub(crate) fn arm(&mut self) {
         if let Some(watch) = &self.around.watch {
-            watch.arm(&self.lanes, self.around.lanes_epoch);
+            watch.arm(&self.lanes, &self.around);
         }
     }
 }

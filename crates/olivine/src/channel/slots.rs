@@ -4,13 +4,14 @@
 //! took the lock because the holder died; so claiming and reclaiming cannot meet.
 
 use super::attached::Attached;
+use super::status::Durable;
 use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::gate::{bits, clear_slot, set_bit};
 use crate::ring::layout::{Geometry, NO_POSITION, control, lock_byte, pack, slot, unpack};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
 use std::path::Path;
 
@@ -18,8 +19,19 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimed {
     pub(crate) index: usize,
-    /// A durable subscriber came back: its positions are in the slot.
-    pub(crate) resumed: bool,
+    pub(crate) found: Found,
+}
+
+/// What a subscriber finds in the slot that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing of its own.
+    Nothing,
+    /// A durable subscriber came back: its positions are in the slot, and have held publishers back.
+    Place,
+    /// A durable subscriber came back whose place was taken: its positions are in the slot, and nothing was held back
+    /// for it since.
+    LostPlace,
 }
 
 /// State word of a slot.
@@ -48,9 +60,21 @@ pub(crate) fn name(words: &Words, geometry: &Geometry, index: usize) -> Option<S
 
 /// Whether any slot belongs to a durable subscriber, present or not, that has not expired.
 pub(crate) fn any_durable(words: &Words, geometry: &Geometry) -> bool {
-    (0..geometry.slots()).any(|index| {
-        state(words, geometry, index) == slot::DURABLE && !has_expired(words, geometry, index)
-    })
+    (0..geometry.slots()).any(|index| is_kept(words, geometry, index))
+}
+
+/// Whether the slot remembers a durable name: with its place, or that the place was taken.
+fn is_named(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    match state(words, geometry, index) {
+        slot::DURABLE => true,
+        slot::EVICTED => name(words, geometry, index).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether the slot is kept for a durable name that may come back.
+fn is_kept(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    is_named(words, geometry, index) && !has_expired(words, geometry, index)
 }
 
 /// Whether an absent durable subscriber has been away for longer than it wanted to be waited for.
@@ -64,15 +88,26 @@ fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
     since != 0 && expire != 0 && monotonic_ns().saturating_sub(since) >= expire
 }
 
-/// Whether a durable slot gates and has a position in every lane, also in those that do not exist yet: only then has
-/// it missed nothing.
-fn has_places(words: &Words, geometry: &Geometry, index: usize) -> bool {
-    is_gating(words, geometry, index)
-        && (0..geometry.lanes()).all(|lane| {
-            // Relaxed: only its owner writes it, and that lock is ours.
-            let position = words.word(geometry.position(index, lane));
-            position.load(Ordering::Relaxed) != NO_POSITION
-        })
+/// Whether a durable slot has a position in every lane, also in those that do not exist yet.
+fn has_positions(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    (0..geometry.lanes()).all(|lane| {
+        // Relaxed: only its owner writes it, and that lock is ours.
+        let position = words.word(geometry.position(index, lane));
+        position.load(Ordering::Relaxed) != NO_POSITION
+    })
+}
+
+/// What is left of a durable name's place.
+fn found(words: &Words, geometry: &Geometry, index: usize) -> Found {
+    let gates = is_gating(words, geometry, index);
+    match (
+        state(words, geometry, index),
+        has_positions(words, geometry, index),
+    ) {
+        (_, false) => Found::Nothing,
+        (slot::DURABLE, true) if gates => Found::Place,
+        _ => Found::LostPlace,
+    }
 }
 
 /// Whether the slot holds publishers back.
@@ -97,20 +132,19 @@ pub(crate) fn claim(
     if let Some(wanted) = &config.name
         && let Some(index) = take_durable(words, geometry, locks, wanted, path)?
     {
-        let resumed = has_places(words, geometry, index);
-        if !resumed {
+        let found = found(words, geometry, index);
+        if found == Found::Nothing {
             clear_slot(words, geometry, index);
         }
         describe(words, geometry, index, config);
-        return Ok(Claimed { index, resumed });
+        return Ok(Claimed { index, found });
     }
     // Free ones first, then those of the dead. A publisher that is held back by a dead one looks at its slot now and
     // then, for microseconds.
     for want_free in [true].into_iter().chain([false; CLAIM_ROUNDS]) {
         for index in 0..geometry.slots() {
-            let found = state(words, geometry, index);
-            if want_free != (found == slot::FREE)
-                || (found == slot::DURABLE && !has_expired(words, geometry, index))
+            if want_free != (state(words, geometry, index) == slot::FREE)
+                || is_kept(words, geometry, index)
                 || !lock(locks, index, path)?
             {
                 continue;
@@ -120,7 +154,7 @@ pub(crate) fn claim(
             describe(words, geometry, index, config);
             return Ok(Claimed {
                 index,
-                resumed: false,
+                found: Found::Nothing,
             });
         }
         std::thread::yield_now();
@@ -156,8 +190,7 @@ pub(crate) fn take_durable(
     path: &Path,
 ) -> Result<Option<usize>, OpenError> {
     let is_wanted = |index: usize| {
-        state(words, geometry, index) == slot::DURABLE
-            && name(words, geometry, index).as_deref() == Some(wanted)
+        is_named(words, geometry, index) && name(words, geometry, index).as_deref() == Some(wanted)
     };
     for index in 0..geometry.slots() {
         if !is_wanted(index) {
@@ -194,6 +227,7 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     let store = |at: usize, value: u64| words.word(base + at).store(value, Ordering::Relaxed);
     store(slot::TICKET, ticket(words, geometry, index).wrapping_add(1));
     store(slot::PID, u64::from(std::process::id()));
+    store(slot::PID_SPACE, crate::wait::warden::pid_space());
     store(
         slot::DELIVERY,
         u64::from(config.delivery == Delivery::Latest),
@@ -223,6 +257,77 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     }
 }
 
+/// The words in which a durable name keeps what it missed. Only the holder of the slot's lock writes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed<'a> {
+    words: &'a Words,
+    base: usize,
+}
+
+impl<'a> Missed<'a> {
+    pub(crate) fn of(words: &'a Words, geometry: &Geometry, index: usize) -> Self {
+        Self {
+            words,
+            base: geometry.slot(index),
+        }
+    }
+
+    fn get(self, at: usize) -> u64 {
+        // Relaxed: under the slot's lock, here and below.
+        self.words.word(self.base + at).load(Ordering::Relaxed)
+    }
+
+    fn set(self, at: usize, value: u64) {
+        self.words
+            .word(self.base + at)
+            .store(value, Ordering::Relaxed);
+    }
+
+    /// More was missed. A death before the position that says so is stored counts it again, and never too little.
+    pub(crate) fn add(self, bytes: u64) {
+        let missed = self.get(slot::MISSED_BYTES).wrapping_add(bytes);
+        self.set(slot::MISSED_BYTES, missed);
+    }
+
+    /// Bytes that no subscriber of the name was told.
+    fn untold(self) -> u64 {
+        self.get(slot::MISSED_BYTES)
+            .wrapping_sub(self.get(slot::TOLD_BYTES))
+    }
+
+    /// Whoever has the name was told of everything that it missed.
+    pub(crate) fn tell(self) {
+        self.set(slot::TOLD_BYTES, self.get(slot::MISSED_BYTES));
+    }
+
+    /// The subscriber that lost its place leaves, and was told.
+    pub(crate) fn tell_evicted(self) {
+        self.set(slot::TOLD_EVICTED, 1);
+    }
+
+    /// What a durable subscriber has to know when it comes back, and whether it still has to be told by an error.
+    fn take(self) -> (u64, bool) {
+        let untold = self.untold();
+        let was_told = self.get(slot::TOLD_EVICTED) != 0;
+        if was_told {
+            self.tell();
+            self.set(slot::TOLD_EVICTED, 0);
+        }
+        (untold, untold > 0 && !was_told)
+    }
+}
+
+/// What opening says to a durable subscriber about its name, and whether its first call that receives says so too.
+pub(crate) fn news(words: &Words, geometry: &Geometry, claimed: Claimed) -> (Durable, bool) {
+    let (bytes, must_tell) = Missed::of(words, geometry, claimed.index).take();
+    let durable = match claimed.found {
+        _ if bytes > 0 => Durable::LostPlace { bytes },
+        Found::Nothing => Durable::Created,
+        Found::Place | Found::LostPlace => Durable::Resumed,
+    };
+    (durable, must_tell)
+}
+
 /// Says that the slot is in use, once its positions are in place.
 pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: bool) {
     let kind = if durable {
@@ -234,6 +339,11 @@ pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: 
         .word(geometry.slot(index) + slot::STATE)
         .store(kind, Ordering::Release);
     set_bit(words, control::ATTACHED, index, true);
+}
+
+/// Whether a slot's subscriber has not taken its place in every lane yet.
+pub(crate) fn is_joining(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    state(words, geometry, index) == slot::FREE
 }
 
 /// What a publisher found about a subscriber that holds it back.
@@ -249,9 +359,8 @@ pub(crate) enum Verdict {
     Evicted,
 }
 
-/// Judges the subscriber in slot `index`. `suspect` is the ticket of the one that has been in the way, and for
-/// how many nanoseconds.
-pub(crate) fn judge(attached: &Attached, index: usize, suspect: Option<(u64, u64)>) -> Verdict {
+/// Judges the subscriber in slot `index`. `late` is the ticket of one whose time is over.
+pub(crate) fn judge(attached: &Attached, index: usize, late: Option<u64>) -> Verdict {
     let Attached {
         control: words,
         geometry,
@@ -260,30 +369,55 @@ pub(crate) fn judge(attached: &Attached, index: usize, suspect: Option<(u64, u64
     } = attached;
     let byte = lock_byte::SLOT + index as u64;
     if locks.held_by_others(byte, byte + 1) {
-        return match suspect {
-            Some((ticket, held)) if held >= geometry.evict_after_ns.max(1) => {
-                evict(words, geometry, locks, index, ticket)
-            }
-            _ => Verdict::Wait,
-        };
+        return late.map_or(Verdict::Wait, |ticket| {
+            evict(words, geometry, locks, index, ticket)
+        });
     }
-    // Nobody holds it: take it, so that nobody claims it while it is cleared.
+    // Nobody holds it: take it, so that nobody claims it while it is cleared. Refused also where another thread of
+    // this handle is doing so.
     if !locks.try_lock(byte).unwrap_or(false) {
         return Verdict::Wait;
     }
-    let verdict =
-        if state(words, geometry, index) == slot::DURABLE && !has_expired(words, geometry, index) {
-            note_absence(words, geometry, index);
-            Verdict::Absent
-        } else {
-            clear_slot(words, geometry, index);
-            words
-                .word(control::RECLAIMS)
-                .fetch_add(1, Ordering::Relaxed);
-            Verdict::Reclaimed
-        };
+    let verdict = judge_dead(words, geometry, index, late);
     locks.unlock(byte);
     verdict
+}
+
+/// Judges a subscriber that does not live. The caller holds the slot's lock.
+fn judge_dead(words: &Words, geometry: &Geometry, index: usize, late: Option<u64>) -> Verdict {
+    let count = |counter: usize| {
+        // Relaxed: a counter.
+        words.word(counter).fetch_add(1, Ordering::Relaxed);
+    };
+    if !is_named(words, geometry, index) {
+        clear_slot(words, geometry, index);
+        count(control::RECLAIMS);
+        return Verdict::Reclaimed;
+    }
+    note_absence(words, geometry, index);
+    let has_place = state(words, geometry, index) == slot::DURABLE;
+    if has_place && late.is_some_and(|late| late == ticket(words, geometry, index)) {
+        take_place(words, geometry, index);
+        count(control::EVICTIONS);
+        return Verdict::Evicted;
+    }
+    // One without a place that gates died on its way back to it, or whoever took the place did.
+    if !has_place || has_expired(words, geometry, index) {
+        take_place(words, geometry, index);
+        count(control::RECLAIMS);
+        return Verdict::Reclaimed;
+    }
+    Verdict::Absent
+}
+
+/// Takes the place of a subscriber away; its positions stay, and what they are worth is told by its state.
+fn take_place(words: &Words, geometry: &Geometry, index: usize) {
+    // Release: before the bit goes, so that no name that comes back takes its place for one that was kept.
+    words
+        .word(geometry.slot(index) + slot::STATE)
+        .store(slot::EVICTED, Ordering::Release);
+    crate::points::pass("evict.state_stored");
+    set_bit(words, control::GATING, index, false);
 }
 
 /// Takes the place of the subscriber with this ticket away. Its own words stay its own; only what gates goes.
@@ -303,10 +437,10 @@ fn evict(words: &Words, geometry: &Geometry, locks: &Locks, index: usize, ticket
         && is_gating(words, geometry, index)
         && locks.held_by_others(byte, byte + 1);
     if is_the_one {
-        words
-            .word(geometry.slot(index) + slot::STATE)
-            .store(slot::EVICTED, Ordering::Release);
-        set_bit(words, control::GATING, index, false);
+        take_place(words, geometry, index);
+        // SeqCst: SLEEP by a fence of our own: the state comes before the look at the park word.
+        fence(Ordering::SeqCst);
+        crate::wait::wake(words.word(geometry.slot(index) + slot::PARK));
         // Relaxed: a counter.
         words
             .word(control::EVICTIONS)
@@ -338,10 +472,11 @@ pub(crate) fn note_absences(attached: &Attached) {
     } = attached;
     for index in 0..geometry.slots() {
         let byte = lock_byte::SLOT + index as u64;
-        if state(control, geometry, index) == slot::DURABLE
-            && !attached.locks.held_by_others(byte, byte + 1)
-        {
+        if is_named(control, geometry, index) && !attached.locks.held_by_others(byte, byte + 1) {
             note_absence(control, geometry, index);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

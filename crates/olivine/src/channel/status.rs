@@ -56,3 +56,21 @@ pub struct LaneStatus {
     /// Process id of the newest publisher, in its own PID namespace; for display.
     pub publisher_pid: u64,
 }
+
+/// What a durable subscriber found of its name when it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durable {
+    /// The channel did not know the name: the subscriber starts where `from=` says.
+    Created,
+    /// It goes on where the name was. Nothing was missed.
+    Resumed,
+    /// The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
+    /// absent for longer than `expire=`. It goes on with the oldest message that is still there, and the first call that
+    /// receives returns [`ReceiveError::Evicted`](crate::ReceiveError::Evicted) once, unless the subscriber that lost
+    /// the place was told before it left.
+    LostPlace {
+        /// Bytes of frames (headers and padding included) that it missed.
+        bytes: u64,
+    },
+}

@@ -1,12 +1,13 @@
 //! The receiving end: every lane of a channel, polled in turn.
 
-use super::attach::{self, TypeTag};
-use super::attached::{Attached, wake_publishers};
-use super::join::join;
+use super::attach::{self, Part, TypeTag};
+use super::attached::{Attached, is_unlinked, wake_publishers};
+use super::join::{Admission, join};
 use super::sealed;
-use super::slots;
-use super::status::{LaneState, LaneStatus};
-use super::surroundings::{Surroundings, is_ready};
+use super::shape::has_topics;
+use super::slots::{self, Missed};
+use super::status::{Durable, LaneState, LaneStatus};
+use super::surroundings::{Joined, News, Surroundings, has_news, is_ready, rely};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
@@ -18,7 +19,7 @@ use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
 use crate::uri::topic::Filter;
 use crate::uri::{Config, Delivery, Scheme};
-use crate::wait::{Idle, NAP_MAX, Sleeper, Step};
+use crate::wait::{Idle, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
 use std::io;
@@ -31,8 +32,9 @@ use std::time::{Duration, Instant};
 /// A reliable subscriber (the default) gets every message published from the moment it is open until it is
 /// closed; publishers wait for it. A durable one (`name=`) goes past a message with the next call after the one that
 /// handed it out, or with [`Subscriber::close`]: what it was working on when it died, panicked or was dropped comes
-/// again. It may be opened before any publisher exists. Receiving makes no system call
-/// and allocates nothing; messages are views of the ring, nothing is copied.
+/// again. It may be opened before any publisher exists. Receiving
+/// allocates nothing, and makes a system call in two cases: it waits, or it wakes a publisher that sleeps because the ring
+/// was full. Messages are views of the ring: nothing is copied.
 ///
 /// ```
 /// # use olivine::{Publisher, Subscriber, ReceiveError};
@@ -59,11 +61,13 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) turn: usize,
     /// The frame that `receive` handed out and that the next call goes past.
     pub(super) pending: Option<(usize, Frame)>,
-    /// Messages are not handed out just as they lie: they are copied out and checked, or have topics.
+    /// Messages are not handed out just as they lie: they are copied out and checked, have topics, or are chosen by them.
     pub(super) slow: bool,
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
-    /// The topics that are asked for, on a channel that has them.
+    /// Messages end with their topics.
+    pub(super) topics: bool,
+    /// The topics that are asked for.
     pub(super) filter: Option<Box<Filter>>,
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
@@ -111,7 +115,8 @@ impl Subscriber {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; `Closed` is the end of the stream.
+    /// [`ReceiveError`]; `Closed` is the end of the stream: it is returned again until a later publisher comes. Who
+    /// wants to go on with that one calls [`Subscriber::wait`] before the next `receive`.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         loop {
@@ -146,68 +151,105 @@ impl Subscriber {
         }
     }
 
-    /// Iterates over copies of messages, waiting for each, until the end of the stream.
+    /// Iterates over copies of messages, waiting for each, until the last publisher closes; then it is over, also
+    /// where a later publisher comes. An error that [`ReceiveError::is_final`] is its last item.
     pub fn iter(&mut self) -> impl Iterator<Item = Result<OwnedMessage, ReceiveError>> + '_ {
-        std::iter::from_fn(move || match self.receive() {
-            Ok(message) => Some(Ok(message.to_owned_message())),
-            Err(ReceiveError::Closed) => None,
-            Err(error) => Some(Err(error)),
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            match self.receive() {
+                Ok(message) => Some(Ok(message.to_owned_message())),
+                Err(error) => {
+                    is_over = error.is_final();
+                    (!matches!(error, ReceiveError::Closed)).then_some(Err(error))
+                }
+            }
         })
     }
 }
 
 impl<T: ?Sized> Subscriber<T> {
     /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`.
-    pub(crate) fn open_as(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+    pub(crate) fn open_as(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
             std::path::Path::new(config.channel()),
         ))?;
         let sealed = config.scheme() == Scheme::Sealed;
-        let (attached, index, lanes, link) = if sealed {
+        let (attached, joined, link) = if sealed {
             config.validate()?;
-            let entered = sealed::enter(config, &typed)?;
-            (entered.attached, 0, vec![entered.lane], Some(entered.link))
+            let entered = sealed::enter(config, typed)?;
+            let joined = Admission {
+                slot: 0,
+                lanes: vec![entered.lane],
+                durable: None,
+                must_tell: false,
+            };
+            (entered.attached, joined, Some(entered.link))
         } else {
-            let (attached, (index, lanes)) =
-                attach::open(config, typed, |attached| join(attached, config))?;
+            let (mut attached, joined) =
+                attach::open(config, typed, part, |attached| join(attached, config))?;
+            attached.slot = Some(joined.slot);
             wake_publishers(&attached.control, &attached.geometry);
-            (attached, index, lanes, None)
+            (attached, joined, None)
         };
+        let Admission {
+            slot: index,
+            lanes,
+            durable,
+            must_tell,
+        } = joined;
+        page.set_plain(!must_tell);
+        let lost_bytes = match durable {
+            Some(Durable::LostPlace { bytes }) => bytes,
+            _ => 0,
+        };
+        // Relaxed: for display; only we write it.
+        attached
+            .control
+            .word(attached.geometry.slot(index) + slot::LOST_BYTES)
+            .store(lost_bytes, Ordering::Relaxed);
         let park = attached
             .control
             .resolve(attached.geometry.slot(index) + slot::PARK);
         let hint = Some(attached.control.resolve(control::SLEEPERS));
-        let state = |consumer: &Consumer| consumer.lane().word(lane::STATE).load(Ordering::Acquire);
-        let joined_states: Vec<u64> = lanes.iter().map(state).collect();
+        let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
         let around = Box::new(Surroundings {
-            sleeper: Sleeper { park, hint },
+            sleeper: Sleeper::new(park, hint),
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
-            heard: joined_states.iter().any(|state| state & 1 == 1),
-            joined_states,
+            heard: joined.iter().any(|joined| joined.state & 1 == 1),
+            joined,
             slot: index,
             page,
             config: config.clone(),
-            lost_bytes: 0,
+            lost_bytes,
+            durable,
+            news: if must_tell { News::Untold } else { News::None },
+            told_evicted: false,
             watch: None,
             link,
             closed: false,
+            told_end: 0,
             attached,
         });
         // Where the publisher is not trusted, a message that was handed out must not change any more.
         let checked = sealed
             || config.delivery == Delivery::Latest
             || around.attached.geometry.evict_after_ns != 0;
+        let topics = has_topics(&around.attached.geometry);
         // `validate` has seen that it can be read.
         let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {
             lanes,
             turn: 0,
             pending: None,
-            slow: checked || filter.is_some(),
+            slow: checked || topics || filter.is_some(),
             checked,
+            topics,
             filter: filter.map(Box::new),
             payload: 0,
             copy: Copied::default(),
@@ -219,7 +261,8 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// Waits by the wait strategy until a poll would find something (a message, or the end of the stream), or
-    /// `timeout` is over: `true` if there is something.
+    /// `timeout` is over: `true` if there is something. Once the end of the stream was told, it waits for the next
+    /// publisher.
     ///
     /// # Errors
     ///
@@ -243,28 +286,29 @@ impl<T: ?Sized> Subscriber<T> {
                     return Ok(true);
                 }
             }
-            if self.is_ready() {
+            // A publisher that came is no news as long as it has sent nothing.
+            self.found_new_lanes()?;
+            if has_news(&self.around, &self.lanes) {
                 return Ok(true);
             }
-            self.found_new_lanes()?;
-            let mut nap = NAP_MAX;
+            let mut nap = Duration::MAX;
             if let Some(deadline) = deadline {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     return Ok(false);
                 }
-                nap = nap.min(left);
+                nap = left;
             }
             if idle.step() == Step::Park {
                 self.release();
                 let (around, lanes) = (&self.around, &self.lanes);
-                around.sleeper.sleep(nap, || is_ready(around, lanes));
+                around.sleeper.sleep(
+                    nap,
+                    |watches| rely(around, lanes, watches, &around.sleeper.park),
+                    || is_ready(around, lanes),
+                );
             }
         }
-    }
-
-    fn is_ready(&self) -> bool {
-        is_ready(&self.around, &self.lanes)
     }
 
     /// Gives the room of everything read back to the publishers now, rather than in steps of an eighth of the
@@ -299,10 +343,45 @@ impl<T: ?Sized> Subscriber<T> {
             .sum()
     }
 
-    /// Bytes of frames lost to overruns so far; always 0 for a reliable subscriber that was not evicted.
+    /// Bytes of frames that this subscriber missed so far: lost to overruns, or while the place of its durable name was
+    /// taken. Always 0 for a reliable subscriber that was not evicted.
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
         self.around.lost_bytes
+    }
+
+    /// Whether the durable name was new, goes on where it was, or lost its place; `None` without `name=`.
+    ///
+    /// Of a channel elsewhere (`tcp://`, `nats://`) it speaks of the ring in this machine.
+    ///
+    /// ```
+    /// # use olivine::{Durable, Publisher, ReceiveError, Subscriber};
+    /// # let dir = std::env::temp_dir().join(format!("olivine-doc-durable-{}", std::process::id()));
+    /// # let uri = format!("shm://orders?capacity=4KiB&slow=evict:1ms&dir={}", dir.display());
+    /// let mut publisher = Publisher::open(&uri)?;
+    /// let named = format!("{uri}&name=billing");
+    /// let billing = Subscriber::open(&named)?;
+    /// assert_eq!(billing.durable(), Some(Durable::Created));
+    /// drop(billing);
+    /// // Nobody reads for longer than the channel allows: the publisher goes on.
+    /// for _ in 0..1000 {
+    ///     publisher.publish(b"order")?;
+    /// }
+    /// let mut billing = Subscriber::open(&named)?;
+    /// let Some(Durable::LostPlace { bytes }) = billing.durable() else {
+    ///     panic!("it was not waited for");
+    /// };
+    /// assert_eq!(billing.lost_bytes(), bytes);
+    /// assert!(matches!(billing.receive(), Err(ReceiveError::Evicted)));
+    /// assert_eq!(&*billing.receive()?, b"order");
+    /// # billing.unsubscribe();
+    /// # drop(publisher);
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn durable(&self) -> Option<Durable> {
+        self.around.durable
     }
 
     /// The publishers' lanes seen so far.
@@ -357,14 +436,25 @@ impl<T: ?Sized> Subscriber<T> {
                 .link
                 .as_ref()
                 .map(|link| Arc::clone(link.control()));
-            let watch = Watch::start(self.around.sleeper.clone(), epoch, state, link)?;
-            watch.arm(&self.lanes, self.around.lanes_epoch);
+            let locks = self.around.attached.locks.looker();
+            let watch = Watch::start(self.around.sleeper.clone(), locks, epoch, state, link)?;
+            watch.arm(&self.lanes, &self.around);
             self.around.watch = Some(watch);
         }
         match &self.around.watch {
             Some(watch) => Ok(watch.descriptor()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// Whether the channel's files were removed from their folder while it was open: by `rm`, by `olivine rm --force`, or
+    /// by systemd-logind, whose `RemoveIPC=yes` removes what a user has in `/dev/shm` at that user's last logout.
+    ///
+    /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
+    /// close the handle and open it again to meet it. Makes one system call.
+    #[must_use]
+    pub fn is_unlinked(&self) -> bool {
+        self.around.page.is_ours() && is_unlinked(&self.around.attached)
     }
 
     /// The canonical URI this subscriber was opened with.
@@ -374,7 +464,7 @@ impl<T: ?Sized> Subscriber<T> {
         link.map_or_else(|| self.around.config.uri(), |link| link.uri().to_owned())
     }
 
-    /// Bytes of each publisher's ring.
+    /// Bytes of each publisher's ring; 0 as long as no publisher has come that fixes it.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.around.attached.geometry.capacity
@@ -411,26 +501,31 @@ impl<T: ?Sized> Subscriber<T> {
             return;
         }
         self.around.closed = true;
+        self.around.heard_news();
         // The message handed out last stays where it is: only the next call, or `close`, says that it was dealt with.
         self.release();
         // The bridge stops while we still hold the channel.
         self.around.link = None;
-        let around = &self.around;
-        let Attached {
-            control,
-            geometry,
-            locks,
-            ..
-        } = &around.attached;
-        let keep = around.config.name.is_some() && !forget;
-        around.attached.leave(|| {
+        let around = &mut self.around;
+        let (keep, slot) = (around.config.name.is_some() && !forget, around.slot);
+        let told = around.told_evicted;
+        around.attached.leave(|attached| {
+            let Attached {
+                control,
+                geometry,
+                locks,
+                ..
+            } = attached;
             if keep {
-                slots::note_absence(control, geometry, around.slot);
-                set_bit(control, control::ATTACHED, around.slot, false);
+                if told && slots::state(control, geometry, slot) == slot::EVICTED {
+                    Missed::of(control, geometry, slot).tell_evicted();
+                }
+                slots::note_absence(control, geometry, slot);
+                set_bit(control, control::ATTACHED, slot, false);
             } else {
-                clear_slot(control, geometry, around.slot);
+                clear_slot(control, geometry, slot);
             }
-            locks.unlock(lock_byte::SLOT + around.slot as u64);
+            locks.unlock(lock_byte::SLOT + slot as u64);
         });
         around.attached.wake_publishers();
     }

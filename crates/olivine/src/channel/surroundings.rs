@@ -2,17 +2,31 @@
 
 use super::attached::Attached;
 use super::join::consumer;
-use super::slots;
+use super::slots::{self, Missed};
+use super::status::Durable;
 use super::watch::Watch;
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{LinkError, OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::link::Link;
+use crate::liveness::Looker;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
-use crate::ring::layout::{lane, lane_entry, slot};
+use crate::ring::ending;
+use crate::ring::layout::{lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
-use crate::uri::Config;
-use crate::wait::Sleeper;
+use crate::uri::{Config, Scheme};
+use crate::wait::{Reliance, Sleeper, warden};
+
+/// That a durable name lost its place before this subscriber opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It did not, or that was said.
+    None,
+    /// The next call says so.
+    Untold,
+    /// A call said so; the next one, or closing, means that it was heard.
+    Told,
+}
 
 /// What is touched only when nothing is there to read.
 #[derive(Debug)]
@@ -25,15 +39,45 @@ pub(super) struct Surroundings {
     /// Counts lanes.
     pub(super) epoch: Word,
     pub(super) lanes_epoch: u64,
-    /// State words of the lanes as they were when we joined.
-    pub(super) joined_states: Vec<u64>,
+    /// The lanes as they were when we joined.
+    pub(super) joined: Vec<Joined>,
     /// Something was received, so that a closed lane is the end and not a start.
     pub(super) heard: bool,
     pub(super) lost_bytes: u64,
+    /// What a durable subscriber found of its name.
+    pub(super) durable: Option<Durable>,
+    /// That the name lost its place, until that was said and heard.
+    pub(super) news: News,
+    /// A call said that this subscriber is evicted.
+    pub(super) told_evicted: bool,
     pub(super) watch: Option<Watch>,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
     pub(super) closed: bool,
+    /// Which end of the stream was told last ([`end_mark`]): waiting goes on past it, to the next publisher. 0 for none.
+    pub(super) told_end: u64,
+}
+
+/// What a lane was when we joined, or began to see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Joined {
+    /// Its state word.
+    pub(super) state: u64,
+    /// The newest failure of what fed it that needs not be told: [`ending::failed_state`].
+    told: u64,
+}
+
+impl Joined {
+    /// For a lane that was there when we joined. A failure that lies before us is not ours.
+    pub(super) fn of(consumer: &Consumer) -> Self {
+        let words = consumer.lane();
+        let failure = ending::failure(words);
+        let before_us = failure.filter(|failure| failure.position <= consumer.position());
+        Self {
+            state: ending::state(words),
+            told: before_us.map_or(0, |failure| failure.state),
+        }
+    }
 }
 
 impl Surroundings {
@@ -58,6 +102,12 @@ impl Surroundings {
     #[cold]
     #[inline(never)]
     fn map_new_lanes(&mut self, lanes: &mut Vec<Consumer>) -> Result<(), ReceiveError> {
+        // The first lane comes with the shape that its publisher has fixed.
+        let refreshed = self.attached.refresh();
+        refreshed.map_err(|source| ReceiveError::Lane {
+            lane: 0,
+            source: Box::new(source),
+        })?;
         let Attached {
             place,
             control,
@@ -71,7 +121,7 @@ impl Surroundings {
             if present == 0 || lanes.iter().any(|lane| lane.index() == index) {
                 continue;
             }
-            let mapped = place.open_lane(geometry, index, false, self.config.hugepages);
+            let mapped = place.open_lane(&self.attached.lane(index), false, self.config.hugepages);
             let mapped = mapped.map_err(|source| ReceiveError::Lane {
                 lane: index,
                 source: Box::new(source),
@@ -95,10 +145,24 @@ impl Surroundings {
                 ring,
                 geometry.origin,
             ));
-            self.joined_states.push(0);
+            self.joined.push(Joined::default());
             self.heard = true;
         }
         Ok(())
+    }
+
+    /// The publisher of a lane, to be watched.
+    pub(super) fn publisher_of(&self, consumer: &Consumer) -> warden::Peer {
+        let Attached {
+            control, geometry, ..
+        } = &self.attached;
+        let entry = geometry.lane_entry(consumer.index());
+        warden::Peer {
+            byte: lock_byte::LANE + consumer.index() as u64,
+            pid: control.resolve(entry + lane_entry::PID),
+            space: control.resolve(entry + lane_entry::PID_SPACE),
+            open: Some(consumer.lane().resolve(lane::STATE)),
+        }
     }
 
     pub(super) fn is_evicted(&self) -> bool {
@@ -108,22 +172,84 @@ impl Surroundings {
         slots::state(control, geometry, self.slot) == slot::EVICTED
     }
 
+    /// The error of a subscriber that is evicted.
+    pub(super) fn evicted(&mut self) -> ReceiveError {
+        self.told_evicted = true;
+        ReceiveError::Evicted
+    }
+
+    /// What a call has to say before it does anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Forked`] in a forked child. [`ReceiveError::Evicted`] at the first call after a durable name was
+    /// opened again that had lost its place.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn say_first(&mut self) -> Result<(), ReceiveError> {
+        if !self.page.is_ours() {
+            return Err(ReceiveError::Forked);
+        }
+        if self.news == News::Untold {
+            self.news = News::Told;
+            return Err(ReceiveError::Evicted);
+        }
+        self.heard_news();
+        self.page.set_plain(true);
+        Ok(())
+    }
+
+    /// Whoever was told does something else by now: the name does not have to say it again.
+    pub(super) fn heard_news(&mut self) {
+        if self.news == News::Told {
+            let Attached {
+                control, geometry, ..
+            } = &self.attached;
+            Missed::of(control, geometry, self.slot).tell();
+            self.news = News::None;
+        }
+    }
+
     /// Whether the bridge behind the ring gave up.
-    fn link_has_failed(&self) -> bool {
+    pub(super) fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();
         link.is_some_and(|link| link.control().has_failed())
     }
 
     /// Says that the bridge behind the ring gave up, once everything that it had brought is read.
-    pub(super) fn link_failure(&mut self, lanes: &mut Vec<Consumer>) -> Result<(), ReceiveError> {
-        if !self.link_has_failed()
-            || self.attach_new_lanes(lanes)?
-            || lanes.iter().any(Consumer::has_next)
-        {
+    pub(super) fn link_failure(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
+        if lanes.iter().any(Consumer::has_next) {
             return Ok(());
         }
         let failure = self.link.as_ref().and_then(|link| link.control().failure());
-        failure.map_or(Ok(()), |failure| Err(ReceiveError::Link(failure)))
+        failure.map_or(Ok(()), |failure| Err(ReceiveError::Failed(failure)))
+    }
+
+    /// Whether a bridge's thread of ours is behind the ring, which then says why it failed.
+    fn has_own_link(&self) -> bool {
+        self.link.is_some() && self.config.scheme() != Scheme::Sealed
+    }
+
+    /// Tells each failure of what fed a lane once, when everything before it is read.
+    pub(super) fn lane_failures(&mut self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
+        let Some(place) = self.untold_failure(lanes) else {
+            return Ok(());
+        };
+        let words = lanes[place].lane();
+        self.joined[place].told = ending::failed_state(words);
+        failure_of(&lanes[place]).map_or(Ok(()), Err)
+    }
+
+    /// The place of a lane with a failure that is to be told now.
+    fn untold_failure(&self, lanes: &[Consumer]) -> Option<usize> {
+        let mut lanes = lanes.iter().zip(&self.joined);
+        let place = lanes.position(|(consumer, joined)| {
+            let failed = ending::failed_state(consumer.lane());
+            failed != joined.told
+                && failed != 0
+                && consumer.position() >= ending::failed_position(consumer.lane())
+        });
+        place.filter(|_| !self.has_own_link())
     }
 
     /// An overrun was found: counts it, and says what it means.
@@ -137,32 +263,91 @@ impl Surroundings {
             .word(geometry.slot(self.slot) + slot::LOST_BYTES)
             .store(self.lost_bytes, Ordering::Relaxed);
         if self.is_evicted() {
-            ReceiveError::Evicted
+            self.evicted()
         } else {
             ReceiveError::Overrun { lost_bytes }
+        }
+    }
+
+    /// What the end of the stream is, given that it was found: closed, or failed where a lane's newest publisher was.
+    pub(super) fn end(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
+        let failed = lanes.iter().find(|lane| ending::is_failed(lane.lane()));
+        match failed.and_then(failure_of) {
+            // The link says it, any moment now.
+            Some(_) if self.has_own_link() => Ok(()),
+            Some(failure) => Err(failure),
+            None => Err(ReceiveError::Closed),
         }
     }
 
     /// Whether every publisher has closed and everything was read, given that there was something to end.
     pub(super) fn is_at_end(&self, lanes: &[Consumer]) -> bool {
         let mut heard = self.heard;
-        for (consumer, joined) in lanes.iter().zip(&self.joined_states) {
-            // Acquire: closed comes after the last frame, so the look for a frame below is the last word.
-            let state = consumer.lane().word(lane::STATE).load(Ordering::Acquire);
+        for (consumer, joined) in lanes.iter().zip(&self.joined) {
+            // END: closed comes after the last frame, so the look for a frame below is the last word.
+            let state = ending::state(consumer.lane());
             if state & 1 == 1 || consumer.has_next() {
                 return false;
             }
-            heard |= state != *joined || consumer.has_moved();
+            heard |= state != joined.state || consumer.has_moved();
         }
         heard && !lanes.is_empty()
     }
 }
 
-/// Whether a poll would find something: a message, a new lane, an eviction or the end of the stream.
+/// Whether this subscriber may sleep long: each living publisher of the lanes that it knows is watched. A new one wakes it.
+pub(super) fn rely(
+    around: &Surroundings,
+    lanes: &[Consumer],
+    watches: &mut warden::Watches,
+    park: &Word,
+) -> Reliance {
+    let locks = around.attached.locks.looker();
+    let peers: Vec<_> = lanes.iter().map(|lane| around.publisher_of(lane)).collect();
+    rely_on(&locks, watches, park, &peers)
+}
+
+/// Whether a sleeper may sleep long that waits for `peers`.
+pub(super) fn rely_on(
+    locks: &Looker,
+    watches: &mut warden::Watches,
+    park: &Word,
+    peers: &[warden::Peer],
+) -> Reliance {
+    if locks.is_inside() {
+        return Reliance::Sure;
+    }
+    watches.rely_on(park, peers, |byte| locks.is_held(byte))
+}
+
+/// Whether there is something to look at: what a poll would find, or a new lane.
 pub(super) fn is_ready(around: &Surroundings, lanes: &[Consumer]) -> bool {
+    around.epoch.load(Ordering::Acquire) != around.lanes_epoch || has_news(around, lanes)
+}
+
+/// Whether a poll of these lanes would find something: a message, an eviction, a failure or the end of the stream.
+pub(super) fn has_news(around: &Surroundings, lanes: &[Consumer]) -> bool {
     lanes.iter().any(Consumer::has_next)
-        || around.epoch.load(Ordering::Acquire) != around.lanes_epoch
+        || around.news == News::Untold
         || around.is_evicted()
-        || around.is_at_end(lanes)
+        || around.is_at_end(lanes) && around.told_end != end_mark(lanes)
+        || around.untold_failure(lanes).is_some()
         || around.link_has_failed()
+}
+
+/// Tells an end of the stream from others: by how often lanes were opened, and what was read.
+pub(super) fn end_mark(lanes: &[Consumer]) -> u64 {
+    let marks = lanes
+        .iter()
+        .map(|lane| ending::state(lane.lane()).wrapping_add(lane.position()));
+    marks.fold(1, u64::wrapping_add)
+}
+
+/// What a lane's newest failure is told as.
+pub(super) fn failure_of(consumer: &Consumer) -> Option<ReceiveError> {
+    let failure = ending::failure(consumer.lane())?;
+    Some(ReceiveError::Failed(LinkError::Upstream {
+        lane: consumer.index(),
+        reason: failure.reason,
+    }))
 }

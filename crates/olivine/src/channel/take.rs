@@ -23,9 +23,10 @@ pub(super) fn take_lane(
         control,
         geometry,
         locks,
+        ..
     } = &*attached;
     let mut pids = Vec::new();
-    let kept = brought.and_then(|brought| brought.find(place, control, geometry));
+    let kept = brought.and_then(|brought| brought.find(attached));
     for index in kept.into_iter().chain(0..geometry.lanes()) {
         let entry = geometry.lane_entry(index);
         let locked = locks
@@ -40,8 +41,14 @@ pub(super) fn take_lane(
             );
             continue;
         }
-        let made = place.ensure_lane(geometry, index, config.numa)?;
-        let opened = place.open_lane(geometry, index, true, config.hugepages);
+        // Relaxed: under the membership lock.
+        let present = control
+            .word(entry + lane_entry::PRESENT)
+            .load(Ordering::Relaxed)
+            != 0;
+        let shape = attached.lane(index);
+        let made = place.ensure_lane(&shape, present, config.numa)?;
+        let opened = place.open_lane(&shape, true, config.hugepages);
         let opened = opened.inspect_err(|_| {
             if made {
                 place.remove_lane(index);
@@ -63,10 +70,20 @@ pub(super) fn take_lane(
             .word(entry + lane_entry::PID)
             .store(u64::from(std::process::id()), Ordering::Relaxed);
         control
+            .word(entry + lane_entry::PID_SPACE)
+            .store(crate::wait::warden::pid_space(), Ordering::Relaxed);
+        control
             .word(entry + lane_entry::PARK)
             .store(0, Ordering::Relaxed);
         // Relaxed: only the lock's holder writes it.
         let before = words.word(lane::STATE).load(Ordering::Relaxed);
+        // A publisher that died while it waited left these; nobody knows for how long it did.
+        words
+            .word(lane::BACK_PRESSURE_SINCE)
+            .store(0, Ordering::Relaxed);
+        words
+            .word(lane::BACK_PRESSURE_SLOT)
+            .store(0, Ordering::Relaxed);
         if before & 1 == 1 {
             bump(&words, lane::TAKEOVERS, 1);
         }

@@ -1,7 +1,7 @@
 //! Typed handles: messages of one plain-data type.
 
-use super::attach::TypeTag;
 use super::publisher::Publisher;
+use super::shape::TypeTag;
 use super::subscriber::Subscriber;
 use crate::error::{Damage, NotSent, ReceiveError};
 use crate::message::{Message, Plain, Position, layout_hash};
@@ -24,8 +24,8 @@ pub(crate) fn tag_of<T: Plain>() -> TypeTag {
     }
 }
 
-/// The type of a channel whose messages carry topics: another one, so that who does not know of them is refused
-/// wherever types are compared.
+/// The type of a channel whose messages end with topics: another one, so that both sides know what lies behind a
+/// message wherever types are compared.
 pub(crate) fn with_topics(typed: &TypeTag) -> TypeTag {
     let bytes = b"with topics"
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn with_topics(typed: &TypeTag) -> TypeTag {
 }
 
 /// Tells people that the channel is to be opened with topics.
-const TOPICS_SUFFIX: &str = " with 'topic='";
+pub(super) const TOPICS_SUFFIX: &str = " with 'topic='";
 
 impl<T: Plain> Publisher<T> {
     /// Sends a copy of `value` if there is room. Never waits. Returns the position after it.

@@ -1,15 +1,18 @@
 //! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
 
+use super::surroundings::{Surroundings, rely_on};
 use crate::link::Control;
+use crate::liveness::Looker;
 use crate::region::{Ring, Word};
 use crate::ring::consume::Consumer;
 use crate::ring::layout::slot;
 use crate::sync::Ordering;
-use crate::wait::{NAP_MAX, Sleeper, wake};
+use crate::wait::{Sleeper, wake, warden};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A parked stand-in for a subscriber.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ struct Shared {
 struct State {
     /// What to watch: the next header of each lane, and its state word with its value when we began.
     lanes: Vec<(Ring, u64, Word, u64)>,
+    /// Their publishers.
+    peers: Vec<warden::Peer>,
     epoch: u64,
     /// Counts what was to be watched, so that the thread sees when it watches something else by now.
     generation: u64,
@@ -57,6 +62,7 @@ impl Watch {
     /// behind the ring.
     pub(super) fn start(
         sleeper: Sleeper,
+        locks: Looker,
         epoch: Word,
         slot_state: Word,
         link: Option<Arc<Control>>,
@@ -72,7 +78,16 @@ impl Watch {
             .name("olivine-watch".into())
             .spawn({
                 let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
-                move || run(&shared, &sleeper, &epoch, &slot_state, link.as_deref())
+                move || {
+                    run(
+                        &shared,
+                        &sleeper,
+                        &locks,
+                        &epoch,
+                        &slot_state,
+                        link.as_deref(),
+                    )
+                }
             })?;
         Ok(Self {
             shared,
@@ -87,8 +102,9 @@ impl Watch {
 
     /// A poll found nothing: clears the descriptor and watches from where the lanes are now.
     ///
-    /// `epoch` is the number of lanes' changes that the subscriber has seen: a later one is news.
-    pub(super) fn arm(&self, lanes: &[Consumer], epoch: u64) {
+    /// The number of lanes' changes is the one that the subscriber has seen: a later one is news.
+    pub(super) fn arm(&self, lanes: &[Consumer], around: &Surroundings) {
+        let epoch = around.lanes_epoch;
         let mut state = self.shared.lock();
         let was_armed = state.armed;
         if was_armed && state.is_at(lanes, epoch) {
@@ -101,6 +117,10 @@ impl Watch {
         }
         state.lanes.clear();
         state.lanes.extend(lanes.iter().map(Consumer::watch_point));
+        if state.epoch != epoch || state.peers.len() != lanes.len() {
+            let peers = lanes.iter().map(|lane| around.publisher_of(lane));
+            state.peers = peers.collect();
+        }
         state.epoch = epoch;
         state.generation = state.generation.wrapping_add(1);
         state.armed = true;
@@ -131,6 +151,7 @@ impl Drop for Watch {
 fn run(
     shared: &Shared,
     sleeper: &Sleeper,
+    locks: &Looker,
     epoch: &Word,
     slot_state: &Word,
     link: Option<&Control>,
@@ -146,7 +167,7 @@ fn run(
         if state.stop {
             return;
         }
-        let lanes = state.lanes.clone();
+        let (lanes, peers) = (state.lanes.clone(), state.peers.clone());
         let (seen_epoch, generation) = (state.epoch, state.generation);
         drop(state);
         let is_over = |state: &State| state.stop || state.generation != generation;
@@ -164,7 +185,11 @@ fn run(
                 || is_over(&shared.lock())
         };
         while !ready() {
-            sleeper.sleep(NAP_MAX, ready);
+            sleeper.sleep(
+                Duration::MAX,
+                |watches| rely_on(locks, watches, &sleeper.park, &peers),
+                ready,
+            );
         }
         let mut state = shared.lock();
         if is_over(&state) {

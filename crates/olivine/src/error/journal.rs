@@ -69,6 +69,18 @@ pub enum JournalError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The recording was not finished. Everything up to its last whole block was delivered.
+    #[error("the recording was not finished: {} has whole blocks up to byte {offset}, position {position} of the journal, and {problem}; its recorder was killed, or the file was cut: record into it again, which mends its end, or accept this end with 'unfinished=accept'", path.display())]
+    Unfinished {
+        /// Its last file.
+        path: PathBuf,
+        /// Where the last whole block ends, in bytes from the start of the file.
+        offset: u64,
+        /// Bytes of frames that are recorded in whole blocks.
+        position: u64,
+        /// What follows.
+        problem: String,
+    },
     /// The journal is compressed and this build cannot unpack, or pack, it.
     #[error("{} needs zstd, which this build does not have: build with the cargo feature 'zstd'", path.display())]
     NoZstd {

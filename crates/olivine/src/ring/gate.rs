@@ -141,7 +141,7 @@ pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
     let base = geometry.slot(index);
     let state = control.word(base + slot::STATE);
     // Relaxed: ours, under the lock.
-    if state.load(Ordering::Relaxed) == slot::DURABLE {
+    if matches!(state.load(Ordering::Relaxed), slot::DURABLE | slot::EVICTED) {
         // A half-cleared place is nobody's to come back to: whoever dies from here on leaves a slot that anybody
         // clears again. The stores below are releases, so none of them comes before this one.
         state.store(slot::ATTACHED, Ordering::Release);
@@ -156,7 +156,7 @@ pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
     set_bit(control, control::GATING, index, false);
     crate::points::pass("clear.gating_gone");
     set_bit(control, control::ATTACHED, index, false);
-    for word in (1..slot::POSITIONS).filter(|word| *word != slot::TICKET) {
+    for word in (1..slot::STRIDE).filter(|word| *word != slot::TICKET) {
         // Relaxed: read by others only for display, or under the slot's lock.
         control.word(base + word).store(0, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use super::consume::{Consumer, GateWords};
 use super::gate::set_bit;
-use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry};
+use super::layout::{Geometry, NO_POSITION, control, fixed, lane, lane_entry};
 use super::publish::Producer;
 use crate::region::{Memory, Ring, Words};
 use crate::sync::Ordering;
@@ -22,9 +22,8 @@ pub(super) fn channel(align: u64, origin: u64) -> Channel {
         publishers_max: 1,
         subscribers_max: 2,
         origin,
-        evict_after_ns: 0,
-        type_hash: 0,
-        type_name: String::new(),
+        fixed: fixed::SHAPED,
+        ..Geometry::default()
     };
     let words = |count: usize| Words::new(&Memory::heap(count * 8), 0, count);
     let control = words(geometry.control_words());

@@ -12,7 +12,7 @@
 //! | control: a slot's position, delivery, park … | the subscriber that holds the slot's lock, or whoever reclaims it under that lock |
 //! | control: gating and attached bits | the same, one bit each, by atomic read-modify-write |
 //! | control: a lane's park word | set by its publisher, cleared by whoever wakes it |
-//! | control: sleepers | set by sleepers, cleared by wakers; only a hint to look |
+//! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint to look |
 //!
 //! # Edges
 //!
@@ -28,8 +28,11 @@
 //!   subscriber fences after its copy and re-reads the limit. A copy touched by a writer is thus found out.
 //! * **SLEEP**: a sleeper raises its flags, passes a heavy barrier and looks again; a publisher commits,
 //!   passes a light barrier and reads the hint. One of them sees the other.
-//! * **WAKE**: a waker takes the hint and each park word by read-modify-write, so that a flag raised before
-//!   it was taken is never lost.
+//! * **WAKE**: a sleeper raises its park word, then counts the hint up and raises it, each by read-modify-write. A
+//!   waker reads the hint, takes each park word by read-modify-write, and lowers the hint only if the count is still
+//!   the one it read. A flag is never lost, also where a waker dies or stops half way.
+//! * **END**: the release store of a lane's state as closed makes its last frames, and the failure that closed it
+//!   if there was one, visible to the subscriber whose acquire load sees it closed.
 //! * **ROOM**: as SLEEP, the other way round: a publisher that waits for room raises its park word; a
 //!   subscriber that releases a position looks at it.
 
@@ -38,7 +41,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of everything in this file. Any change of meaning or place raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 2;
+pub(crate) const LAYOUT_VERSION: u64 = 3;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -55,19 +58,21 @@ pub(crate) mod control {
     pub(crate) const VERSION: usize = 1;
     /// [`LIVE`] or [`REMOVED`].
     pub(crate) const STATE: usize = 2;
-    /// First word of the geometry, which never changes after creation.
-    pub(crate) const GEOMETRY: usize = 3;
-    /// Number of geometry words, the check word included.
-    pub(crate) const GEOMETRY_WORDS: usize = 17;
+    /// Which of the two geometry records counts: 0 or 1.
+    pub(crate) const GEOMETRY_TURN: usize = 3;
     /// Process that created the channel, for display.
     pub(crate) const CREATOR_PID: usize = 20;
     /// Process that took the membership lock last, for messages.
     pub(crate) const MEMBER_PID: usize = 21;
     /// A number drawn when the channel was made: tells it from others of its name.
     pub(crate) const INCARNATION: usize = 22;
+    /// Two words: the boot of the system in which the channel was made; 0 where it is not known.
+    pub(crate) const BOOT: usize = 23;
+    /// Words of [`BOOT`].
+    pub(crate) const BOOT_WORDS: usize = 2;
     /// Raised by each publisher that takes a lane, new or not, and by the end of a sealed channel's.
     pub(crate) const LANES_EPOCH: usize = 32;
-    /// Nonzero when somebody may be parked: the word publishers read after each commit.
+    /// Lowest bit: a subscriber may be parked; publishers read it after each commit. Above: how often it was raised.
     pub(crate) const SLEEPERS: usize = 48;
     /// Bitmap of slots that gate publishers.
     pub(crate) const GATING: usize = 64;
@@ -81,15 +86,47 @@ pub(crate) mod control {
     pub(crate) const EVICTIONS: usize = 97;
     /// Dead subscribers reclaimed.
     pub(crate) const RECLAIMS: usize = 98;
-    /// Always 1: where a publisher without membarrier looks, so that it always takes the careful path.
+    /// Always 1, as if raised: where a publisher without membarrier looks, so that it always takes the careful path.
     pub(crate) const ALWAYS: usize = 112;
-    /// First word of the lane table.
-    pub(crate) const LANE_TABLE: usize = 512;
+    /// First word of the two geometry records. A record that counts never changes.
+    pub(crate) const GEOMETRY: usize = 256;
+    /// Number of words of a geometry record, the check word included.
+    pub(crate) const GEOMETRY_WORDS: usize = 24;
+    /// First word of the slots.
+    pub(crate) const SLOTS: usize = 512;
 
     /// The channel is in use.
     pub(crate) const LIVE: u64 = 1;
     /// The channel is being removed; whoever finds this starts over.
     pub(crate) const REMOVED: u64 = 2;
+}
+
+/// Which settings of a channel are fixed: bits of `geometry.fixed`.
+pub(crate) mod fixed {
+    /// Settings that have a bit and a place in `geometry.fixed_by`: the index is the bit.
+    pub(crate) const KEYS: [&str; 6] = [
+        "capacity",
+        "align",
+        "publishers_max",
+        "subscribers_max",
+        "slow",
+        "type",
+    ];
+    /// Index of `capacity`.
+    pub(crate) const CAPACITY: usize = 0;
+    /// Index of `align`.
+    pub(crate) const ALIGN: usize = 1;
+    /// Index of `publishers_max`.
+    pub(crate) const PUBLISHERS_MAX: usize = 2;
+    /// Index of `subscribers_max`.
+    pub(crate) const SUBSCRIBERS_MAX: usize = 3;
+    /// Index of `slow`.
+    pub(crate) const SLOW: usize = 4;
+    /// Index of the type.
+    pub(crate) const TYPE: usize = 5;
+    /// A publisher has fixed every setting, and laid out the lane table and the positions. It counts once a lane is
+    /// present.
+    pub(crate) const SHAPED: u64 = 1 << KEYS.len();
 }
 
 /// One entry of the lane table in the control file.
@@ -98,19 +135,21 @@ pub(crate) mod lane_entry {
     pub(crate) const STRIDE: usize = 32;
     /// 1 once the lane's file is in place.
     pub(crate) const PRESENT: usize = 0;
-    /// Process of the newest publisher, for display.
+    /// Process of the newest publisher, for display and for watches.
     pub(crate) const PID: usize = 1;
+    /// PID namespace of that process, 0 if unknown.
+    pub(crate) const PID_SPACE: usize = 2;
     /// The publisher's park word: 1 while it sleeps for room.
     pub(crate) const PARK: usize = 16;
 }
 
 /// One subscriber slot in the control file.
 pub(crate) mod slot {
-    /// Words before the positions.
-    pub(crate) const FIXED: usize = 48;
+    /// Words of a slot.
+    pub(crate) const STRIDE: usize = 48;
     /// What the slot holds: [`FREE`], [`ATTACHED`], [`DURABLE`] or [`EVICTED`].
     pub(crate) const STATE: usize = 0;
-    /// Process, for display.
+    /// Process, for display and for watches.
     pub(crate) const PID: usize = 1;
     /// 0 reliable, 1 latest.
     pub(crate) const DELIVERY: usize = 2;
@@ -128,18 +167,24 @@ pub(crate) mod slot {
     pub(crate) const NAME: usize = 8;
     /// Raised whenever a subscriber takes the slot, so that its time is its own. Survives clearing.
     pub(crate) const TICKET: usize = 14;
+    /// Bytes that a durable name missed because its place was taken, over all its lives.
+    pub(crate) const MISSED_BYTES: usize = 15;
+    /// The part of [`MISSED_BYTES`] that its subscribers were told.
+    pub(crate) const TOLD_BYTES: usize = 16;
+    /// 1 where the subscriber that lost the place was told so before it left.
+    pub(crate) const TOLD_EVICTED: usize = 17;
+    /// PID namespace of the process, 0 if unknown.
+    pub(crate) const PID_SPACE: usize = 18;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
-    /// First of `publishers_max` positions.
-    pub(crate) const POSITIONS: usize = FIXED;
-
     /// Nobody's.
     pub(crate) const FREE: u64 = 0;
     /// A subscriber's; dead if nobody holds the slot's lock.
     pub(crate) const ATTACHED: u64 = 1;
     /// A named subscriber's, present or not.
     pub(crate) const DURABLE: u64 = 2;
-    /// Taken from a subscriber that was too slow, which has not noticed yet.
+    /// Taken from a subscriber that was too slow, or of a durable name that expired. With a name it is kept until the
+    /// name comes back, so that its next subscriber is told.
     pub(crate) const EVICTED: u64 = 3;
 }
 
@@ -155,6 +200,8 @@ pub(crate) mod lane {
     pub(crate) const INDEX: usize = 3;
     /// Position of the first frame ever.
     pub(crate) const ORIGIN: usize = 4;
+    /// Incarnation of the channel that the lane was made for.
+    pub(crate) const INCARNATION: usize = 5;
     /// Up to here every frame is committed.
     pub(crate) const CURSOR: usize = 16;
     /// Up to here the publisher may write.
@@ -169,6 +216,10 @@ pub(crate) mod lane {
     pub(crate) const WAKES: usize = 50;
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
+    /// Monotonic nanoseconds since when the publisher has found no room; 0 while it has some, or does not ask.
+    pub(crate) const BACK_PRESSURE_SINCE: usize = 52;
+    /// Slot of the subscriber that holds it back meanwhile, plus 1; 0 for none.
+    pub(crate) const BACK_PRESSURE_SLOT: usize = 53;
     /// Hash of who a bridge brings this lane's messages for; 0 for a lane that programs publish in. Such a lane is
     /// kept for that bridge.
     pub(crate) const LINK_KEY: usize = 64;
@@ -178,6 +229,18 @@ pub(crate) mod lane {
     pub(crate) const LINK_TURN: usize = 66;
     /// Two records: incarnation of the source, and what is added to a position here to get the position there.
     pub(crate) const LINK_RECORDS: usize = 68;
+    /// The state word with which the lane was closed when what fed it failed last; 0 if it never did.
+    pub(crate) const FAILURE_STATE: usize = 128;
+    /// End of the last frame before that.
+    pub(crate) const FAILURE_POSITION: usize = 129;
+    /// Bytes of the reason.
+    pub(crate) const FAILURE_LENGTH: usize = 130;
+    /// Check over the words of the reason.
+    pub(crate) const FAILURE_CHECK: usize = 131;
+    /// First word of the reason: text, zero padded.
+    pub(crate) const FAILURE_TEXT: usize = 132;
+    /// Words of the reason.
+    pub(crate) const FAILURE_TEXT_WORDS: usize = 60;
     /// Words of the page.
     pub(crate) const WORDS: usize = (super::LANE_HEADER_BYTES / 8) as usize;
 }
@@ -197,8 +260,11 @@ pub(crate) mod lock_byte {
 /// Longest type name kept in the control header, in bytes.
 pub(crate) const TYPE_NAME_BYTES: usize = 64;
 
-/// The shape of a channel: written once at creation, copied to private memory at attach.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The shape of a channel, copied to private memory at attach.
+///
+/// It is **open** until the first publisher fixes it. An open channel has slots for subscribers, but neither lanes nor
+/// positions; a setting that no participant named is 0 in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Bytes of each ring.
     pub(crate) capacity: u64,
@@ -216,6 +282,10 @@ pub(crate) struct Geometry {
     pub(crate) type_hash: u64,
     /// Name of the message type, empty for untyped bytes.
     pub(crate) type_name: String,
+    /// Bits of those of [`fixed::KEYS`] that a participant named while the channel was open, and [`fixed::SHAPED`].
+    pub(crate) fixed: u64,
+    /// Process that fixed each of [`fixed::KEYS`], for messages.
+    pub(crate) fixed_by: [u64; 6],
 }
 
 /// The name of a type of messages as people are told it.
@@ -240,7 +310,9 @@ impl Geometry {
         words[6] = self.type_hash;
         words[7] = self.type_name.len() as u64;
         pack(self.type_name.as_bytes(), &mut words[8..16]);
-        words[16] = checksum(&words[..16]);
+        words[16] = self.fixed;
+        words[17..23].copy_from_slice(&self.fixed_by);
+        words[23] = checksum(&words[..23]);
         words
     }
 
@@ -250,7 +322,7 @@ impl Geometry {
     ///
     /// What is wrong: the check word, or a value that no creator writes.
     pub(crate) fn from_words(words: &[u64; control::GEOMETRY_WORDS]) -> Result<Self, String> {
-        if words[16] != checksum(&words[..16]) {
+        if words[23] != checksum(&words[..23]) {
             return Err("its geometry check does not match: the file is damaged; remove it with 'olivine rm --force'".into());
         }
         let name = unpack(&words[8..16], words[7]).unwrap_or_default();
@@ -263,6 +335,8 @@ impl Geometry {
             evict_after_ns: words[5],
             type_hash: words[6],
             type_name: name,
+            fixed: words[16],
+            fixed_by: [17, 18, 19, 20, 21, 22].map(|word| words[word]),
         };
         geometry.check().map(|()| geometry)
     }
@@ -274,22 +348,43 @@ impl Geometry {
             (usable, format!("a power of two from {min} to {max}"))
         };
         let count = |value: u64, max| ((1..=max).contains(&value), format!("1 to {max}"));
+        if self.fixed >= fixed::SHAPED * 2 {
+            return Err(format!(
+                "its mark of fixed settings is {:#x}, which no participant writes",
+                self.fixed
+            ));
+        }
         let (origin, origin_max) = (self.origin, NO_POSITION / 2);
+        let none = || (true, String::new());
+        let open = |key| !self.is_fixed(key);
+        let align_max = match self.capacity {
+            0 => 4096,
+            capacity => (capacity / 2).min(4096),
+        };
         let checks = [
             (
                 "capacity",
                 self.capacity,
-                power(self.capacity, CAPACITY_RANGE),
+                match self.capacity {
+                    0 if open(fixed::CAPACITY) => none(),
+                    capacity => power(capacity, CAPACITY_RANGE),
+                },
             ),
             (
                 "align",
                 self.align,
-                power(self.align, (8, (self.capacity / 2).min(4096))),
+                match self.align {
+                    0 if open(fixed::ALIGN) => none(),
+                    align => power(align, (8, align_max)),
+                },
             ),
             (
                 "publishers_max",
                 self.publishers_max,
-                count(self.publishers_max, PUBLISHERS_LIMIT),
+                match self.publishers_max {
+                    0 if open(fixed::PUBLISHERS_MAX) => none(),
+                    lanes => count(lanes, PUBLISHERS_LIMIT),
+                },
             ),
             (
                 "subscribers_max",
@@ -313,13 +408,52 @@ impl Geometry {
             })
     }
 
-    /// Lanes as an index bound.
+    /// Whether the first publisher has still to fix the shape.
+    pub(crate) fn is_open(&self) -> bool {
+        self.fixed & fixed::SHAPED == 0
+    }
+
+    /// Whether a participant has fixed this one of [`fixed::KEYS`].
+    pub(crate) fn is_fixed(&self, key: usize) -> bool {
+        !self.is_open() || self.fixed >> key & 1 == 1
+    }
+
+    /// The shape as it was before a publisher fixed it that has shown no lane.
+    pub(crate) fn reopened(&self) -> Self {
+        let mut open = Self {
+            fixed: self.fixed & !fixed::SHAPED,
+            ..self.clone()
+        };
+        let named = |key: usize, value: u64| if open.is_fixed(key) { value } else { 0 };
+        let capacity = named(fixed::CAPACITY, self.capacity);
+        let align = named(fixed::ALIGN, self.align);
+        let publishers_max = named(fixed::PUBLISHERS_MAX, self.publishers_max);
+        let evict_after_ns = named(fixed::SLOW, self.evict_after_ns);
+        let type_hash = named(fixed::TYPE, self.type_hash);
+        if !open.is_fixed(fixed::TYPE) {
+            open.type_name.clear();
+        }
+        Self {
+            capacity,
+            align,
+            publishers_max,
+            evict_after_ns,
+            type_hash,
+            ..open
+        }
+    }
+
+    /// Lanes as an index bound: none before the shape is fixed.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "checked against a limit of 256"
     )]
     pub(crate) fn lanes(&self) -> usize {
-        self.publishers_max as usize
+        if self.is_open() {
+            0
+        } else {
+            self.publishers_max as usize
+        }
     }
 
     /// Slots as an index bound.
@@ -331,30 +465,37 @@ impl Geometry {
         self.subscribers_max as usize
     }
 
-    /// First word of lane `index` in the lane table.
-    pub(crate) fn lane_entry(&self, index: usize) -> usize {
-        debug_assert!(index < self.lanes());
-        control::LANE_TABLE + index * lane_entry::STRIDE
-    }
-
     /// First word of slot `index`.
     pub(crate) fn slot(&self, index: usize) -> usize {
         debug_assert!(index < self.slots());
-        control::LANE_TABLE + self.lanes() * lane_entry::STRIDE + index * self.slot_stride()
+        control::SLOTS + index * slot::STRIDE
+    }
+
+    /// First word of the lane table, behind the slots.
+    pub(crate) fn lane_table(&self) -> usize {
+        control::SLOTS + self.slots() * slot::STRIDE
+    }
+
+    /// First word of lane `index` in the lane table.
+    pub(crate) fn lane_entry(&self, index: usize) -> usize {
+        debug_assert!(index < self.lanes());
+        self.lane_table() + index * lane_entry::STRIDE
+    }
+
+    /// First word of the positions, behind the lane table.
+    pub(crate) fn positions(&self) -> usize {
+        self.lane_table() + self.lanes() * lane_entry::STRIDE
     }
 
     /// Word of slot `index`'s position in lane `lane`.
     pub(crate) fn position(&self, index: usize, lane: usize) -> usize {
-        self.slot(index) + slot::POSITIONS + lane
-    }
-
-    fn slot_stride(&self) -> usize {
-        slot::FIXED + self.lanes().next_multiple_of(16)
+        debug_assert!(index < self.slots() && lane < self.lanes());
+        self.positions() + index * self.lanes().next_multiple_of(16) + lane
     }
 
     /// Words of the whole control file.
     pub(crate) fn control_words(&self) -> usize {
-        control::LANE_TABLE + self.lanes() * lane_entry::STRIDE + self.slots() * self.slot_stride()
+        self.positions() + self.slots() * self.lanes().next_multiple_of(16)
     }
 
     /// Bytes of the control file: whole pages.
@@ -426,9 +567,16 @@ pub(crate) const fn frame_tag(word: u64) -> u32 {
 const _: () = {
     assert!(control::LANES_EPOCH.is_multiple_of(16) && control::SLEEPERS.is_multiple_of(16));
     assert!(control::GATING.is_multiple_of(16) && control::ATTACHED.is_multiple_of(16));
-    assert!(control::GEOMETRY + control::GEOMETRY_WORDS <= control::CREATOR_PID);
+    assert!(control::GEOMETRY_TURN < control::CREATOR_PID);
+    assert!(control::INCARNATION < control::BOOT);
+    assert!(control::BOOT + control::BOOT_WORDS <= control::LANES_EPOCH);
     assert!(control::BITMAP_WORDS as u64 * 64 >= crate::uri::SUBSCRIBERS_LIMIT);
     assert!(lane::CURSOR.is_multiple_of(16) && lane::LIMIT.is_multiple_of(16));
-    assert!(slot::PARK.is_multiple_of(16) && slot::FIXED.is_multiple_of(16));
+    assert!(lane::FAILURE_STATE.is_multiple_of(16));
+    assert!(lane::FAILURE_TEXT + lane::FAILURE_TEXT_WORDS <= lane::WORDS);
+    assert!(slot::PARK.is_multiple_of(16) && slot::STRIDE.is_multiple_of(16));
+    assert!(control::GEOMETRY > control::ALWAYS + 15);
+    assert!(control::GEOMETRY + 2 * control::GEOMETRY_WORDS <= control::SLOTS);
+    assert!(slot::TICKET < slot::PARK && slot::PARK < slot::STRIDE);
     assert!(lane_entry::PARK.is_multiple_of(16) && lane_entry::STRIDE.is_multiple_of(16));
 };

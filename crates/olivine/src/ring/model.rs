@@ -2,6 +2,7 @@
 //!
 //! | model | edges |
 //! |---|---|
+//! | `ending`: a lane that is closed with a failure | END |
 //! | `frames`: frames through a ring that wraps, batches, publishers that die at every step | COMMIT, REUSE |
 //! | `join`: joining while the publisher moves its limit | JOIN, CURSOR |
 //! | `overrun`: a subscriber that does not gate reads while it is overwritten | OVERRUN, CURSOR |
@@ -23,6 +24,7 @@
 //! * The mirrored mapping, locks, the kernel's sleep and wake, the bound on every sleep, and process death
 //!   other than between two steps of the publisher.
 
+mod ending;
 mod frames;
 mod join;
 mod overrun;
@@ -31,7 +33,7 @@ mod park;
 
 use super::consume::{Consumer, Frame, GateWords};
 use super::gate::set_bit;
-use super::layout::{Geometry, NO_POSITION, control, lane, lane_entry, slot};
+use super::layout::{Geometry, NO_POSITION, control, fixed, lane, lane_entry, slot};
 use super::publish::Producer;
 use crate::region::{Ring, Word, Words};
 use crate::sync::Ordering;
@@ -73,10 +75,8 @@ impl Channel {
             align: 8,
             publishers_max: lanes as u64,
             subscribers_max: slots as u64,
-            origin: 0,
-            evict_after_ns: 0,
-            type_hash: 0,
-            type_name: String::new(),
+            fixed: fixed::SHAPED,
+            ..Geometry::default()
         };
         let mut used = vec![
             (control::SLEEPERS, 0),

@@ -15,7 +15,7 @@ use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, lane_entry, slot};
 use crate::region::{Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_side_is_covered, mutant, unless};
-use crate::wait::wake_sleepers;
+use crate::wait::{RAISED, wake_sleepers};
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -290,8 +290,8 @@ impl Sleepers {
         }
         let mut woken = 0;
         for page in &self.known {
-            // Relaxed: only a hint to look; the waker's read-modify-write acquires (WAKE).
-            if page.hint.load(Ordering::Relaxed) != 0 {
+            // Relaxed: only a hint to look; the waker reads it again (WAKE).
+            if page.hint.load(Ordering::Relaxed) & RAISED != 0 {
                 woken += wake_sleepers(&page.words, &self.pages.shape);
             }
         }

@@ -17,6 +17,7 @@ use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
+use crate::wait::RAISED;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -366,8 +367,8 @@ impl Producer {
         }
         // SLEEP (light side): the commit above comes before the look at the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
-        // Relaxed: only a hint to look; the waker's read-modify-write acquires (WAKE).
-        if self.hint.load(Ordering::Relaxed) != 0 {
+        // Relaxed: only a hint to look; the waker reads it again (WAKE).
+        if self.hint.load(Ordering::Relaxed) & RAISED != 0 {
             self.wake_sleepers();
         }
         end

@@ -14,6 +14,7 @@ fn places() -> BTreeMap<String, u64> {
         ("control.geometry", control::GEOMETRY),
         ("control.creator_pid", control::CREATOR_PID),
         ("control.incarnation", control::INCARNATION),
+        ("control.boot", control::BOOT),
         ("control.lanes_epoch", control::LANES_EPOCH),
         ("control.sleepers", control::SLEEPERS),
         ("control.gating", control::GATING),
@@ -23,9 +24,11 @@ fn places() -> BTreeMap<String, u64> {
         ("control.evictions", control::EVICTIONS),
         ("control.reclaims", control::RECLAIMS),
         ("control.always", control::ALWAYS),
-        ("control.lane_table", control::LANE_TABLE),
+        ("control.geometry_turn", control::GEOMETRY_TURN),
+        ("control.slots", control::SLOTS),
         ("lane_entry.present", lane_entry::PRESENT),
         ("lane_entry.pid", lane_entry::PID),
+        ("lane_entry.pid_space", lane_entry::PID_SPACE),
         ("lane_entry.park", lane_entry::PARK),
         ("slot.state", slot::STATE),
         ("slot.pid", slot::PID),
@@ -37,13 +40,17 @@ fn places() -> BTreeMap<String, u64> {
         ("slot.name_length", slot::NAME_LENGTH),
         ("slot.name", slot::NAME),
         ("slot.ticket", slot::TICKET),
+        ("slot.missed_bytes", slot::MISSED_BYTES),
+        ("slot.told_bytes", slot::TOLD_BYTES),
+        ("slot.told_evicted", slot::TOLD_EVICTED),
+        ("slot.pid_space", slot::PID_SPACE),
         ("slot.park", slot::PARK),
-        ("slot.positions", slot::POSITIONS),
         ("lane.magic", lane::MAGIC),
         ("lane.version", lane::VERSION),
         ("lane.capacity", lane::CAPACITY),
         ("lane.index", lane::INDEX),
         ("lane.origin", lane::ORIGIN),
+        ("lane.incarnation", lane::INCARNATION),
         ("lane.cursor", lane::CURSOR),
         ("lane.limit", lane::LIMIT),
         ("lane.state", lane::STATE),
@@ -51,10 +58,17 @@ fn places() -> BTreeMap<String, u64> {
         ("lane.back_pressure_ns", lane::BACK_PRESSURE_NS),
         ("lane.wakes", lane::WAKES),
         ("lane.takeovers", lane::TAKEOVERS),
+        ("lane.back_pressure_since", lane::BACK_PRESSURE_SINCE),
+        ("lane.back_pressure_slot", lane::BACK_PRESSURE_SLOT),
         ("lane.link_key", lane::LINK_KEY),
         ("lane.link_lane", lane::LINK_LANE),
         ("lane.link_turn", lane::LINK_TURN),
         ("lane.link_records", lane::LINK_RECORDS),
+        ("lane.failure_state", lane::FAILURE_STATE),
+        ("lane.failure_position", lane::FAILURE_POSITION),
+        ("lane.failure_length", lane::FAILURE_LENGTH),
+        ("lane.failure_check", lane::FAILURE_CHECK),
+        ("lane.failure_text", lane::FAILURE_TEXT),
         ("lane.ring", lane::WORDS),
     ];
     let bytes = [
@@ -72,10 +86,7 @@ fn places() -> BTreeMap<String, u64> {
 
 /// Offsets inside the geometry, found out by changing one field at a time.
 fn geometry_places() -> Vec<(&'static str, u64)> {
-    let base = Geometry {
-        type_name: String::new(),
-        ..sample()
-    };
+    let base = sample();
     let with = |change: fn(&mut Geometry)| {
         let mut changed = base.clone();
         change(&mut changed);
@@ -118,6 +129,14 @@ fn geometry_places() -> Vec<(&'static str, u64)> {
         ),
         ("geometry.type_name_length", first_difference(named, 0)),
         ("geometry.type_name", first_difference(named, 8)),
+        (
+            "geometry.fixed",
+            first_difference(with(|g| g.fixed |= 1), 0),
+        ),
+        (
+            "geometry.fixed_by",
+            first_difference(with(|g| g.fixed_by[0] = 1), 0),
+        ),
         ("geometry.check", (control::GEOMETRY_WORDS as u64 - 1) * 8),
     ]
 }
@@ -132,6 +151,8 @@ fn sample() -> Geometry {
         evict_after_ns: 0,
         type_hash: 0,
         type_name: String::new(),
+        fixed: fixed::SHAPED,
+        fixed_by: [0; 6],
     }
 }
 
@@ -151,16 +172,23 @@ fn derived() -> BTreeMap<String, String> {
     };
     let in_bytes = |words: usize| (words * 8).to_string();
     [
+        ("sample.lane_entry(0)", in_bytes(shape.lane_entry(0))),
         ("sample.lane_entry(1)", in_bytes(shape.lane_entry(1))),
         ("sample.slot(0)", in_bytes(shape.slot(0))),
         ("sample.slot(1)", in_bytes(shape.slot(1))),
+        ("sample.position(0,0)", in_bytes(shape.position(0, 0))),
         ("sample.position(1,3)", in_bytes(shape.position(1, 3))),
+        (
+            "sample.open_bytes",
+            shape.reopened().control_bytes().to_string(),
+        ),
         ("sample.control_bytes", shape.control_bytes().to_string()),
         ("sample.lane_bytes", shape.lane_bytes().to_string()),
         ("sample.message_max", shape.message_max().to_string()),
         ("control.mark", hex(&[CONTROL_MAGIC])),
         ("lane.mark", hex(&[LANE_MAGIC])),
         ("geometry.typed", hex(&typed.to_words())),
+        ("geometry.record_bytes", in_bytes(control::GEOMETRY_WORDS)),
         ("frame.header(7,3)", hex(&[header_word(7, 3)])),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -220,11 +248,15 @@ fn places_that_different_sides_write_do_not_overlap() {
             ..sample()
         };
         let last = shape.lanes() - 1;
-        assert!(shape.lane_entry(last) + lane_entry::STRIDE <= shape.slot(0));
+        assert!(shape.slot(2) + slot::STRIDE <= shape.lane_entry(0));
+        assert!(shape.lane_entry(last) + lane_entry::STRIDE <= shape.position(0, 0));
+        assert!(shape.lane_entry(0).is_multiple_of(16), "{lanes} lanes");
         for index in 0..2 {
-            assert!(shape.position(index, last) < shape.slot(index + 1));
+            assert!(shape.position(index, last) < shape.position(index + 1, 0));
+            assert!(shape.position(index, 0).is_multiple_of(16), "{lanes} lanes");
             assert!(shape.slot(index).is_multiple_of(16), "{lanes} lanes");
         }
+        assert_eq!(shape.reopened().slot(2), shape.slot(2));
         assert!(shape.position(2, last) < shape.control_words());
         assert!(shape.control_bytes() >= shape.control_words() as u64 * 8);
         assert!(shape.control_bytes().is_multiple_of(4096));
@@ -245,6 +277,8 @@ fn a_geometry_comes_back_as_it_was() {
                     evict_after_ns: u64::MAX,
                     type_hash: 7,
                     type_name: name.into(),
+                    fixed: fixed::SHAPED | 5,
+                    fixed_by: [1, 2, 3, 4, 5, u64::MAX],
                 };
                 assert_eq!(Geometry::from_words(&shape.to_words()), Ok(shape));
             }
@@ -268,6 +302,7 @@ fn a_geometry_that_no_creator_writes_is_refused() {
         ("publishers_max", |g| g.publishers_max = 257),
         ("subscribers_max", |g| g.subscribers_max = 0),
         ("subscribers_max", |g| g.subscribers_max = 1025),
+        ("mark of fixed settings", |g| g.fixed = 0x80),
         ("origin", |g| g.origin = 8),
         ("origin", |g| g.origin = u64::MAX - 4095),
     ];
@@ -281,6 +316,10 @@ fn a_geometry_that_no_creator_writes_is_refused() {
             "align" => shape.align,
             "publishers_max" => shape.publishers_max,
             "subscribers_max" => shape.subscribers_max,
+            "mark of fixed settings" => {
+                assert!(refused.starts_with("its mark of fixed settings is 0x80"));
+                continue;
+            }
             _ => shape.origin,
         };
         let told = format!("its {key} is {value}, which must be ");

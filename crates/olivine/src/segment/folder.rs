@@ -1,9 +1,12 @@
 //! The folder of all channels and the folder of one: made private, checked before use.
 
+use super::make::{TEMPORARY, make_folder, sweep};
+use super::sharing::{Kind, Sharing};
+use super::system::check_file_system;
 use super::{CONTROL, lane_name, refused};
 use crate::error::OpenError;
 use crate::uri::Config;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,102 +24,6 @@ pub(crate) fn default_folder() -> PathBuf {
             },
             PathBuf::from,
         )
-}
-
-/// Who may use a channel's files.
-#[derive(Clone, Debug)]
-pub(crate) struct Sharing {
-    mode: u32,
-    group: Option<u32>,
-    /// The caller said that others take part: files of other users are accepted.
-    shared: bool,
-}
-
-impl Sharing {
-    /// From the settings `mode` and `group`.
-    pub(crate) fn of(config: &Config) -> Result<Self, OpenError> {
-        let group = config.group.as_deref().map(|name| {
-            group_id(name).ok_or_else(|| {
-                OpenError::Uri(crate::uri::UriError::Value {
-                    key: "group",
-                    value: name.to_owned(),
-                    rule: "a group name of this machine (see 'getent group')",
-                })
-            })
-        });
-        let group = group.transpose()?;
-        let mode = config
-            .mode
-            .unwrap_or_else(|| if group.is_some() { 0o660 } else { 0o600 });
-        Ok(Self {
-            mode,
-            group,
-            shared: config.mode.is_some() || group.is_some(),
-        })
-    }
-
-    /// Permission bits of files.
-    pub(crate) fn file_mode(&self) -> u32 {
-        self.mode
-    }
-
-    /// The group that was asked for.
-    pub(crate) fn group(&self) -> Option<u32> {
-        self.group
-    }
-
-    /// Permission bits of the channel's folder: whoever may write files may enter and make some.
-    fn folder_mode(&self) -> u32 {
-        let enter = |who: u32| {
-            if self.mode & (who * 0o6) == 0 {
-                0
-            } else {
-                who * 0o7
-            }
-        };
-        0o700 | enter(0o10) | enter(0o1)
-    }
-
-    /// Sets mode and group whatever the umask was.
-    pub(crate) fn apply(&self, file: BorrowedFd<'_>, path: &Path) -> Result<(), OpenError> {
-        self.apply_mode(file, path, self.mode)
-    }
-
-    fn apply_mode(&self, file: BorrowedFd<'_>, path: &Path, mode: u32) -> Result<(), OpenError> {
-        if let Some(group) = self.group {
-            let group = Some(rustix::fs::Gid::from_raw(group));
-            rustix::fs::fchown(file, None, group).map_err(refused("give the group to", path))?;
-        }
-        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))
-            .map_err(refused("set the mode of", path))
-    }
-
-    /// Refuses files of strangers, unless the caller asked to share.
-    pub(crate) fn check_owner(&self, stat: &Stat, path: &Path) -> Result<(), OpenError> {
-        let me = rustix::process::geteuid().as_raw();
-        if stat.st_uid == me || stat.st_uid == 0 || self.shared {
-            return Ok(());
-        }
-        Err(OpenError::Folder {
-            path: path.to_owned(),
-            problem: format!(
-                "it belongs to user {} and you are user {me}; share a channel on purpose with 'mode=0660&group=NAME' and a common 'dir='",
-                stat.st_uid
-            ),
-        })
-    }
-}
-
-/// Looks a group up in the group file; numbers stand for themselves.
-fn group_id(name: &str) -> Option<u32> {
-    if let Ok(number) = name.parse() {
-        return Some(number);
-    }
-    let groups = std::fs::read_to_string("/etc/group").ok()?;
-    let line = groups
-        .lines()
-        .find(|line| line.split(':').next() == Some(name))?;
-    line.split(':').nth(2)?.parse().ok()
 }
 
 /// The folder of all channels, checked and open.
@@ -140,44 +47,22 @@ impl Folder {
         sharing: Sharing,
         create: bool,
     ) -> Result<Option<Self>, OpenError> {
-        if create {
-            match rustix::fs::mkdir(&path, Mode::from_raw_mode(sharing.folder_mode())) {
-                Ok(()) => {
-                    let made = open_folder(rustix::fs::CWD, &path, &path)?
-                        .ok_or(Errno::NOENT)
-                        .map_err(refused("open", &path))?;
-                    sharing.apply_mode(made.as_fd(), &path, sharing.folder_mode())?;
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(refused("make the folder", &path)(errno)),
-            }
+        let mut file = open_folder(CWD, &path, &path)?;
+        if file.is_none() && create {
+            make_folder(CWD, &path, &path, &sharing)?;
+            file = open_folder(CWD, &path, &path)?;
         }
-        let Some(file) = open_folder(rustix::fs::CWD, &path, &path)? else {
+        let Some(file) = file else {
             return Ok(None);
         };
         let stat = rustix::fs::fstat(&file).map_err(refused("look at", &path))?;
-        sharing.check_owner(&stat, &path)?;
-        let writable_by_others = stat.st_mode & 0o022;
-        let problem = match (writable_by_others, sharing.shared) {
-            (0, _) | (0o020, true) => None,
-            (0o020, false) => Some(
-                "its group may write to it: 'chmod g-w' it, or share on purpose with 'mode=' and 'group='",
-            ),
-            _ => {
-                Some("everybody may write to it: use a folder of your own, 'dir=/dev/shm/NAME' say")
-            }
-        };
-        match problem {
-            Some(problem) => Err(OpenError::Folder {
-                path,
-                problem: problem.to_owned(),
-            }),
-            None => Ok(Some(Self {
-                file,
-                path,
-                sharing,
-            })),
-        }
+        sharing.check(Kind::Base, &stat, &path)?;
+        check_file_system(file.as_fd(), &path)?;
+        Ok(Some(Self {
+            file,
+            path,
+            sharing,
+        }))
     }
 
     /// Names in the folder that can be channels.
@@ -206,61 +91,58 @@ impl Folder {
         create: bool,
     ) -> Result<Option<ChannelFolder>, OpenError> {
         let path = self.path.join(name);
-        let mut made = false;
-        if create {
-            match rustix::fs::mkdirat(
-                &self.file,
-                name,
-                Mode::from_raw_mode(self.sharing.folder_mode()),
-            ) {
-                Ok(()) => {
-                    crate::points::pass("create.folder_made");
-                    made = true;
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(refused("make the folder", &path)(errno)),
-            }
+        let found = self.open_channel(name, &path)?;
+        if found.is_some() || !create {
+            return Ok(found);
         }
-        self.open_channel(name, path, made).inspect_err(|_| {
+        let made = make_folder(self.file.as_fd(), Path::new(name), &path, &self.sharing)?;
+        self.open_channel(name, &path).inspect_err(|_| {
             if made {
-                // Only if it is empty: somebody else may be making a channel in it.
+                // Only if it is empty: another process may be making a channel in it.
                 let _ = rustix::fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR);
             }
         })
     }
 
-    /// Opens and checks the folder of one channel; sets its mode if it was just made.
-    fn open_channel(
-        &self,
-        name: &str,
-        path: PathBuf,
-        made: bool,
-    ) -> Result<Option<ChannelFolder>, OpenError> {
-        let Some(file) = open_folder(self.file.as_fd(), Path::new(name), &path)? else {
+    /// Removes the folder of a channel if nothing is in it. Takes no descriptor.
+    pub(crate) fn remove_if_empty(&self, name: &str) {
+        // Not empty means in use. Who is just making a channel in it finds it gone, and looks again.
+        let _ = rustix::fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR);
+    }
+
+    /// Removes folders that were never finished because their makers died.
+    pub(crate) fn sweep(&self) {
+        sweep(self.file.as_fd(), TEMPORARY);
+    }
+
+    /// Opens and checks the folder of one channel.
+    fn open_channel(&self, name: &str, path: &Path) -> Result<Option<ChannelFolder>, OpenError> {
+        let Some(file) = open_folder(self.file.as_fd(), Path::new(name), path)? else {
             return Ok(None);
         };
-        if made {
-            self.sharing
-                .apply_mode(file.as_fd(), &path, self.sharing.folder_mode())?;
-        }
-        let stat = rustix::fs::fstat(&file).map_err(refused("look at", &path))?;
-        self.sharing.check_owner(&stat, &path)?;
+        let stat = rustix::fs::fstat(&file).map_err(refused("look at", path))?;
+        self.sharing.check(Kind::Channel, &stat, path)?;
         let parent = self.file.try_clone().map_err(|source| OpenError::Io {
             action: "open",
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         })?;
         Ok(Some(ChannelFolder {
             file,
             parent,
             name: name.to_owned(),
-            path,
+            path: path.to_owned(),
             sharing: self.sharing.clone(),
         }))
     }
 }
 
-fn open_folder(at: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<Option<OwnedFd>, OpenError> {
+/// Opens a folder without following a link; `None` if there is none.
+pub(super) fn open_folder(
+    at: BorrowedFd<'_>,
+    name: &Path,
+    path: &Path,
+) -> Result<Option<OwnedFd>, OpenError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(at, name, flags, Mode::empty()) {
         Ok(file) => Ok(Some(file)),
@@ -359,7 +241,7 @@ impl ChannelFolder {
     }
 
     fn remove_lanes(&self) -> Result<(), OpenError> {
-        let ours = |name: &str| name.starts_with("lane-") || name.starts_with(".new-");
+        let ours = |name: &str| name.starts_with("lane-") || name.starts_with(TEMPORARY);
         for name in self.files().iter().filter(|name| ours(name)) {
             self.unlink(name)?;
         }
@@ -383,7 +265,8 @@ impl ChannelFolder {
         let _ = self.unlink(&lane_name(index));
     }
 
-    fn unlink(&self, name: &str) -> Result<(), OpenError> {
+    /// Removes the file of this name, if there is one.
+    pub(crate) fn unlink(&self, name: &str) -> Result<(), OpenError> {
         match rustix::fs::unlinkat(&self.file, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(refused("remove", &self.path.join(name))(errno)),

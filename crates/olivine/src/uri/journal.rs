@@ -186,6 +186,39 @@ impl FromStr for Rotation {
     }
 }
 
+/// What a subscriber makes of a recording that was not finished: one whose recorder was killed and has not mended it
+/// yet, or that was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unfinished {
+    /// `fail`: everything up to the last whole block is handed out, then the stream has failed.
+    #[default]
+    Fail,
+    /// `accept`: the last whole block is the end of the stream.
+    Accept,
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fail => "fail",
+            Self::Accept => "accept",
+        })
+    }
+}
+
+impl FromStr for Unfinished {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fail" => Ok(Self::Fail),
+            "accept" => Ok(Self::Accept),
+            _ => Err(format!("'{}' is not fail or accept", text.escape_default())),
+        }
+    }
+}
+
 /// How fast a journal is replayed.
 ///
 /// `full`, `original`, or a factor such as `2x` or `0.5x`. Messages that were recorded in one go carry one
@@ -301,6 +334,7 @@ mod tests {
                 "1GiB,1h,2h",
             ],
         );
+        round_trips::<Unfinished>(&["fail", "accept"], &["", "no", "ignore"]);
         round_trips::<Pace>(
             &["full", "original", "2x", "0.5x"],
             &[

@@ -47,6 +47,7 @@ pub(super) const KEYS: &[&str] = &[
     "compress",
     "follow",
     "pace",
+    "unfinished",
     "stream",
     "replicas",
     "storage",
@@ -92,6 +93,7 @@ const ROTATE_RULE: &str =
     "never, a size from 4KiB such as 1GiB, a duration such as 1h, or both as 1GiB,1h";
 const COMPRESS_RULE: &str = "no, zstd, or zstd:LEVEL with a level from 1 to 19";
 const FOLLOW_RULE: &str = "one of yes, no";
+const UNFINISHED_RULE: &str = "fail or accept";
 const PACE_RULE: &str = "full, original, or a factor such as 2x or 0.5x";
 const FILE_RULE: &str = "an absolute path of a file";
 
@@ -250,6 +252,14 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), UriError> {
         }
         "follow" => config.remote.follow = read("follow", value, FOLLOW_RULE, yes_or_no(value))?,
         "pace" => config.remote.pace = Some(read("pace", value, PACE_RULE, value.parse().ok())?),
+        "unfinished" => {
+            config.remote.unfinished = Some(read(
+                "unfinished",
+                value,
+                UNFINISHED_RULE,
+                value.parse().ok(),
+            )?)
+        }
         _ if nats::set(config, key, value)? => {}
         _ => {
             return Err(UriError::UnknownKey {
@@ -349,6 +359,7 @@ pub(super) fn show(config: &Config, key: &str) -> Option<String> {
         "compress" => config.remote.compress.map(|how| how.to_string()),
         "follow" => config.remote.follow.then(|| "yes".to_owned()),
         "pace" => config.remote.pace.map(|pace| pace.to_string()),
+        "unfinished" => config.remote.unfinished.map(|choice| choice.to_string()),
         _ => nats::show(config, key),
     }
 }

@@ -10,7 +10,8 @@
 use super::nats::Nats;
 use super::parse::is_name;
 use super::{
-    Compression, Config, Pace, Peers, Role, Rotation, Scheme, Start, SyncPolicy, UriError, sealed,
+    Compression, Config, Pace, Peers, Role, Rotation, Scheme, Start, SyncPolicy, Unfinished,
+    UriError, sealed,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,6 +68,7 @@ pub(crate) struct Remote {
     pub(crate) compress: Option<Compression>,
     pub(crate) follow: bool,
     pub(crate) pace: Option<Pace>,
+    pub(crate) unfinished: Option<Unfinished>,
     pub(crate) nats: Nats,
 }
 
@@ -161,8 +163,8 @@ impl Config {
         self
     }
 
-    /// Whether a subscriber of a `file://` journal waits for more at its end. Default: no, it is the end of the
-    /// stream.
+    /// Whether a subscriber of a `file://` journal waits for the next recorder at its end. Default: no. Either way it
+    /// follows a recorder that is at work until that one closes the journal.
     pub fn follow(mut self, on: bool) -> Self {
         self.remote.follow = on;
         self
@@ -171,6 +173,12 @@ impl Config {
     /// How fast a `file://` journal is replayed. Default [`Pace::Full`].
     pub fn pace(mut self, pace: Pace) -> Self {
         self.remote.pace = Some(pace);
+        self
+    }
+
+    /// What a subscriber of a `file://` journal makes of a recording that was not finished. Default [`Unfinished::Fail`].
+    pub fn unfinished(mut self, unfinished: Unfinished) -> Self {
+        self.remote.unfinished = Some(unfinished);
         self
     }
 
@@ -358,6 +366,7 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
         ("compress", remote.compress.is_some()),
         ("follow", remote.follow),
         ("pace", remote.pace.is_some()),
+        ("unfinished", remote.unfinished.is_some()),
         (
             "from",
             matches!(config.from, Start::Time(_) | Start::Position(_)),

@@ -141,7 +141,8 @@ pub enum Slow {
     /// Publishers wait for it.
     #[default]
     Wait,
-    /// A publisher that it has held back for this long evicts it; its next call says so.
+    /// No message waits longer than this for subscribers: a publisher then evicts all that are in the way, also absent
+    /// durable ones. Whoever is evicted is told by its next call, a durable name by its next subscriber.
     Evict(Duration),
 }
 
@@ -181,7 +182,8 @@ pub enum Expire {
     /// Until it is opened again or unsubscribed.
     #[default]
     Never,
-    /// For this long after a publisher noticed that it was gone.
+    /// For this long after a publisher noticed that it was gone. Its next subscriber is told what it missed, as long as
+    /// the channel remembers the name: until it is removed, or another subscriber needs the slot.
     After(Duration),
 }
 

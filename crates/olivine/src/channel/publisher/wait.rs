@@ -24,7 +24,8 @@ impl Endpoint {
 }
 
 /// Judges every subscriber that gates, as somebody who is held back would: how many live or, being durable, may come
-/// back, and how many were dead and hold nobody back any more.
+/// back, and how many were dead and hold nobody back any more. One that still joins does not count: it starts in some
+/// lanes where they are when it comes to them, so that what is sent to it now may be before that.
 pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
     let (mut living, mut dead) = (0, 0);
     for slot in bits(
@@ -34,7 +35,7 @@ pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
     ) {
         if slots::judge(attached, slot, None) == Verdict::Reclaimed {
             dead += 1;
-        } else {
+        } else if !slots::is_joining(&attached.control, &attached.geometry, slot) {
             living += 1;
         }
     }
@@ -68,17 +69,21 @@ impl<T: ?Sized> Publisher<T> {
                 return found.map(|_| ());
             };
             let Some(step) = waiting.step() else {
+                self.endpoint.hold.give_up(&self.producer);
                 return Err(found);
             };
             if let Step::Park = step {
                 let need = self.producer.need(at, self.with_topic(length));
                 let wanted = self.endpoint.config.subscribers as usize;
-                let sleeper = beds.choose(&self.endpoint.sleeper, &self.producer);
-                let producer = &mut self.producer;
-                sleeper.sleep(waiting.nap(), || match found {
+                let nap = self.endpoint.hold.nap(waiting.left());
+                let Endpoint {
+                    attached, sleeper, ..
+                } = &*self.endpoint;
+                let ready = |producer: &mut Producer| match found {
                     NotSent::NotConnected => producer.gate().count() >= wanted,
                     _ => producer.make_room(need),
-                });
+                };
+                beds.sleep(sleeper, attached, &mut self.producer, nap, ready);
             }
         }
     }
@@ -98,10 +103,15 @@ impl<T: ?Sized> Publisher<T> {
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
             let reached = self.wait_until(left, |producer| producer.gate().count() >= count)?;
-            // Some of them may be dead: they are gone now, so that each round counts fewer of those.
+            // Some of them may be dead: they are gone now, so that each round counts fewer of those. Some may be
+            // joining still: the gate counts them already, and they may be stopped.
             if !reached || self.endpoint.count_living() >= count {
                 return Ok(reached);
             }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 
@@ -142,9 +152,11 @@ impl<T: ?Sized> Publisher<T> {
                 return Ok(false);
             };
             if let Step::Park = step {
-                let producer = &self.producer;
-                let sleeper = beds.choose(&self.endpoint.sleeper, producer);
-                sleeper.sleep(waiting.nap(), || reached(producer));
+                let Endpoint {
+                    attached, sleeper, ..
+                } = &*self.endpoint;
+                let ready = |producer: &mut Producer| reached(producer);
+                beds.sleep(sleeper, attached, &mut self.producer, waiting.left(), ready);
             }
         }
     }

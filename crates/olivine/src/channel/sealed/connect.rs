@@ -4,9 +4,10 @@ use super::listen::{new_socket, refused};
 use super::memory::{LANE, PAGE, check, lane_seals, page_seals};
 use super::watch::Lifeline;
 use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
-use crate::channel::attach::{TypeTag, agree, attach_inside, wanted};
+use crate::channel::attach::{Part, TypeTag, attach_inside};
 use crate::channel::attached::Attached;
 use crate::channel::place::Inside;
+use crate::channel::shape::Wanted;
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
 use crate::liveness::Peer;
@@ -251,7 +252,7 @@ pub(super) fn accept(
     let attached = attach_inside(config.channel(), inside);
     let attached = attached.map_err(|error| distrusted(path, PAGE, error))?;
     let shape = &attached.geometry;
-    if (shape.publishers_max, shape.subscribers_max) != (1, 1) {
+    if shape.is_open() || (shape.publishers_max, shape.subscribers_max) != (1, 1) {
         return Err(SealedError::Memory {
             socket: path.to_owned(),
             memory: PAGE,
@@ -261,8 +262,10 @@ pub(super) fn accept(
     }
     let mut found = shape.clone();
     found.subscribers_max = welcome.subscribers_max.into();
-    agree(config, &found, &wanted(config, typed), typed.any)?;
-    let lane = attached.place.open_lane(shape, 0, false, config.hugepages);
+    Wanted::of(config, typed, Part::Leaves)?.agree(config.channel(), &found)?;
+    let lane = attached
+        .place
+        .open_lane(&attached.lane(0), false, config.hugepages);
     let lane = lane.map_err(|error| distrusted(path, LANE, error))?;
     let Some(lane) = lane else {
         return Err(protocol(path, "it handed out no lane".to_owned()).into());

@@ -320,25 +320,27 @@ impl Server {
     fn join(&self, settings: &Config) -> Result<(Seat, u64), OpenError> {
         let attached = self.attached.beside()?;
         let membership = attached.membership()?;
-        let (slot, lanes) = join::join(&attached, settings)?;
+        let joined = join::join(&attached, settings)?;
         drop(membership);
-        let start = lanes.first().map(|lane| lane.position());
+        let slot = joined.slot;
+        let start = joined.lanes.first().map(|lane| lane.position());
         let start = start.unwrap_or(attached.geometry.origin);
         Ok((Seat { slot, attached }, start))
     }
 
     /// Clears a place, once nobody collects from its page any more.
-    fn give_up(&self, seat: &Seat) {
-        let Attached {
-            control,
-            geometry,
-            locks,
-            ..
-        } = &seat.attached;
-        seat.attached.leave(|| {
-            self.pages.dismiss(seat.slot, || {
-                clear_slot(control, geometry, seat.slot);
-                locks.unlock(lock_byte::SLOT + seat.slot as u64);
+    fn give_up(&self, seat: &mut Seat) {
+        let slot = seat.slot;
+        seat.attached.leave(|attached| {
+            let Attached {
+                control,
+                geometry,
+                locks,
+                ..
+            } = attached;
+            self.pages.dismiss(slot, || {
+                clear_slot(control, geometry, slot);
+                locks.unlock(lock_byte::SLOT + slot as u64);
             });
         });
         self.attached.wake_publishers();
@@ -368,11 +370,11 @@ impl Server {
             Fate::Gone => None,
             Fate::Refused(refusal) => Some(refusal),
         };
-        let connection = self.connections.remove(at);
+        let mut connection = self.connections.remove(at);
         if let Some(refusal) = refusal {
             turn_away(&connection, refusal, control);
         }
-        if let Some(seat) = &connection.seat {
+        if let Some(seat) = &mut connection.seat {
             self.give_up(seat);
         }
     }
@@ -395,10 +397,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        for connection in std::mem::take(&mut self.connections) {
+        for mut connection in std::mem::take(&mut self.connections) {
             // The end of its socket: by now the lane says whether it was closed.
             drop(connection.socket);
-            if let Some(seat) = &connection.seat {
+            if let Some(seat) = &mut connection.seat {
                 self.give_up(seat);
             }
         }

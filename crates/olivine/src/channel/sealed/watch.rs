@@ -9,7 +9,7 @@ use crate::link::{Control, LinkStage};
 use crate::liveness::Peer;
 use crate::region::Words;
 use crate::ring::layout::{control, lane, lock_byte, slot};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -75,6 +75,8 @@ impl Lifeline {
         self.page
             .word(control::LANES_EPOCH)
             .fetch_add(1, Ordering::Release);
+        // SeqCst: SLEEP by a fence of our own: the number comes before the look at the park word.
+        fence(Ordering::SeqCst);
         crate::wait::wake(self.page.word(self.park));
         outcome
     }

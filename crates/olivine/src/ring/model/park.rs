@@ -1,7 +1,7 @@
 //! Sleepers and wakers: SLEEP, WAKE, ROOM.
 
 use super::*;
-use crate::wait::wake_sleepers;
+use crate::wait::{RAISED, is_armed, wake_sleepers, wake_sleepers_until};
 use loom::thread;
 
 #[test]
@@ -74,26 +74,92 @@ fn both_of_two_sleepers_are_woken() {
     });
 }
 
-/// A waker that takes the hint takes every sleeper that raised it, so that nobody is left without one.
-#[test]
-fn whoever_takes_the_hint_sees_every_park_word_behind_it() {
-    check(4, || {
+/// Two sleepers raise their flags while wakers pass that each die after so many steps; `None` lives on.
+fn no_sleeper_is_left_without_a_hint(switches: usize, wakers: &'static [Option<u32>]) {
+    check(switches, move || {
         let channel = Channel::new(1, 2);
         let parks = [channel.park(0), channel.park(1)];
         let sleepers = parks.clone().map(|park| {
             let hint = channel.hint();
             thread::spawn(move || prepare_sleep(&park, Some(&hint), || false))
         });
-        wake_sleepers(&channel.control, &channel.geometry);
+        for steps in wakers {
+            let mut left = *steps;
+            wake_sleepers_until(&channel.control, &channel.geometry, || match &mut left {
+                None => false,
+                Some(left) => {
+                    *left = left.saturating_sub(1);
+                    *left == 0
+                }
+            });
+        }
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), Prepared::Sleep);
         }
         let asleep = parks.iter().any(|park| park.load(Ordering::Relaxed) == 1);
-        let hinted = channel.hint().load(Ordering::Relaxed) == 1;
+        let hinted = channel.hint().load(Ordering::Relaxed) & RAISED != 0;
         assert!(
             !asleep || hinted,
             "asleep, and the next waker will not look"
         );
+    });
+}
+
+/// A waker that lowers the hint has taken every park word behind it.
+#[test]
+fn a_hint_that_is_lowered_leaves_no_sleeper_behind() {
+    no_sleeper_is_left_without_a_hint(4, &[None]);
+}
+
+#[test]
+fn a_waker_that_dies_half_way_leaves_the_hint_raised() {
+    no_sleeper_is_left_without_a_hint(3, &[Some(1)]);
+}
+
+/// The second waker reads a hint that the first one lowers, and a third sleep is counted in between.
+#[test]
+fn two_wakers_that_overlap_leave_no_sleeper_behind() {
+    check(3, || {
+        let channel = Channel::new(1, 2);
+        let parks = [channel.park(0), channel.park(1)];
+        let first = prepare_sleep(&parks[0], Some(&channel.hint()), || false);
+        assert_eq!(first, Prepared::Sleep);
+        let other = channel.clone();
+        let waker = thread::spawn(move || wake_sleepers(&other.control, &other.geometry));
+        let (park, hint) = (parks[1].clone(), channel.hint());
+        let sleeper = thread::spawn(move || prepare_sleep(&park, Some(&hint), || false));
+        wake_sleepers(&channel.control, &channel.geometry);
+        waker.join().unwrap();
+        assert_eq!(sleeper.join().unwrap(), Prepared::Sleep);
+        let asleep = parks[1].load(Ordering::Relaxed) == 1;
+        let hinted = channel.hint().load(Ordering::Relaxed) & RAISED != 0;
+        assert!(
+            !asleep || hinted,
+            "asleep, and the next waker will not look"
+        );
+    });
+}
+
+/// After a nap that ended by time, flags that are still up need no barrier: the next message takes them.
+#[test]
+fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        let (park, hint) = (channel.park(0), channel.hint());
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 1));
+            assert!(send(&mut producer, 2));
+        });
+        let first = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+        // The nap ended by time, or by a wake-up; what is there is read.
+        let armed = first == Prepared::Sleep && is_armed(&park, Some(&hint));
+        receive(&mut consumer);
+        let again = armed && is_armed(&park, Some(&hint)) && !consumer.has_next();
+        publisher.join().unwrap();
+        let asleep = again && park.load(Ordering::Relaxed) == 1;
+        assert!(!(asleep && consumer.has_next()), "asleep on a message");
     });
 }
 
@@ -113,6 +179,29 @@ pub(super) fn waiting_for_room_ends(
         let prepared = prepare_sleep(&park, None, || producer.make_room(need));
         subscriber.join().unwrap();
         assert!(!sleeps(prepared, &park), "asleep with room to write");
+        assert!(producer.make_room(need));
+    });
+}
+
+/// The same for a publisher that waits for room: it looked, slept to the end of its nap, and sleeps again.
+#[test]
+fn a_publisher_that_stays_armed_is_woken_by_the_release_it_missed() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let (mut producer, mut consumer) = (channel.producer(0), channel.gating(0, 0));
+        let park = channel.lane_park(0);
+        assert!(send(&mut producer, 1) && send(&mut producer, 2) && !send(&mut producer, 3));
+        let subscriber = thread::spawn(move || {
+            assert_eq!(receive(&mut consumer), Some(1));
+            assert_eq!(receive(&mut consumer), Some(2));
+        });
+        let need = producer.need(producer.position(), message(3).len());
+        let first = prepare_sleep(&park, None, || producer.make_room(need));
+        let armed = first == Prepared::Sleep && is_armed(&park, None);
+        let again = armed && !producer.make_room(need);
+        subscriber.join().unwrap();
+        let asleep = again && park.load(Ordering::Relaxed) == 1;
+        assert!(!asleep, "asleep with room to write");
         assert!(producer.make_room(need));
     });
 }

@@ -10,7 +10,7 @@ fn every_key_round_trips_through_its_canonical_form() {
     let round = |uri: &str| Config::parse(uri).map(|config| config.uri());
     assert_eq!(round(far).as_deref(), Ok(far));
     let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
-                &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x";
+                &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x&unfinished=accept";
     assert_eq!(round(file).as_deref(), Ok(file));
     let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory&retention=interest\
                 &max_bytes=1GiB&max_age=3600s&duplicates=60s&servers=g:4222,[::1]:4223";
@@ -141,6 +141,10 @@ fn refusals_name_the_part_the_value_and_the_rule() {
         ("file:///x?compress=gzip", "compress=gzip is not usable: no"),
         ("file:///x?follow=true", "follow=true is not usable"),
         ("file:///x?pace=fast", "pace=fast is not usable: full"),
+        (
+            "file:///x?unfinished=ignore",
+            "unfinished=ignore is not usable: fail or accept",
+        ),
         ("file:///x?from=time:noon", "from=time:noon is not usable"),
         (
             "file:///x?from=position:-1",

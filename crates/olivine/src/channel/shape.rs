@@ -1,0 +1,466 @@
+//! The shape of a channel: who fixes it, and when.
+//!
+//! A subscriber that comes first makes a channel that is **open**: it has slots, and no lanes. The first publisher
+//! fixes every setting that no participant has named, under the membership lock, before its lane exists. A shape
+//! counts once a lane is present: what a publisher left that died before is fixed anew by the next.
+
+use super::attached::{Attached, is_slot_taken};
+use super::typed::{TOPICS_SUFFIX, with_topics};
+use crate::error::OpenError;
+use crate::region::Words;
+use crate::ring::gate::bits;
+use crate::ring::layout::{Geometry, NO_POSITION, control, fixed, lane_entry};
+use crate::segment::{self, CONTROL, map_control};
+use crate::sync::Ordering;
+use crate::uri::{Config, Scheme, Slow, UriError};
+use std::borrow::Cow;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// The type of a channel's messages as an opener sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypeTag {
+    pub(crate) hash: u64,
+    pub(crate) name: Cow<'static, str>,
+    /// Takes the channel as it is: for bridges, which do not look into messages.
+    pub(crate) any: bool,
+}
+
+/// What an opener does with the settings that it does not name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It leaves them to the first publisher.
+    Leaves,
+    /// It names those that it has to tell elsewhere before the first message: capacity, align and type.
+    Names,
+    /// It fixes them.
+    Fixes,
+}
+
+/// The settings of one opener.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Settings that are not named are what a new channel would get. [`Geometry::fixed`] says which are named.
+    shape: Geometry,
+    part: Part,
+    any_type: bool,
+    /// Hashes of the channel's type if its messages are of ours, without topics and with them.
+    plain: u64,
+    topical: u64,
+    /// Least capacity where none is named.
+    capacity_least: u64,
+}
+
+impl Wanted {
+    /// What an opener with these settings wants.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError::Pair`] if the ring would hold less than two frames.
+    pub(crate) fn of(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
+        let sealed = config.scheme() == Scheme::Sealed;
+        let topical = with_topics(typed);
+        // A subscriber takes messages with and without topics; as bytes it takes any type.
+        let reads = part == Part::Leaves;
+        let tag = if config.topic.is_some() && !reads {
+            &topical
+        } else {
+            typed
+        };
+        let named = [
+            config.capacity.is_some(),
+            config.align.is_some(),
+            config.publishers_max.is_some() || sealed,
+            config.subscribers_max.is_some(),
+            config.slow.is_some(),
+            !(typed.any || reads && typed.hash == 0),
+        ];
+        let bit = |(key, named): (usize, bool)| u64::from(named) << key;
+        let shape = Geometry {
+            capacity: config.capacity.unwrap_or(0),
+            align: config.align.unwrap_or(8),
+            publishers_max: match config.scheme() {
+                Scheme::Sealed => 1,
+                _ => u64::from(config.publishers_max.unwrap_or(16)),
+            },
+            subscribers_max: u64::from(
+                config
+                    .subscribers_max
+                    .unwrap_or_else(|| config.subscribers.max(64)),
+            ),
+            origin: config.origin,
+            evict_after_ns: match config.slow {
+                Some(Slow::Evict(after)) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
+                _ => 0,
+            },
+            type_hash: tag.hash,
+            type_name: tag.name.clone().into_owned(),
+            fixed: named.into_iter().enumerate().map(bit).sum(),
+            fixed_by: [0; 6],
+        };
+        let wanted = Self {
+            shape,
+            part,
+            any_type: typed.any,
+            plain: typed.hash,
+            topical: topical.hash,
+            capacity_least: config.capacity_least,
+        };
+        check_pair(&wanted.shape)?;
+        Ok(wanted)
+    }
+
+    /// The shape with which an opener makes a channel: open, with what it names.
+    pub(super) fn first(&self) -> Geometry {
+        let blank = Geometry {
+            subscribers_max: self.shape.subscribers_max,
+            origin: self.shape.origin,
+            ..Geometry::default()
+        };
+        let leaves = Self {
+            part: Part::Leaves,
+            ..self.clone()
+        };
+        leaves.merged(&blank, None)
+    }
+
+    /// The shape that an open channel of the shape `found` gets from this opener. `free_bytes` is what is free in its
+    /// folder.
+    pub(crate) fn merged(&self, found: &Geometry, free_bytes: Option<u64>) -> Geometry {
+        let mut next = found.clone();
+        if !found.is_open() {
+            return next;
+        }
+        let pid = u64::from(std::process::id());
+        let told = [fixed::CAPACITY, fixed::ALIGN, fixed::TYPE];
+        let names = |key: usize| {
+            let tells = self.part == Part::Names && told.contains(&key);
+            tells || self.shape.fixed >> key & 1 == 1
+        };
+        let mut takes = |key: usize| {
+            let takes = !found.is_fixed(key) && (names(key) || self.part == Part::Fixes);
+            if takes {
+                next.fixed_by[key] = pid;
+                // What a publisher names counts with its lane, as what it chooses does.
+                let bit = u64::from(names(key)) << key;
+                next.fixed |= if self.part == Part::Fixes { 0 } else { bit };
+            }
+            takes
+        };
+        if takes(fixed::CAPACITY) {
+            next.capacity = match self.shape.capacity {
+                0 => capacity_default(free_bytes).max(self.capacity_least),
+                named => named,
+            };
+        }
+        if takes(fixed::ALIGN) {
+            next.align = self.shape.align;
+        }
+        if takes(fixed::PUBLISHERS_MAX) {
+            next.publishers_max = self.shape.publishers_max;
+        }
+        if takes(fixed::SUBSCRIBERS_MAX) {
+            let wanted = self.shape.subscribers_max;
+            next.subscribers_max = if names(fixed::SUBSCRIBERS_MAX) {
+                wanted
+            } else {
+                wanted.max(found.subscribers_max)
+            };
+        }
+        if takes(fixed::SLOW) {
+            next.evict_after_ns = self.shape.evict_after_ns;
+        }
+        let adds_topics = self.part == Part::Fixes && self.adds_topics(found);
+        if takes(fixed::TYPE) || adds_topics {
+            next.type_hash = self.shape.type_hash;
+            next.type_name.clone_from(&self.shape.type_name);
+        }
+        if self.part == Part::Fixes {
+            next.fixed |= fixed::SHAPED;
+            next.origin = self.shape.origin.max(found.origin);
+        }
+        next
+    }
+
+    /// Compares what this opener names with what the channel has.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Mismatch`]; [`OpenError::Type`].
+    pub(super) fn agree(&self, channel: &str, found: &Geometry) -> Result<(), OpenError> {
+        let slow = |ns: u64| match ns {
+            0 => Slow::Wait.to_string(),
+            ns => Slow::Evict(Duration::from_nanos(ns)).to_string(),
+        };
+        let values = |shape: &Geometry| {
+            [
+                shape.capacity.to_string(),
+                shape.align.to_string(),
+                shape.publishers_max.to_string(),
+                shape.subscribers_max.to_string(),
+                slow(shape.evict_after_ns),
+            ]
+        };
+        let pairs = values(&self.shape).into_iter().zip(values(found));
+        for (key, (asked, value)) in pairs.enumerate() {
+            let named = self.shape.fixed >> key & 1 == 1;
+            if named && found.is_fixed(key) && asked != value {
+                return Err(OpenError::Mismatch {
+                    channel: channel.to_owned(),
+                    key: fixed::KEYS[key],
+                    asked,
+                    found: value,
+                    pid: found.fixed_by[key],
+                });
+            }
+        }
+        if found.is_fixed(fixed::TYPE) && !self.takes_type(found) {
+            let show = crate::ring::layout::type_shown;
+            return Err(OpenError::Type {
+                channel: channel.to_owned(),
+                asked: show(&self.shape.type_name),
+                found: show(&found.type_name),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    /// Whether a subscriber has fixed our type, and we are the first publisher, whose messages have topics.
+    fn adds_topics(&self, found: &Geometry) -> bool {
+        let wants = self.shape.type_hash == self.topical && !self.any_type;
+        wants && found.is_open() && found.is_fixed(fixed::TYPE) && found.type_hash == self.plain
+    }
+
+    /// Whether a channel of this type is one for us. Bytes are read from any; a publisher without a topic sends to
+    /// channels with topics too, but only the first publisher gives a channel topics.
+    fn takes_type(&self, found: &Geometry) -> bool {
+        let reads_bytes = self.part == Part::Leaves && self.plain == 0;
+        let is_plain = found.type_hash == self.plain && self.shape.type_hash == self.plain;
+        let is_topical = found.type_hash == self.topical;
+        self.any_type || reads_bytes || is_plain || is_topical || self.adds_topics(found)
+    }
+}
+
+/// Whether the messages of a channel end with a topic.
+pub(super) fn has_topics(shape: &Geometry) -> bool {
+    shape.type_name.ends_with(TOPICS_SUFFIX)
+}
+
+/// Refuses a ring that holds less than two frames.
+fn check_pair(shape: &Geometry) -> Result<(), OpenError> {
+    if shape.capacity != 0 && shape.align * 2 > shape.capacity {
+        let rule = "the ring must hold at least two frames of 'align' bytes";
+        return Err(UriError::Pair {
+            first: "align",
+            second: "capacity",
+            rule,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// Smallest default capacity, where space is not scarce.
+const DEFAULT_MIN: u64 = 1 << 20;
+/// Largest default capacity.
+pub(super) const DEFAULT_MAX: u64 = 4 << 20;
+/// Smallest default capacity at all.
+const DEFAULT_SCARCE: u64 = 64 << 10;
+
+/// Capacity of a ring where no participant named one: the smallest power of two that is at least twice this
+/// machine's second-level cache and at least 1 MiB, at most 4 MiB; where space is scarce, at most a sixteenth of
+/// what is free, but at least 64 KiB.
+fn capacity_default(free_bytes: Option<u64>) -> u64 {
+    default_for(second_level_cache(), free_bytes)
+}
+
+fn default_for(cache_bytes: u64, free_bytes: Option<u64>) -> u64 {
+    let twice = cache_bytes.saturating_mul(2).min(DEFAULT_MAX);
+    let capacity = twice.next_power_of_two().max(DEFAULT_MIN);
+    let share = free_bytes.map_or(u64::MAX, |free| free / 16);
+    if capacity <= share {
+        return capacity;
+    }
+    // The largest power of two that is not above the share.
+    let scarce = (share / 2 + 1).next_power_of_two();
+    scarce.max(DEFAULT_SCARCE)
+}
+
+/// The least capacity of a ring that a bridge makes without one in its settings, for messages of a ring of
+/// `capacity`: another machine's default is reached, a larger one is for people to allow.
+pub(crate) fn least_for(capacity: u64) -> u64 {
+    capacity.min(DEFAULT_MAX).next_power_of_two()
+}
+
+/// Bytes of the second-level cache of the first CPU; 0 if the system does not say.
+fn second_level_cache() -> u64 {
+    static FOUND: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let folder = Path::new("/sys/devices/system/cpu/cpu0/cache");
+        let read = |index: usize, name: &str| {
+            let text = std::fs::read_to_string(folder.join(format!("index{index}")).join(name));
+            text.map(|text| text.trim().to_owned()).unwrap_or_default()
+        };
+        let level_two = (0..8).find(|index| read(*index, "level") == "2");
+        let size = level_two.map(|index| read(index, "size"));
+        let kib = size.and_then(|size| size.strip_suffix('K')?.parse::<u64>().ok());
+        kib.unwrap_or(0).saturating_mul(1024)
+    })
+}
+
+/// How often a geometry record is read whose check does not match: a participant may just write it.
+const READ_TRIES: u32 = 16;
+
+/// Reads the geometry record that counts.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn read_record(words: &Words) -> Result<Geometry, String> {
+    let mut read = Err(String::new());
+    for _ in 0..READ_TRIES {
+        // Acquire: the record is whole, and the tables that it speaks of are in place.
+        let turn = words.word(control::GEOMETRY_TURN).load(Ordering::Acquire) & 1;
+        let at = control::GEOMETRY + usize::from(turn == 1) * control::GEOMETRY_WORDS;
+        let mut record = [0; control::GEOMETRY_WORDS];
+        for (n, place) in record.iter_mut().enumerate() {
+            // Relaxed: the check word finds what is written meanwhile.
+            *place = words.word(at + n).load(Ordering::Relaxed);
+        }
+        read = Geometry::from_words(&record);
+        if read.is_ok() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    read
+}
+
+/// The shape of the channel whose record is `record`, and its control words: open as long as no lane is present.
+pub(super) fn map_shape(
+    file: BorrowedFd<'_>,
+    path: &Path,
+    record: Geometry,
+    writable: bool,
+) -> Result<(Geometry, Words), OpenError> {
+    let control = map_control(file, path, record.control_bytes(), writable)?;
+    let is_present = |index: usize| {
+        let present = record.lane_entry(index) + lane_entry::PRESENT;
+        control.word(present).load(Ordering::Acquire) != 0
+    };
+    if record.is_open() || (0..record.lanes()).any(is_present) {
+        Ok((record, control))
+    } else {
+        Ok((record.reopened(), control))
+    }
+}
+
+/// Gives an open channel what `wanted` adds to its shape. The caller holds the membership lock, and has seen that
+/// they agree.
+///
+/// # Errors
+///
+/// [`OpenError`]; the shape stays what it was.
+pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), OpenError> {
+    let next = wanted.merged(&attached.geometry, attached.place.free_bytes());
+    if next == attached.geometry {
+        return Ok(());
+    }
+    check_pair(&next)?;
+    let kept = next.slots();
+    if let Some((slot, pid)) = (kept..attached.geometry.slots())
+        .rev()
+        .find_map(|slot| is_slot_taken(attached, slot).map(|pid| (slot, pid)))
+    {
+        return Err(OpenError::Mismatch {
+            channel: attached.channel.clone(),
+            key: fixed::KEYS[fixed::SUBSCRIBERS_MAX],
+            asked: kept.to_string(),
+            found: format!("at least {}", slot + 1),
+            pid,
+        });
+    }
+    // A publisher that died before its lane was present may have left the lane's file, of another shape.
+    let before = read_record(&attached.control).unwrap_or_default();
+    for index in 0..before.lanes() {
+        attached.place.remove_lane(index);
+    }
+    write(attached, next)
+}
+
+/// Lays out the tables of the shape `next`, and then makes it count.
+fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
+    let path = attached.place.path().join(CONTROL);
+    let control = {
+        let file = attached.control_file();
+        let length = segment::length(file, &path)?;
+        if length < next.control_bytes() {
+            segment::allocate(file, &path, length, next.control_bytes(), None)?;
+        }
+        map_control(file, &path, next.control_bytes(), true)?
+    };
+    crate::points::pass("shape.allocated");
+    // Relaxed: nothing looks at these words before the record counts.
+    let store = |word: usize, value: u64| control.word(word).store(value, Ordering::Relaxed);
+    let slots_end = attached.geometry.lane_table().min(next.lane_table());
+    for word in slots_end..next.control_words() {
+        store(word, 0);
+    }
+    let gating: Vec<usize> = bits(&control, control::GATING, next.slots()).collect();
+    for slot in 0..next.slots() {
+        // A subscriber that came first has the lanes from their very first frame.
+        let position = if gating.contains(&slot) {
+            next.origin
+        } else {
+            NO_POSITION
+        };
+        for lane in 0..next.lanes() {
+            store(next.position(slot, lane), position);
+        }
+    }
+    crate::points::pass("shape.laid_out");
+    // Relaxed: it changes under the membership lock only.
+    let turn = control.word(control::GEOMETRY_TURN).load(Ordering::Relaxed) & 1 ^ 1;
+    let at = control::GEOMETRY + usize::from(turn == 1) * control::GEOMETRY_WORDS;
+    for (n, word) in next.to_words().into_iter().enumerate() {
+        store(at + n, word);
+    }
+    // Release: the tables and the record are whole for a participant that sees its turn.
+    let word = control.word(control::GEOMETRY_TURN);
+    word.store(turn, Ordering::Release);
+    crate::points::pass("shape.counts");
+    (attached.control, attached.geometry) = (control, next);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_default_capacity_follows_the_cache_and_the_free_space() {
+        let rows = [
+            (0, None, MIB),
+            (256 * KIB, None, MIB),
+            (512 * KIB, None, MIB),
+            (MIB, None, 2 * MIB),
+            (1280 * KIB, None, 4 * MIB),
+            (2 * MIB, None, 4 * MIB),
+            (64 * MIB, None, 4 * MIB),
+            (u64::MAX, None, 4 * MIB),
+            (2 * MIB, Some(64 * MIB), 4 * MIB),
+            (2 * MIB, Some(64 * MIB - 1), 2 * MIB),
+            (MIB, Some(3 * MIB), 128 * KIB),
+            (MIB, Some(0), 64 * KIB),
+        ];
+        for (cache, free, expected) in rows {
+            assert_eq!(default_for(cache, free), expected, "{cache} {free:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Who judges a slot holds it alone, also among threads of one handle.
+
+use super::*;
+use crate::channel::publisher::Publisher;
+use crate::channel::subscriber::Subscriber;
+use crate::error::NotSent;
+use crate::points::hook;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Settings of a channel of this test alone, and what keeps its folder.
+fn channels(name: &str, query: &str) -> Vec<(String, Option<tempfile::TempDir>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("channels");
+    vec![
+        (
+            format!("shm://{name}?dir={}&{query}", dir.display()),
+            Some(folder),
+        ),
+        (format!("inproc://{name}?{query}"), None),
+    ]
+}
+
+/// As its death leaves a subscriber: its words stay, its locks do not.
+fn die(subscriber: Subscriber) {
+    let slot = subscriber.slot();
+    let mut subscriber = core::mem::ManuallyDrop::new(subscriber);
+    let attached = subscriber.attached();
+    attached.locks.unlock(lock_byte::SLOT + slot as u64);
+    // The bridges' threads, and whatever else would outlive it here.
+    subscriber.forget_name();
+}
+
+/// Messages that have room.
+fn fill(publisher: &mut Publisher) -> u64 {
+    let mut sent = 0_u64;
+    loop {
+        match publisher.offer(&sent.to_le_bytes()) {
+            Ok(_) => sent += 1,
+            Err(NotSent::BackPressured) => return sent,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 4096, "no subscriber holds the publisher back");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no locks of files")]
+fn a_second_thread_of_one_publisher_never_clears_the_slot_of_a_living_subscriber() {
+    for (uri, _folder) in channels("two-judges", "capacity=4KiB&subscribers_max=2") {
+        let mut publisher = Publisher::open(&uri).unwrap();
+        die(Subscriber::open(&uri).unwrap());
+        let (at_act, wait_for_act) = mpsc::channel();
+        let (go_on, wait_to_go_on) = mpsc::channel::<()>();
+        let subscriber = std::thread::scope(|scope| {
+            let publisher = &publisher;
+            let slow = scope.spawn(move || {
+                // Between its test and its act.
+                hook::at("lock.taken", move || {
+                    at_act.send(()).unwrap();
+                    wait_to_go_on.recv_timeout(Duration::from_secs(60)).unwrap();
+                });
+                publisher.subscribers()
+            });
+            wait_for_act.recv_timeout(Duration::from_secs(60)).unwrap();
+            // The same subscriber is judged by another thread, and a new one comes.
+            let _ = publisher.subscribers();
+            let subscriber = Subscriber::open(&uri).unwrap();
+            go_on.send(()).unwrap();
+            slow.join().unwrap();
+            subscriber
+        });
+        let mut subscriber = subscriber;
+        let sent = fill(&mut publisher);
+        for expected in 0..sent {
+            let message = subscriber.try_receive().unwrap().unwrap();
+            assert_eq!(*message, expected.to_le_bytes());
+        }
+    }
+}

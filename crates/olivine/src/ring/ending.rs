@@ -1,0 +1,175 @@
+//! How a lane ends: closed by its publisher, or closed with a reason because what fed it failed.
+//!
+//! The reason lies in the lane's header page. It is written before the state word says "closed" (**END**), and names the
+//! state that it belongs to: the next publisher of the lane has another one, so nothing has to be cleared.
+
+use super::layout::{checksum, lane, pack, unpack};
+use crate::region::Words;
+use crate::sync::{Ordering, mutant, unless};
+
+/// Longest reason in bytes.
+const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
+
+/// What a lane's header says of the newest failure of what fed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The state word of the lane that was closed with it.
+    pub(crate) state: u64,
+    /// End of the last frame before it.
+    pub(crate) position: u64,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// Closes a lane, whose last frame ends at `position`; with a `failure`, for this reason. The caller holds its lock.
+pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
+    // Relaxed: only the lock's holder writes it.
+    let closed = words.word(lane::STATE).load(Ordering::Relaxed) & !1;
+    if let Some(reason) = failure {
+        write(words, closed, position, reason);
+    }
+    // END (release): who sees the lane closed sees every frame, and the failure, before that.
+    words.word(lane::STATE).store(
+        closed,
+        unless(mutant("end_state_relaxed"), Ordering::Release),
+    );
+}
+
+fn write(words: &Words, closed: u64, position: u64, reason: &str) {
+    let text = printable(reason);
+    let mut packed = [0; lane::FAILURE_TEXT_WORDS];
+    pack(text.as_bytes(), &mut packed);
+    for (n, word) in packed.iter().enumerate() {
+        // Relaxed, as below: released by END, and checked where it is read.
+        words
+            .word(lane::FAILURE_TEXT + n)
+            .store(*word, Ordering::Relaxed);
+    }
+    words
+        .word(lane::FAILURE_LENGTH)
+        .store(text.len() as u64, Ordering::Relaxed);
+    words
+        .word(lane::FAILURE_CHECK)
+        .store(checksum(&packed), Ordering::Relaxed);
+    words
+        .word(lane::FAILURE_POSITION)
+        .store(position, Ordering::Relaxed);
+    // END (release): who sees this failure named sees all of it, also where the lane was opened again.
+    words
+        .word(lane::FAILURE_STATE)
+        .store(closed, Ordering::Release);
+}
+
+/// The state word of the lane when it was closed with a failure last; 0 if it never was.
+#[inline]
+pub(crate) fn failed_state(words: &Words) -> u64 {
+    // END (acquire).
+    words.word(lane::FAILURE_STATE).load(Ordering::Acquire)
+}
+
+/// End of the last frame before the newest failure.
+pub(crate) fn failed_position(words: &Words) -> u64 {
+    // Relaxed: before END, by which the failure was found.
+    words.word(lane::FAILURE_POSITION).load(Ordering::Relaxed)
+}
+
+/// The lane's state word: even once its publisher has closed it.
+#[inline]
+pub(crate) fn state(words: &Words) -> u64 {
+    // END (acquire): every frame before it was closed, and its failure, is there.
+    let look = unless(mutant("end_look_relaxed"), Ordering::Acquire);
+    words.word(lane::STATE).load(look)
+}
+
+/// Whether the lane is closed now, and with a failure.
+pub(crate) fn is_failed(words: &Words) -> bool {
+    let state = state(words);
+    state & 1 == 0 && state != 0 && failed_state(words) == state
+}
+
+/// The newest failure.
+pub(crate) fn failure(words: &Words) -> Option<Failure> {
+    let state = failed_state(words);
+    if state == 0 {
+        return None;
+    }
+    // Relaxed, all of it: before END. A lane that fails again meanwhile makes a mixture, which the check finds.
+    let word = |at: usize| words.word(at).load(Ordering::Relaxed);
+    let mut packed = [0; lane::FAILURE_TEXT_WORDS];
+    for (n, part) in packed.iter_mut().enumerate() {
+        *part = word(lane::FAILURE_TEXT + n);
+    }
+    let whole = word(lane::FAILURE_CHECK) == checksum(&packed);
+    let text = unpack(&packed, word(lane::FAILURE_LENGTH)).filter(|_| whole);
+    Some(Failure {
+        state,
+        position: failed_position(words),
+        reason: text.unwrap_or_else(|| "its reason cannot be read".to_owned()),
+    })
+}
+
+/// As much of a reason as has room, in one line.
+fn printable(reason: &str) -> String {
+    let mut text = String::new();
+    for c in reason.chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if text.len() + c.len_utf8() > TEXT_MAX {
+            break;
+        }
+        text.push(c);
+    }
+    text
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::region::Memory;
+
+    fn header() -> Words {
+        let words = Words::new(&Memory::heap(lane::WORDS * 8), 0, lane::WORDS);
+        words.word(lane::STATE).store(3, Ordering::Relaxed);
+        words
+    }
+
+    #[test]
+    fn a_closed_lane_has_no_failure_and_a_failed_one_says_why() {
+        let words = header();
+        close(&words, 64, None);
+        assert_eq!((is_failed(&words), failure(&words)), (false, None));
+        words.word(lane::STATE).store(5, Ordering::Relaxed);
+        close(&words, 128, Some("the disk\nis gone"));
+        assert!(is_failed(&words));
+        let found = failure(&words).unwrap();
+        assert_eq!((found.state, found.position), (4, 128));
+        assert_eq!(found.reason, "the disk is gone");
+        // The next publisher: the lane is open, the failure can be read on.
+        words.word(lane::STATE).store(7, Ordering::Relaxed);
+        assert!(!is_failed(&words));
+        assert_eq!(failure(&words).unwrap().state, 4);
+        close(&words, 256, None);
+        assert!(!is_failed(&words), "it closed in order");
+    }
+
+    #[test]
+    fn a_reason_of_any_length_fits_and_a_damaged_one_is_not_believed() {
+        let words = header();
+        let long = "ä".repeat(400);
+        close(&words, 0, Some(&long));
+        let reason = failure(&words).unwrap().reason;
+        assert_eq!(reason.len(), TEXT_MAX);
+        assert!(long.starts_with(&reason));
+        for at in [
+            lane::FAILURE_TEXT,
+            lane::FAILURE_TEXT + lane::FAILURE_TEXT_WORDS - 1,
+            lane::FAILURE_CHECK,
+            lane::FAILURE_LENGTH,
+        ] {
+            let before = words.word(at).load(Ordering::Relaxed);
+            words.word(at).store(!before, Ordering::Relaxed);
+            let reason = failure(&words).unwrap().reason;
+            assert_eq!(reason, "its reason cannot be read", "word {at}");
+            words.word(at).store(before, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Watching for the death of other processes, so that sleepers that depend on them may sleep long.
+//!
+//! A participant that dies between its store and its look at the park words wakes no sleeper, and no other participant
+//! has to pass by. The kernel tells of the death: a `pidfd` becomes readable once the process has let go of everything,
+//! its locks included. One thread of this process waits for those and takes the park words of all that asked.
+//!
+//! A watch decides nothing. It only ends a nap; the sleeper then asks the locks. A process number comes from shared
+//! memory, so a watch counts only if the participant's lock is still held after the `pidfd` was opened: its holder has
+//! not died, so its number was not given to another process. Numbers of other PID namespaces are not used.
+//!
+//! The thread starts with the first watch and ends with the last sleeper that has one. Busy programs never start it.
+
+use super::{Reliance, wake};
+use crate::fork;
+use crate::region::Word;
+use crate::sync::{AtomicU64, Ordering};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashMap;
+use std::io;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// Processes that one process watches at most: each costs a descriptor.
+const WATCHED_MAX: usize = 64;
+/// Marks the descriptor by which the thread is asked to end; no process has this number.
+const END: u64 = u64::MAX;
+
+/// A participant that a sleeper depends on, by the words in which it says who it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The lock that it holds while it lives.
+    pub(crate) byte: u64,
+    pub(crate) pid: Word,
+    /// Its PID namespace: [`pid_space`].
+    pub(crate) space: Word,
+    /// Where the lowest bit of a word says whether there is one at all, that word.
+    pub(crate) open: Option<Word>,
+}
+
+impl Peer {
+    /// What it says now.
+    fn said(&self) -> Option<(u32, u64)> {
+        // Acquire: a publisher stores its number before it opens its lane.
+        let open = self.open.as_ref();
+        if open.is_some_and(|open| open.load(Ordering::Acquire) & 1 == 0) {
+            return None;
+        }
+        // Relaxed: compared only; a lock decides whether they count.
+        let pid = self.pid.load(Ordering::Relaxed);
+        let space = self.space.load(Ordering::Relaxed);
+        Some((u32::try_from(pid).unwrap_or(0), space))
+    }
+}
+
+/// The PID namespace of this process as a number, 0 where the system does not say.
+pub(crate) fn pid_space() -> u64 {
+    /// Process and namespace: a forked child may be in another one.
+    static KNOWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    let me = u64::from(std::process::id());
+    // Acquire: pairs with the release below.
+    if KNOWN[0].load(Ordering::Acquire) == me {
+        return KNOWN[1].load(Ordering::Relaxed);
+    }
+    let space = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |found| found.st_ino);
+    // Relaxed: released below.
+    KNOWN[1].store(space, Ordering::Relaxed);
+    KNOWN[0].store(me, Ordering::Release);
+    space
+}
+
+/// What one sleeper watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    watched: Vec<Watched>,
+    warden: Option<Arc<Warden>>,
+    /// The process that set them: in a forked child they are copies that must not be touched.
+    process: u32,
+}
+
+#[derive(Debug)]
+struct Watched {
+    byte: u64,
+    pid: u32,
+    entry: Arc<Entry>,
+    park: Word,
+}
+
+impl Watches {
+    /// Watches `peers` from here on, and no other process, for the sleeper with this park word.
+    ///
+    /// `Sure` if the end of each of them wakes it, or is one already; what they did until now is found by a look.
+    pub(crate) fn rely_on(
+        &mut self,
+        park: &Word,
+        peers: &[Peer],
+        is_held: impl Fn(u64) -> bool,
+    ) -> Reliance {
+        let me = (std::process::id(), pid_space());
+        let old = std::mem::take(&mut self.watched);
+        let mut kept = Vec::with_capacity(old.len());
+        let mut reliance = Reliance::Sure;
+        for peer in peers {
+            let Some(said) = peer.said() else { continue };
+            // We do not outlive ourselves.
+            if said == me && said.1 != 0 {
+                continue;
+            }
+            let same = |one: &&Watched| (one.byte, one.pid) == (peer.byte, said.0);
+            let known = old.iter().find(same).filter(|one| !one.entry.has_ended());
+            let watched = if let Some(known) = known {
+                Some(Watched {
+                    byte: peer.byte,
+                    pid: said.0,
+                    entry: Arc::clone(&known.entry),
+                    park: known.park.clone(),
+                })
+            } else {
+                let set = if said.1 == me.1 && me.1 != 0 {
+                    self.watch(peer.byte, said.0, park)
+                } else {
+                    None
+                };
+                // The end of its holder is no news any more, or the number is that of the holder.
+                if !is_held(peer.byte) {
+                    if let Some(set) = set {
+                        set.forget(self.warden.as_ref());
+                    }
+                    continue;
+                }
+                set
+            };
+            if peer.said() != Some(said) || watched.is_none() {
+                reliance = Reliance::Unsure;
+            }
+            kept.extend(watched);
+        }
+        for gone in old {
+            let stays = kept.iter().any(|one| Arc::ptr_eq(&one.entry, &gone.entry));
+            if !stays {
+                gone.forget(self.warden.as_ref());
+            }
+        }
+        self.watched = kept;
+        if self.warden.as_ref().is_some_and(|warden| warden.is_blind()) {
+            reliance = Reliance::Unsure;
+        }
+        reliance
+    }
+
+    fn watch(&mut self, byte: u64, pid: u32, park: &Word) -> Option<Watched> {
+        if self.warden.is_none() {
+            self.warden = Warden::current().ok();
+            self.process = std::process::id();
+        }
+        let entry = self.warden.as_ref()?.watch(pid, park).ok()?;
+        let park = park.clone();
+        Some(Watched {
+            byte,
+            pid,
+            entry,
+            park,
+        })
+    }
+}
+
+impl Watched {
+    fn forget(self, warden: Option<&Arc<Warden>>) {
+        if let Some(warden) = warden {
+            warden.shared.forget(self.pid, &self.entry, &self.park);
+        }
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        let watched = std::mem::take(&mut self.watched);
+        let warden = self.warden.take();
+        if self.process != std::process::id() {
+            // A copy in a forked child: the thread, and perhaps the holder of a lock, are the parent's.
+            let _theirs = ManuallyDrop::new((watched, warden));
+            return;
+        }
+        for one in watched {
+            one.forget(warden.as_ref());
+        }
+    }
+}
+
+/// The thread, and what it waits for.
+#[derive(Debug)]
+struct Warden {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    epoll: OwnedFd,
+    /// Readable once the thread is to end.
+    end: OwnedFd,
+    entries: Mutex<HashMap<u32, Arc<Entry>>>,
+}
+
+/// One process, and the sleepers that depend on it.
+#[derive(Debug)]
+struct Entry {
+    process: OwnedFd,
+    /// 1 once it has died.
+    ended: AtomicU64,
+    sleepers: Mutex<Vec<Word>>,
+}
+
+impl Entry {
+    fn has_ended(&self) -> bool {
+        // Acquire: pairs with `Shared::tell`.
+        self.ended.load(Ordering::Acquire) != 0
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, Vec<Word>> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Warden {
+    /// That of this process, started if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor or thread left, or no `epoll`.
+    fn current() -> io::Result<Arc<Self>> {
+        static CURRENT: Mutex<Option<(u32, Weak<Warden>)>> = Mutex::new(None);
+        // No fork while it is locked: the child's copy would stay so.
+        let _still = fork::hold_off();
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let me = std::process::id();
+        if let Some((process, warden)) = &*current
+            && *process == me
+            && let Some(warden) = warden.upgrade()
+        {
+            return Ok(warden);
+        }
+        let warden = Arc::new(Self::start()?);
+        *current = Some((me, Arc::downgrade(&warden)));
+        Ok(warden)
+    }
+
+    fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            end: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            entries: Mutex::default(),
+        });
+        let data = epoll::EventData::new_u64(END);
+        epoll::add(&shared.epoll, &shared.end, data, epoll::EventFlags::IN)?;
+        let thread = std::thread::Builder::new()
+            .name("olivine-warden".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.run()
+            })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether its thread has ended, which tells of no death any more.
+    fn is_blind(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Has `park` taken when the process with this number ends.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process, or no descriptor for it.
+    fn watch(&self, pid: u32, park: &Word) -> io::Result<Arc<Entry>> {
+        let mut entries = self.shared.entries();
+        if let Some(entry) = entries.get(&pid) {
+            entry.sleepers().push(park.clone());
+            return Ok(Arc::clone(entry));
+        }
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        if entries.len() >= WATCHED_MAX {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let entry = Arc::new(Entry {
+            process: pidfd_open(number, PidfdFlags::empty())?,
+            ended: AtomicU64::new(0),
+            sleepers: Mutex::new(vec![park.clone()]),
+        });
+        let data = epoll::EventData::new_u64(pid.into());
+        epoll::add(
+            &self.shared.epoll,
+            &entry.process,
+            data,
+            epoll::EventFlags::IN,
+        )?;
+        entries.insert(pid, Arc::clone(&entry));
+        Ok(entry)
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        // An eventfd that is full is readable already.
+        let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing left to do for us.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u32, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
+        loop {
+            let events = match epoll::wait(&self.epoll, &mut events, None) {
+                Ok((events, _)) => events,
+                Err(Errno::INTR) => continue,
+                // Nothing can be waited for: sleepers look after each nap.
+                Err(_) => return,
+            };
+            for event in events {
+                match event.data.u64() {
+                    END => return,
+                    pid => self.tell(pid),
+                }
+            }
+        }
+    }
+
+    /// A process has died.
+    fn tell(&self, pid: u64) {
+        let Ok(pid) = u32::try_from(pid) else { return };
+        let Some(entry) = self.entries().remove(&pid) else {
+            return;
+        };
+        let _ = epoll::delete(&self.epoll, &entry.process);
+        // Release: pairs with `Entry::has_ended`.
+        entry.ended.store(1, Ordering::Release);
+        // A sleeper's flags were up before it asked for the watch: the lock that is free, or the entry, tells it.
+        for park in entry.sleepers().drain(..) {
+            wake(&park);
+        }
+    }
+
+    /// Drops one sleeper of an entry, and the entry with its last.
+    fn forget(&self, pid: u32, entry: &Arc<Entry>, park: &Word) {
+        let mut entries = self.entries();
+        let mut sleepers = entry.sleepers();
+        let at = sleepers
+            .iter()
+            .position(|one| std::ptr::eq::<AtomicU64>(&**one, &**park));
+        if let Some(at) = at {
+            sleepers.swap_remove(at);
+        }
+        let is_unused = sleepers.is_empty();
+        drop(sleepers);
+        if is_unused && entries.get(&pid).is_some_and(|one| Arc::ptr_eq(one, entry)) {
+            entries.remove(&pid);
+            let _ = epoll::delete(&self.epoll, &entry.process);
+        }
+    }
+}

@@ -30,8 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(*received, quote);
     println!("received {:?}", *received);
 
-    // Whoever opens the channel with another type, or without one, is refused.
-    match Subscriber::open("inproc://quotes") {
+    // A subscriber without a type takes the messages as bytes. A publisher without one is refused.
+    let _bytes = Subscriber::open("inproc://quotes")?;
+    match Publisher::open("inproc://quotes") {
         Err(error @ OpenError::Type { .. }) => println!("refused: {error}"),
         other => return Err(format!("not refused: {other:?}").into()),
     }

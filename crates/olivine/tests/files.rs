@@ -5,14 +5,17 @@
 mod common;
 
 use common::Place;
-use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{Config, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
 /// Offsets of words of the control file and of a lane's header, see `docs/layout.md`.
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
-const GEOMETRY: u64 = 24;
+/// The record that counts once a publisher has come first: the second.
+const GEOMETRY: u64 = 2048 + 24 * 8;
+const BOOT: u64 = 23 * 8;
+const INCARNATION: u64 = 5 * 8;
 const CURSOR: u64 = 16 * 8;
 const LIMIT: u64 = 32 * 8;
 
@@ -73,7 +76,7 @@ fn what_is_no_regular_file_is_refused_and_left_alone() {
 #[test]
 fn damaged_files_are_refused_and_left_alone() {
     type Damage = (&'static str, fn(&Path), bool);
-    let damages: [Damage; 12] = [
+    let damages: [Damage; 13] = [
         ("control", |path| truncate(path, 0), false),
         ("control", |path| truncate(path, 4095), false),
         ("control", |path| truncate(path, 4096), false),
@@ -83,7 +86,7 @@ fn damaged_files_are_refused_and_left_alone() {
             false,
         ),
         ("control", |path| write_word(path, VERSION, 1), true),
-        ("control", |path| write_word(path, VERSION, 3), true),
+        ("control", |path| write_word(path, VERSION, 4), true),
         (
             "control",
             |path| write_word(path, GEOMETRY, u64::MAX),
@@ -98,6 +101,7 @@ fn damaged_files_are_refused_and_left_alone() {
         ("lane-0", |path| write_word(path, MAGIC, 0), false),
         ("lane-0", |path| write_word(path, VERSION, 7), true),
         ("lane-0", |path| write_word(path, CURSOR, 3), false),
+        ("lane-0", |path| write_word(path, INCARNATION, 1), false),
     ];
     for (step, (name, damage, is_version)) in damages.into_iter().enumerate() {
         let place = Place::new();
@@ -107,7 +111,7 @@ fn damaged_files_are_refused_and_left_alone() {
         let before = std::fs::read(&path).unwrap();
         for error in refused(&uri) {
             let expected = match error {
-                OpenError::Layout { expected: 2, .. } => is_version,
+                OpenError::Layout { expected: 3, .. } => is_version,
                 OpenError::NotAChannel { .. } => !is_version,
                 _ => false,
             };
@@ -145,6 +149,106 @@ fn nonsense_in_live_words_never_leaves_the_ring() {
                 for _ in 0..1000 {
                     let _ = publisher.offer(&[7; 100]);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_channel_of_an_earlier_boot_is_not_delivered_and_makes_way() {
+    for opener in ["subscriber", "publisher", "gc", "rm"] {
+        let place = Place::new();
+        let uri = leave_behind(&place);
+        let control = place.channel("bad").join("control");
+        write_word(&control, BOOT, 7);
+        let config = Config::parse(&uri).unwrap();
+        let error = admin::inspect(&config).unwrap_err();
+        assert!(matches!(error, OpenError::EarlierBoot { .. }), "{error}");
+        let listed = admin::list(&place.dir()).unwrap();
+        assert!(listed[0].result.is_err());
+        match opener {
+            "subscriber" => {
+                let oldest = place.uri("bad", "from=oldest");
+                let mut subscriber = Subscriber::open(&oldest).unwrap();
+                assert!(subscriber.try_receive().unwrap().is_none());
+                let mut publisher = Publisher::open(&uri)
+                    .unwrap_or_else(|_| Publisher::open(&place.uri("bad", "")).unwrap());
+                publisher.publish(b"new").unwrap();
+                assert_eq!(&*subscriber.receive().unwrap(), b"new");
+            }
+            "publisher" => {
+                let mut publisher = Publisher::open(&uri).unwrap();
+                publisher.publish(b"new").unwrap();
+                let oldest = place.uri("bad", "from=oldest");
+                let mut subscriber = Subscriber::open(&oldest).unwrap();
+                assert_eq!(&*subscriber.receive().unwrap(), b"new");
+            }
+            "gc" => {
+                assert_eq!(admin::collect(&place.dir(), true).unwrap().len(), 1);
+                assert!(control.exists());
+                assert_eq!(admin::collect(&place.dir(), false).unwrap().len(), 1);
+            }
+            _ => {
+                admin::remove(&config, false).unwrap();
+            }
+        }
+        assert!(!place.channel("bad").exists(), "{opener}");
+    }
+    // A process lives on it, so it cannot be of an earlier boot.
+    let place = Place::new();
+    let uri = place.uri("bad", "");
+    let publisher = Publisher::open(&uri).unwrap();
+    write_word(&place.channel("bad").join("control"), BOOT, 7);
+    for error in refused(&uri) {
+        assert!(matches!(error, OpenError::Folder { .. }), "{error}");
+    }
+    assert!(place.channel("bad").join("control").exists());
+    drop(publisher);
+}
+
+#[test]
+fn handles_say_that_the_files_of_their_channel_were_removed() {
+    let place = Place::new();
+    let uri = place.uri("gone", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(b"before").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"before");
+    assert!(!publisher.is_unlinked() && !subscriber.is_unlinked());
+    std::fs::remove_dir_all(place.channel("gone")).unwrap();
+    assert!(publisher.is_unlinked() && subscriber.is_unlinked());
+    publisher.publish(b"after").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"after");
+    // A newcomer's channel is another one.
+    let newcomer = Publisher::open(&uri).unwrap();
+    assert!(!newcomer.is_unlinked() && publisher.is_unlinked() && subscriber.is_unlinked());
+    assert!(!Publisher::open("inproc://gone").unwrap().is_unlinked());
+}
+
+#[test]
+fn a_lane_that_an_earlier_channel_left_is_made_anew() {
+    // Up to laps of the ring, and both orders of coming.
+    for old in [1_u32, 100, 1_000] {
+        for subscriber_first in [true, false] {
+            let place = Place::new();
+            let uri = place.uri("again", "capacity=4KiB");
+            let mut publisher = Publisher::open(&uri).unwrap();
+            for _ in 0..old {
+                publisher.publish(b"of the earlier channel").unwrap();
+            }
+            drop(publisher);
+            std::fs::remove_file(place.channel("again").join("control")).unwrap();
+            assert!(place.channel("again").join("lane-0").exists());
+            let early = subscriber_first.then(|| Subscriber::open(&uri).unwrap());
+            let mut publisher = Publisher::open(&uri).unwrap();
+            let mut subscriber = early
+                .unwrap_or_else(|| Subscriber::open(&place.uri("again", "from=oldest")).unwrap());
+            for number in 0..1_000_u32 {
+                publisher.publish(&number.to_le_bytes()).unwrap();
+                let step = format!("{old} old messages, message {number}");
+                common::receive(&mut subscriber, |message| {
+                    assert_eq!(**message, number.to_le_bytes(), "{step}");
+                });
             }
         }
     }

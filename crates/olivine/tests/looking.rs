@@ -17,12 +17,14 @@ use std::os::unix::fs::FileExt;
 const LARGE: u64 = 1 << 30;
 
 /// Words of the control file and of a lane's header, see `docs/layout.md`.
-const GEOMETRY: u64 = 3;
+const GEOMETRY_TURN: u64 = 3;
+const GEOMETRY: u64 = 256;
+const GEOMETRY_WORDS: u64 = 24;
 const LANE_CAPACITY: u64 = 2;
 const LANE_LIMIT: u64 = 32;
 
 /// The words that the geometry's check word is made of.
-const CHECKED: u64 = 16;
+const CHECKED: u64 = GEOMETRY_WORDS - 1;
 
 fn open(place: &Place, name: &str) -> File {
     let path = place.channel("large").join(name);
@@ -56,9 +58,10 @@ fn leave_a_large_one(place: &Place) -> String {
     publisher.publish(b"unseen").unwrap();
     drop(publisher);
     let (control, lane) = (open(place, "control"), open(place, "lane-0"));
-    write_word(&control, GEOMETRY, LARGE);
-    let words = (0..CHECKED).map(|n| read_word(&control, GEOMETRY + n));
-    write_word(&control, GEOMETRY + CHECKED, fnv(words));
+    let record = GEOMETRY + read_word(&control, GEOMETRY_TURN) * GEOMETRY_WORDS;
+    write_word(&control, record, LARGE);
+    let words = (0..CHECKED).map(|n| read_word(&control, record + n));
+    write_word(&control, record + CHECKED, fnv(words));
     write_word(&lane, LANE_CAPACITY, LARGE);
     write_word(&lane, LANE_LIMIT, LARGE);
     lane.set_len(4096 + LARGE).unwrap();

@@ -83,7 +83,7 @@ fn who_may_not_make_a_stream_is_told_so() {
         Err(OpenError::Link(error)) => error,
         Err(error) => panic!("{error:?}"),
         Ok(mut subscriber) => match subscriber.receive() {
-            Err(ReceiveError::Link(error)) => error,
+            Err(ReceiveError::Failed(error)) => error,
             other => panic!("{other:?}"),
         },
     };
@@ -298,7 +298,7 @@ fn messages_that_the_stream_removed_are_missed_aloud() {
         Err(OpenError::Link(error)) => error,
         Err(error) => panic!("{error:?}"),
         Ok(mut subscriber) => match subscriber.receive_timeout(common::WATCHDOG) {
-            Err(ReceiveError::Link(error)) => error,
+            Err(ReceiveError::Failed(error)) => error,
             other => panic!("{other:?}"),
         },
     };

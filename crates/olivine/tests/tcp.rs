@@ -101,7 +101,7 @@ fn strangers_are_turned_away_and_disturb_nobody() {
     let mut random = Random(11);
     let garbage: Vec<u8> = (0..5000).map(|_| random.next().to_le_bytes()[0]).collect();
     let mut bomb = b"OLIVWIRE".to_vec();
-    bomb.extend(1_u32.to_le_bytes());
+    bomb.extend(2_u32.to_le_bytes());
     bomb.extend(u32::MAX.to_le_bytes());
     let mut later = b"OLIVWIRE".to_vec();
     later.extend(99_u32.to_le_bytes());
@@ -263,7 +263,7 @@ fn a_remote_subscriber_that_is_too_slow_is_evicted_and_told() {
             Err(error) => break error,
         }
     };
-    let ReceiveError::Link(cause) = error else {
+    let ReceiveError::Failed(cause) = error else {
         panic!("{error:?}");
     };
     assert!(cause.to_string().contains("evicted"), "{cause}");

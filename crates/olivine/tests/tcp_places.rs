@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::proxy::Proxy;
 use common::{Place, free_port, until};
 use olivine::{Bridge, Config, Plain, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
@@ -253,4 +254,65 @@ fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
     let mut subscriber = Subscriber::open(&to).unwrap();
     publisher.publish(&7_u64.to_le_bytes()).unwrap();
     assert_eq!(next(&mut subscriber), 7);
+}
+
+/// The end of a lane is told to a destination that has it open, however long ago it was.
+#[test]
+fn a_publisher_that_closes_while_the_link_is_down_is_told_to_have_closed() {
+    for listens in [true, false] {
+        let place = Place::new();
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let end = |listens: bool| match listens {
+            true => uri(port, "role=listen"),
+            false => uri(proxy.port, "role=connect"),
+        };
+        let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+        let mut subscriber = Subscriber::open(&to).unwrap();
+        let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
+        let sending = bridge(&from, &end(listens));
+        let _receiving = bridge(&end(!listens), &to);
+        publisher.publish(&7_u64.to_le_bytes()).unwrap();
+        assert_eq!(next(&mut subscriber), 7);
+        until("it is acknowledged", || {
+            let status = sending.status();
+            status.bytes == status.acknowledged_bytes
+        });
+        proxy.set_down(true);
+        publisher.close().unwrap();
+        proxy.set_down(false);
+        until("the end is told", || {
+            let received = subscriber.receive_timeout(Duration::ZERO);
+            matches!(received, Err(ReceiveError::Closed))
+        });
+    }
+}
+
+/// Both ends are the same ring: each message would make the next one.
+#[test]
+fn a_bridge_from_a_channel_into_itself_is_refused_however_it_is_spelled() {
+    let place = Place::new();
+    let channel = place.uri("loop", "");
+    let mut publisher = Publisher::open(&channel).unwrap();
+    let alias = place.dir().join("../channels");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    for other in [
+        channel.clone(),
+        format!("shm://loop?dir={}", alias.display()),
+    ] {
+        let refused = Bridge::start(&config(&channel), &config(&other), false);
+        let told = format!("{:?}", refused.expect_err("a loop"));
+        assert!(told.contains("Loop"), "{told}");
+        assert_eq!(publisher.subscribers(), 0, "no durable name is left");
+    }
+    let port = free_port();
+    let _sending = bridge(&channel, &uri(port, "role=listen"));
+    let refused = Bridge::start(
+        &config(&uri(port, "role=connect")),
+        &config(&channel),
+        false,
+    );
+    let told = refused.expect_err("a loop").to_string();
+    assert!(told.contains("round for ever"), "{told}");
+    publisher.publish(b"once").unwrap();
 }

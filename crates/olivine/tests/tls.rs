@@ -47,7 +47,7 @@ fn refused(publish: &str, subscribe: &str) -> (String, String) {
         Err(error) => error.to_string(),
         // The answer came after opening had waited for it.
         Ok(mut subscriber) => match subscriber.receive() {
-            Err(ReceiveError::Link(error)) => error.to_string(),
+            Err(ReceiveError::Failed(error)) => error.to_string(),
             other => panic!("{subscribe}: {other:?}"),
         },
     };

@@ -116,18 +116,92 @@ fn every_way_of_sending_carries_the_topic() {
 }
 
 #[test]
-fn a_channel_has_topics_for_everybody_or_for_nobody() {
+fn a_subscriber_without_a_topic_gets_every_message_of_a_channel_with_topics() {
+    each(|transport| {
+        let (publish, subscribe) = transport.pair("capacity=64KiB&subscribers=1");
+        let reader = std::thread::spawn(move || {
+            let mut subscriber = Subscriber::open(&subscribe).unwrap();
+            read_all(&mut subscriber)
+        });
+        let mut publisher = Publisher::open(&with(transport, &publish, "a")).unwrap();
+        let mut expected = Vec::new();
+        for (number, topic) in TOPICS.iter().cycle().take(100).enumerate() {
+            publisher.set_topic(topic).unwrap();
+            publisher.publish(&number.to_le_bytes()).unwrap();
+            expected.push(((*topic).to_owned(), number.to_le_bytes().to_vec()));
+        }
+        publisher.close().unwrap();
+        assert_eq!(reader.join().unwrap(), expected, "{transport:?}");
+    });
+}
+
+#[test]
+fn messages_with_and_without_a_topic_go_over_one_channel() {
     let place = Place::new();
-    let (plain, topics) = (place.uri("plain", ""), place.uri("topics", "topic=a"));
-    let _plain = Publisher::open(&plain).unwrap();
-    let _topics = Publisher::open(&topics).unwrap();
-    let refused = |outcome: Result<Subscriber, OpenError>| outcome.unwrap_err().to_string();
-    let error = refused(Subscriber::open(&place.uri("topics", "")));
-    assert!(error.contains("carries 'bytes with 'topic=''"), "{error}");
-    let error = refused(Subscriber::open(&place.uri("plain", "topic=a")));
-    assert!(error.contains("carries 'untyped bytes'"), "{error}");
-    let error = Publisher::open(&place.uri("topics", "")).unwrap_err();
+    for query in ["", "&slow=evict:1h", "&wait=park"] {
+        let uri = |more: &str| place.uri("mixed", &format!("{more}{query}"));
+        let mut all = Subscriber::open(&uri("from=now")).unwrap();
+        let mut some = Subscriber::open(&uri("topic=a.*")).unwrap();
+        let mut with = Publisher::open(&uri("topic=a.b")).unwrap();
+        let mut without = Publisher::open(&uri("from=now")).unwrap();
+        assert_eq!(without.topic(), None);
+        with.publish(b"one").unwrap();
+        without.publish(b"two").unwrap();
+        let mut claim = without.claim(5).unwrap();
+        claim.copy_from_slice(b"three");
+        claim.commit();
+        without.set_topic("a.c").unwrap();
+        without.publish(b"four").unwrap();
+        drop((with, without));
+        let found = |subscriber: &mut Subscriber| {
+            let mut found = read_all(subscriber);
+            found.sort();
+            found
+        };
+        let of = |topic: &str, text: &str| (topic.to_owned(), text.as_bytes().to_vec());
+        let chosen = [of("a.b", "one"), of("a.c", "four")];
+        assert_eq!(found(&mut some), chosen, "{query}");
+        let every = [
+            of("", "three"),
+            of("", "two"),
+            chosen[0].clone(),
+            chosen[1].clone(),
+        ];
+        assert_eq!(found(&mut all), every, "{query}");
+    }
+}
+
+#[test]
+fn a_subscriber_with_a_topic_is_not_refused_where_no_message_has_one() {
+    let place = Place::new();
+    for from in ["now", "oldest"] {
+        let query = format!("topic=a.*&from={from}");
+        let mut early = Subscriber::open(&place.uri("plain", &query)).unwrap();
+        let mut publisher = Publisher::open(&place.uri("plain", "")).unwrap();
+        let mut late = Subscriber::open(&place.uri("plain", &query)).unwrap();
+        for _ in 0..3 {
+            publisher.publish(b"of no topic").unwrap();
+        }
+        publisher.close().unwrap();
+        for subscriber in [&mut early, &mut late] {
+            assert_eq!(read_all(subscriber), [], "{from}");
+        }
+    }
+}
+
+#[test]
+fn the_first_publisher_gives_a_channel_topics() {
+    let place = Place::new();
+    let _plain = Publisher::open(&place.uri("plain", "")).unwrap();
+    let error = Publisher::open(&place.uri("plain", "topic=a")).unwrap_err();
     assert!(matches!(error, OpenError::Type { .. }), "{error}");
+    // A subscriber of a type leaves it to the publisher whether there are topics.
+    let mut first = Subscriber::<Quote>::typed(&place.uri("typed", "")).unwrap();
+    let mut publisher = Publisher::<Quote>::typed(&place.uri("typed", "topic=fx")).unwrap();
+    let quote = Quote { bid: 3, ask: 4 };
+    publisher.publish(&quote).unwrap();
+    let received = first.receive().unwrap();
+    assert_eq!((*received, received.message().topic()), (quote, "fx"));
 }
 
 #[test]
@@ -248,7 +322,7 @@ fn typed_messages_have_topics_too() {
         assert_eq!(*received, quote);
         assert_eq!(received.message().topic(), expected);
     }
-    let error = Subscriber::open(&place.uri("q", "topic=>")).unwrap_err();
+    let error = Publisher::open(&place.uri("q", "topic=fx.eur")).unwrap_err();
     assert!(error.to_string().contains("quote v1 with"), "{error}");
 }
 

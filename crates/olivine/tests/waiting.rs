@@ -125,3 +125,129 @@ fn an_event_loop_rests_when_one_of_two_publishers_has_closed() {
     stays.close().unwrap();
     assert!(readable(&mut subscriber, LONG));
 }
+
+#[test]
+fn membarrier_is_refused_where_asked() {
+    common::idle::membarrier_is_as_expected();
+}
+
+#[test]
+fn all_of_this_holds_without_membarrier() {
+    common::idle::again_without_membarrier("all_of_this_holds_without_membarrier");
+}
+
+/// Storms of sleeps and wake-ups whose naps have no end, so that a wake-up that gets lost is a hang and not a delay.
+#[cfg(feature = "points")]
+mod storms {
+    use super::*;
+    use olivine::probe::SharedWords;
+
+    const ROUNDS: u32 = 20_000;
+
+    /// A storm in a process of its own, which stores its progress.
+    pub(super) fn run() {
+        let Some(role) = common::my_role() else {
+            return;
+        };
+        let setting = |name: &str| std::env::var(name).expect("set by the parent");
+        let words = SharedWords::attach(setting("OLIVINE_STORM_WORDS").as_ref()).unwrap();
+        let uri = setting("OLIVINE_STORM_URI");
+        match role.as_str() {
+            // The ring is full again and again, and empty for some.
+            "room" => {
+                let mut readers: Vec<_> = (0..3).map(|_| Subscriber::open(&uri).unwrap()).collect();
+                let mut publisher = Publisher::open(&uri).unwrap();
+                std::thread::scope(|scope| {
+                    for reader in &mut readers {
+                        scope.spawn(|| expect(reader, 0..ROUNDS));
+                    }
+                    for n in 0..ROUNDS {
+                        send(&mut publisher, n..n + 1);
+                        words.store(0, u64::from(n) + 1);
+                    }
+                });
+            }
+            // Each message is awaited asleep, both ways.
+            "turns" => {
+                let back = uri.replace("storm", "back");
+                let mut there = Subscriber::open(&uri).unwrap();
+                let mut here = Subscriber::open(&back).unwrap();
+                let mut asks = Publisher::open(&uri).unwrap();
+                let mut answers = Publisher::open(&back).unwrap();
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        for n in 0..ROUNDS {
+                            assert_eq!(number(&there.receive().unwrap()), n);
+                            send(&mut answers, n..n + 1);
+                        }
+                    });
+                    for n in 0..ROUNDS {
+                        send(&mut asks, n..n + 1);
+                        assert_eq!(number(&here.receive().unwrap()), n);
+                        words.store(0, u64::from(n) + 1);
+                    }
+                });
+            }
+            other => panic!("no role {other}"),
+        }
+    }
+
+    /// Runs a storm; whether it came to its end, or got no further.
+    fn ends(role: &str, drop_wakes: Option<u64>) -> bool {
+        let place = Place::new();
+        let words = SharedWords::create(&place.file("words"), 1).unwrap();
+        let mut variables = vec![
+            (
+                "OLIVINE_STORM_URI",
+                place.uri("storm", "capacity=4KiB&wait=park"),
+            ),
+            (
+                "OLIVINE_STORM_WORDS",
+                place.file("words").display().to_string(),
+            ),
+            ("OLIVINE_NAPS", "off".to_owned()),
+        ];
+        variables.extend(drop_wakes.map(|every| ("OLIVINE_DROP_WAKES", every.to_string())));
+        let mut child = common::spawn(role, &variables);
+        let (mut progress, mut patience) = (0, common::Patience::new());
+        loop {
+            if let Some(end) = child.try_wait().unwrap() {
+                assert!(end.success(), "{role}: {end}");
+                return true;
+            }
+            let now = words.load(0);
+            if now != progress {
+                (progress, patience) = (now, common::Patience::new());
+            }
+            // A thousand times what a wake-up takes.
+            if !patience.lasts() || (drop_wakes.is_some() && patience.waited() > LONG / 20) {
+                return false;
+            }
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_where_no_nap_ends_by_time() {
+        assert!(ends("room", None), "the room storm hangs");
+        assert!(ends("turns", None), "the storm of turns hangs");
+    }
+
+    #[test]
+    fn a_planted_fault_that_drops_wake_ups_is_found() {
+        assert!(
+            !ends("room", Some(200)),
+            "a wake-up was dropped and not missed"
+        );
+        assert!(
+            !ends("turns", Some(5000)),
+            "a wake-up was dropped and not missed"
+        );
+    }
+}
+
+/// The other processes.
+#[cfg(feature = "points")]
+#[test]
+fn role() {
+    storms::run();
+}

@@ -1,17 +1,18 @@
 //! Bridges as processes of their own, killed while they carry.
 
-use super::{Other, Patience, Place, finished, kill, receive, spawn_in};
+use super::{Other, Patience, Place, finished, kill, receive, spawn, spawn_in};
 use olivine::{Bridge, Config, Publisher, Subscriber};
 use std::time::Duration;
 
-/// What the process does that [`start`] starts: carries until the source has ended.
+/// What the process does that [`start`] starts: carries until the source has ended, or until it is killed.
 pub(crate) fn role() {
     let config = |name: &str| {
         let uri = std::env::var(name).expect("set by the parent");
         Config::parse(&uri).expect("a URI")
     };
     let (from, to) = (config("BRIDGE_FROM"), config("BRIDGE_TO"));
-    let bridge = Bridge::start(&from, &to, true).expect("a bridge");
+    let until_end = std::env::var_os("BRIDGE_KEEP").is_none();
+    let bridge = Bridge::start(&from, &to, until_end).expect("a bridge");
     let mut patience = Patience::new();
     while !bridge.has_ended() {
         // The two of them would keep a small machine busy with asking.
@@ -84,10 +85,20 @@ impl Pair {
     }
 
     fn start(&self, leg: usize, from: &str, to: &str) -> Other {
-        let variables = [
-            ("BRIDGE_FROM", from.to_owned()),
-            ("BRIDGE_TO", to.to_owned()),
-        ];
-        spawn_in(self.namespaces[leg].as_deref(), "bridge", &variables)
+        spawn_in(self.namespaces[leg].as_deref(), "bridge", &ends(from, to))
     }
+}
+
+/// What a bridge's process is told.
+fn ends(from: &str, to: &str) -> [(&'static str, String); 2] {
+    [
+        ("BRIDGE_FROM", from.to_owned()),
+        ("BRIDGE_TO", to.to_owned()),
+    ]
+}
+
+/// A bridge as a process of its own, which goes on when its source has ended.
+pub(crate) fn keeping(from: &str, to: &str) -> Other {
+    let [from, to] = ends(from, to);
+    spawn("bridge", &[from, to, ("BRIDGE_KEEP", String::new())])
 }

@@ -5,6 +5,7 @@
 pub(crate) mod bridges;
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;
+pub(crate) mod idle;
 pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
@@ -90,16 +91,26 @@ pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
+/// The emulator that test programs run under where they are those of another processor: `OLIVINE_TEST_RUNNER`.
+pub(crate) fn runner() -> Option<std::ffi::OsString> {
+    std::env::var_os("OLIVINE_TEST_RUNNER")
+}
+
 /// `#[test] fn role` of this very test binary, as another program, in a network namespace if one is named.
 fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Command {
     let me = std::env::current_exe().expect("own path");
-    let mut command = match namespace {
-        Some(namespace) => {
+    let mut command = match (namespace, runner()) {
+        (Some(namespace), _) => {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", namespace]).arg(me);
             command
         }
-        None => Command::new(me),
+        (None, Some(runner)) => {
+            let mut command = Command::new(runner);
+            command.arg(me);
+            command
+        }
+        (None, None) => Command::new(me),
     };
     command
         .args(["--exact", "role", "--nocapture", "--test-threads=1"])

@@ -1,12 +1,19 @@
 //! Participants are killed, stopped, forked and left unburied; the others lose nothing and go on.
 //!
+//! `OLIVINE_AIM_ONE_IN` says how many of the kills are aimed at code of the core; the report says where they fell.
 //! `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run, `OLIVINE_SOAK_S` goes on for that
 //! many seconds instead. `OLIVINE_STAGES` channels live at once, each with its own participants: most of the time goes by
 //! with waiting for what the dead held.
 
 #![cfg(not(loom))]
 
+#[cfg(target_arch = "x86_64")]
+mod aim;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "aim_absent.rs"]
+mod aim;
 mod bell;
+mod big;
 #[path = "../common/mod.rs"]
 mod common;
 mod message;
@@ -32,6 +39,8 @@ use tally::Tally;
 const ROUND: u64 = 500;
 /// One round in so many has participants that wait without sleeping.
 const SPINNING: u64 = 8;
+/// One kill in so many is aimed at code of the core (`OLIVINE_AIM_ONE_IN`).
+const AIM_ONE_IN: u64 = 4;
 /// Kills at once, at most.
 const BLOW: u64 = 3;
 /// Number of a round that is never played.
@@ -67,6 +76,7 @@ fn role() {
     let words = SharedWords::attach(path.as_ref()).unwrap();
     match role.as_str() {
         "zygote" => zygote::serve(&words, &Bell::attach(&stage::bell_of(path.as_ref()))),
+        "big" => big::role(&role_setting("OLIVINE_DEATH_URI"), &words),
         "witness" => witness(&role_setting("OLIVINE_DEATH_URI"), &words),
         other => panic!("no role {other}"),
     }
@@ -146,8 +156,18 @@ fn blow(
     stop_somebody(stage, actors, places[0], tally);
     let patience = Patience::new();
     for place in &places {
-        stage.strike(&actors[*place]);
-        tally.kill(actors[*place].role);
+        let victim = &actors[*place];
+        // A stopped one runs no instruction to aim at.
+        if stage
+            .random
+            .below(setting("OLIVINE_AIM_ONE_IN", AIM_ONE_IN))
+            == 0
+        {
+            tally.fell(stage.strike_in_core(victim));
+        } else {
+            stage.strike(victim);
+        }
+        tally.kill(victim.role);
     }
     let mut unburied = Vec::new();
     for &place in &places {
@@ -168,7 +188,9 @@ fn blow(
     let (role, survivors) = (actors[places[0]].role, survivors(stage, actors, &places));
     // Past everything that those who died can have held.
     let is_lap = stage.random.below(4) == 0;
+    tally.waits();
     let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, patience);
+    tally.waited();
     match counts && !survivors.is_empty() {
         true if is_lap => tally.lap(role, progress),
         true => {
@@ -288,6 +310,9 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
     if run.soak.is_zero() {
         assert_eq!(tally.kills(), run.kills);
     }
+    if cfg!(target_arch = "x86_64") && tally.kills() >= 100 {
+        assert!(tally.in_core() > 0, "no aimed kill fell into the core");
+    }
     // The first rounds fill what is kept: allocator, names, code pages.
     let early = resident.iter().take(resident.len() / 2).max();
     if let (Some(early), Some(last)) = (early, resident.last()) {
@@ -307,6 +332,7 @@ fn where_the_slow_are_evicted_the_killed_harm_nobody() {
     for number in 0..kills.div_ceil(ROUND) {
         let kills = (kills - number * ROUND).min(ROUND);
         let mut stage = Stage::new("&slow=evict:1ms", kills, seed.wrapping_add(number));
+        stage.observe();
         let mut actors: Vec<Actor> = ["publisher", "publisher"]
             .map(|role| stage.enter(role, ""))
             .to_vec();
@@ -330,6 +356,73 @@ fn where_the_slow_are_evicted_the_killed_harm_nobody() {
         tally.assert_clean(seed.wrapping_add(number));
     }
     println!("where the slow are evicted, seed {seed}\n{tally}");
+    assert!(tally.evicted() > 0, "no subscriber was evicted");
+}
+
+/// Each fault that the suite looks for, planted where the bystander reads: the round must fail, and say which.
+#[test]
+fn a_planted_fault_of_each_kind_fails_the_suite() {
+    /// Messages 0 to 9 of one session, after `spoil` has had its way with them.
+    fn found(spoil: fn(&mut Vec<Vec<u8>>)) -> Result<(), String> {
+        let mut messages: Vec<Vec<u8>> = (0..10)
+            .map(|sequence| {
+                let mut message = Vec::new();
+                fill(0, sequence, &mut message);
+                message
+            })
+            .collect();
+        spoil(&mut messages);
+        let place = Place::new();
+        let words = SharedWords::create(&place.file("words"), roles::words(1)).unwrap();
+        words.store(roles::acknowledged(0), 10);
+        let mut findings = stage::Findings::default();
+        let mut scratch = Vec::new();
+        for message in &messages {
+            findings.take(message, &mut scratch);
+        }
+        findings.settle(&words, 1);
+        let mut tally = Tally::default();
+        tally.add(&findings, [0; 5]);
+        let checked = std::panic::catch_unwind(|| tally.assert_clean(0));
+        checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+    }
+    fn hung() -> Result<(), String> {
+        let mut tally = Tally::default();
+        let mut findings = stage::Findings::default();
+        findings.checked = 1;
+        tally.add(&findings, [0; 5]);
+        tally.waits();
+        let checked = std::panic::catch_unwind(|| tally.assert_clean(0));
+        checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+    }
+    assert_eq!(found(|_| {}), Ok(()));
+    let fails = |verdict: Result<(), String>, what: &str| {
+        let why = verdict.expect_err(what);
+        assert!(why.contains(what), "{what}: {why}");
+    };
+    fails(found(|messages| drop(messages.remove(4))), "lost");
+    fails(found(|messages| drop(messages.pop())), "lost");
+    fails(found(|messages| messages[3][9] ^= 1), "torn");
+    fails(found(|messages| messages.swap(2, 3)), "lost");
+    fails(
+        found(|messages| {
+            let again = messages[5].clone();
+            messages.insert(6, again);
+        }),
+        "repeated",
+    );
+    fails(
+        found(|messages| {
+            for sequence in 10..12 {
+                let mut message = Vec::new();
+                fill(0, sequence, &mut message);
+                messages.push(message);
+            }
+        }),
+        "invented",
+    );
+    fails(found(Vec::clear), "lost");
+    fails(hung(), "survivors that hung");
 }
 
 /// Counts what it receives until the end of the stream.

@@ -2,12 +2,14 @@
 
 use crate::common::Random;
 
-/// Fills `into` with message `sequence` of `session`: mostly small, now and then a quarter of a small ring.
+/// Fills `into` with message `sequence` of `session`: mostly small, one in eight of 0.5 to 4 KiB (whose lines a
+/// publisher takes early), now and then nearly a whole ring of 64 KiB.
 pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     let mut random = Random(session << 32 ^ sequence);
     let words = match random.below(64) {
-        0 => random.below(2000),
-        1..8 => 0,
+        0 => random.below(8100),
+        1..4 => 0,
+        4..12 => 62 + random.below(460),
         _ => random.below(40),
     };
     into.clear();

@@ -2,7 +2,7 @@
 
 use crate::common::{Patience, until};
 use crate::roles;
-use crate::stage::{Actor, Stage};
+use crate::stage::{Actor, LAP, Stage};
 use crate::tally::Tally;
 use crate::zygote::End;
 use olivine::Subscriber;
@@ -86,9 +86,32 @@ fn a_death_at_any_named_point_is_survived() {
     tally.add(&findings, complaints);
     tally.assert_clean(1);
     println!("{tally}");
+    among_the_evicted(&mut hits);
     let missed: Vec<_> = hits.iter().filter(|(_, hits)| **hits == 0).collect();
     assert!(missed.is_empty(), "nobody passes {missed:?}");
     println!("points {}, deaths at each: {hits:?}", hits.len());
+}
+
+/// Points that only a channel passes that evicts who is slow: a publisher dies while it evicts, and a durable subscriber
+/// while it comes back to a place that was taken.
+fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
+    let mut stage = Stage::new("&slow=evict:1ms", 16, 2);
+    let mut count = |name: &str, died: bool| *hits.get_mut(name).expect("known") += u64::from(died);
+    let stuck = Subscriber::open(&stage.uri("")).expect("a place");
+    let victim = stage.enter("publisher", "evict.state_stored:1");
+    let died = dies(&mut stage, &victim, &[]);
+    count("evict.state_stored", died);
+    drop(stuck);
+    let stuck = Subscriber::open(&stage.uri("name=durable")).expect("a place");
+    let publisher = stage.enter("publisher", "");
+    // More than the ring holds: the one that does not read is evicted, and then misses a whole ring.
+    stage.progress(&[&publisher], 2 * LAP, Patience::new());
+    drop(stuck);
+    stage.progress(&[&publisher], 2 * LAP, Patience::new());
+    let victim = stage.enter("durable", "join.missed_counted:1");
+    let died = dies(&mut stage, &victim, core::slice::from_ref(&publisher));
+    count("join.missed_counted", died);
+    stage.finish(vec![publisher]);
 }
 
 /// Waits until `victim` has died at its point, or has gone many rounds without passing it and is killed.

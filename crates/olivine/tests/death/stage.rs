@@ -31,16 +31,19 @@ pub(crate) struct Findings {
     pub(crate) lost: u64,
     pub(crate) repeated: u64,
     pub(crate) invented: u64,
+    /// Times the bystander was evicted and came again: what it missed is nothing lost.
+    pub(crate) evicted: u64,
 }
 
 impl Findings {
-    fn take(&mut self, message: &[u8], scratch: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, message: &[u8], scratch: &mut Vec<u8>) {
         self.checked += 1;
         let Some((session, sequence)) = check(message, scratch) else {
             self.torn += 1;
             return;
         };
-        let next = self.seen.entry(session).or_insert(0);
+        let joined_at = if self.evicted > 0 { sequence } else { 0 };
+        let next = self.seen.entry(session).or_insert(joined_at);
         self.lost += sequence.saturating_sub(*next);
         self.repeated += u64::from(sequence < *next);
         *next = (*next).max(sequence + 1);
@@ -48,7 +51,10 @@ impl Findings {
 
     /// Compares with what the publishers were told: everything acknowledged was seen, and at most one message
     /// more, whose publisher died before it could say so.
-    fn settle(&mut self, words: &SharedWords, sessions: u64) {
+    pub(crate) fn settle(&mut self, words: &SharedWords, sessions: u64) {
+        if self.evicted > 0 {
+            return;
+        }
         for session in 0..sessions {
             let acknowledged = words.load(roles::acknowledged(session));
             let seen = self.seen.get(&session).copied().unwrap_or(0);
@@ -58,14 +64,19 @@ impl Findings {
     }
 }
 
-/// Reads until every publisher has closed; `count` tells how far it is.
-fn observe(mut subscriber: Subscriber, count: &AtomicU64) -> Findings {
+/// Reads until every publisher has closed; `count` tells how far it is. Evicted, it joins again by `uri`.
+fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings {
     let mut findings = Findings::default();
     let mut scratch = Vec::new();
     loop {
         match subscriber.receive() {
             Ok(message) => findings.take(&message, &mut scratch),
             Err(ReceiveError::Closed) => return findings,
+            Err(ReceiveError::Evicted) => {
+                findings.evicted += 1;
+                findings.seen.clear();
+                subscriber = Subscriber::open(uri).unwrap();
+            }
             Err(error) => panic!("{error}"),
         }
         count.store(findings.checked, Ordering::Release);
@@ -154,11 +165,12 @@ impl Stage {
 
     /// Sends the bystander in, which sees everything from here on.
     pub(crate) fn observe(&mut self) {
-        let bystander = Subscriber::open(&self.uri("wait=park")).unwrap();
+        let uri = self.uri("wait=park");
+        let bystander = Subscriber::open(&uri).unwrap();
         let count = Arc::new(AtomicU64::new(0));
         let thread = std::thread::spawn({
             let count = Arc::clone(&count);
-            move || observe(bystander, &count)
+            move || observe(bystander, &uri, &count)
         });
         self.observer = Some((thread, count));
         self.silent = Some(Publisher::open(&self.uri("")).unwrap());
@@ -276,6 +288,15 @@ impl Stage {
     /// Kills. It stays a zombie until [`Stage::bury`], and what it forked lives until then.
     pub(crate) fn strike(&mut self, actor: &Actor) {
         signal(actor.pid, Signal::KILL);
+    }
+
+    /// Kills where it stands in code of the core, while it is at work; the file of the core, or
+    /// [`crate::aim::ELSEWHERE`]. It has died when this returns.
+    pub(crate) fn strike_in_core(&mut self, actor: &Actor) -> String {
+        // Enough to do for all that it takes to aim.
+        self.allow_until(actor, self.acknowledged(actor) + 8 * LAP);
+        self.bell.ring();
+        crate::aim::kill(actor.pid.as_raw_pid(), actor.role, &mut self.random)
     }
 
     /// Reaps a killed participant and ends what it forked.

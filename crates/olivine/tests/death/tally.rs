@@ -1,5 +1,6 @@
 //! What a run counted, as it is reported.
 
+use crate::aim::ELSEWHERE;
 use crate::stage::{Findings, Progress};
 use core::fmt;
 use std::collections::BTreeMap;
@@ -8,6 +9,10 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     kills: BTreeMap<&'static str, u64>,
+    /// Files of the core in which aimed kills fell.
+    places: BTreeMap<String, u64>,
+    /// Waits for survivors that began, and that ended.
+    waits: (u64, u64),
     pub(crate) stops: u64,
     pub(crate) zombies: u64,
     /// Where all survivors sleep while they wait.
@@ -89,6 +94,28 @@ impl Tally {
         *self.kills.entry(role).or_insert(0) += 1;
     }
 
+    /// Where an aimed kill fell.
+    pub(crate) fn fell(&mut self, place: String) {
+        *self.places.entry(place).or_insert(0) += 1;
+    }
+
+    /// Aimed kills that fell into the core.
+    pub(crate) fn in_core(&self) -> u64 {
+        let places = self.places.iter();
+        let inside = places.filter(|(place, _)| *place != ELSEWHERE);
+        inside.map(|(_, kills)| kills).sum()
+    }
+
+    /// A wait for survivors begins.
+    pub(crate) fn waits(&mut self) {
+        self.waits.0 += 1;
+    }
+
+    /// It has ended.
+    pub(crate) fn waited(&mut self) {
+        self.waits.1 += 1;
+    }
+
     /// When others had sent one more message after `role` was killed.
     pub(crate) fn recovery(&mut self, role: &'static str, spins: bool, progress: Progress) {
         let times = if spins {
@@ -118,6 +145,11 @@ impl Tally {
         for (role, kills) in other.kills {
             *self.kills.entry(role).or_insert(0) += kills;
         }
+        for (place, kills) in other.places {
+            *self.places.entry(place).or_insert(0) += kills;
+        }
+        self.waits.0 += other.waits.0;
+        self.waits.1 += other.waits.1;
         self.parked.append(other.parked);
         self.spinning.append(other.spinning);
         self.laps.append(other.laps);
@@ -157,7 +189,12 @@ impl Tally {
         self.invented += findings.invented;
         self.gaps += gaps;
         self.forked += forked;
-        self.evicted += evicted;
+        self.evicted += evicted + findings.evicted;
+    }
+
+    /// Subscribers that were evicted, the bystander among them.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     pub(crate) fn assert_clean(&self, seed: u64) {
@@ -168,6 +205,7 @@ impl Tally {
             ("invented", self.invented),
             ("gaps seen by victims", self.gaps),
             ("handles that worked in a child", self.forked),
+            ("survivors that hung", self.waits.0 - self.waits.1),
         ];
         for (what, count) in found {
             assert_eq!(count, 0, "{what}, round with seed {seed}\n{self}");
@@ -192,13 +230,27 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "messages checked {}, lost {}, torn {}, repeated {}, invented {}, hung 0",
+            "messages checked {}, lost {}, torn {}, repeated {}, invented {}, hung {}",
             self.checked,
             self.lost,
             self.torn + self.gaps,
             self.repeated,
-            self.invented
+            self.invented,
+            self.waits.0 - self.waits.1
         )?;
+        let aimed: u64 = self.places.values().sum();
+        if aimed > 0 {
+            let places = self.places.iter();
+            let places: Vec<String> = places
+                .map(|(place, kills)| format!("{place} {kills}"))
+                .collect();
+            let inside = self.in_core();
+            writeln!(
+                f,
+                "aimed kills {aimed}, in code of the core {inside}: {}",
+                places.join(", ")
+            )?;
+        }
         for (times, how, goal) in [
             (&self.parked, "sleep", Duration::from_millis(10)),
             (&self.spinning, "spin", Duration::from_millis(100)),

@@ -121,7 +121,7 @@ fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
                 Err(error) => break error,
             }
         };
-        let ReceiveError::Link(LinkError::Sealed(error)) = error else {
+        let ReceiveError::Failed(LinkError::Sealed(error)) = error else {
             panic!("{error}");
         };
         assert!(matches!(&*error, SealedError::Died { .. }), "{error}");

@@ -142,8 +142,8 @@ fn a7_a_geometry_that_no_publisher_writes_is_refused() {
     for (index, value, expected) in [
         (0, 1, "mark of a channel"),
         (1, 9, "memory layout 9"),
-        (3, 1 << 40, "geometry check"),
-        (5, 2, "geometry check"),
+        (256, 1 << 40, "geometry check"),
+        (258, 2, "geometry check"),
     ] {
         let handout = Handout::new();
         handout.page.word(index).store(value, Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn a15_too_many_descriptors_or_too_few_are_refused_and_closed() {
 fn a15_an_answer_that_is_none_is_named() {
     let mut other_version = welcome();
     other_version[8] = 9;
-    let mut escape = b"OLIVSEAL\x01\0\x03\0\x02\0\0\0\x03\0\x04\0".to_vec();
+    let mut escape = b"OLIVSEAL\x01\0\x03\0\x03\0\0\0\x03\0\x04\0".to_vec();
     escape.resize(32, 0);
     escape.extend(b"\x1b[2J");
     let cases: [(&[u8], &str); 5] = [

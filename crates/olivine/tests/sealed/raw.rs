@@ -17,10 +17,11 @@ use std::sync::atomic::Ordering;
 pub(crate) const SLEEPERS: usize = 48;
 pub(crate) const ATTACHED: usize = 80;
 /// What a publisher that waits for this subscriber sleeps on.
-pub(crate) const ROOM: usize = 512 + 16;
-pub(crate) const SLOT_STATE: usize = 512 + 32;
+pub(crate) const SLOT_STATE: usize = 512;
+pub(crate) const LANE_ENTRY: usize = SLOT_STATE + 48;
+pub(crate) const ROOM: usize = LANE_ENTRY + 16;
 pub(crate) const PARK: usize = SLOT_STATE + 32;
-pub(crate) const POSITION: usize = SLOT_STATE + 48;
+pub(crate) const POSITION: usize = LANE_ENTRY + 32;
 pub(crate) const PAGE_BYTES: u64 = 8192;
 /// Words of a lane.
 pub(crate) const CURSOR: usize = 16;
@@ -30,14 +31,14 @@ pub(crate) const RING: usize = 512;
 
 /// A hello of a reliable subscriber that starts now and parks.
 pub(crate) fn hello() -> Vec<u8> {
-    let mut bytes = b"OLIVSEAL\x01\0\x01\0\x02\0\0\0\0\0\x02".to_vec();
+    let mut bytes = b"OLIVSEAL\x01\0\x01\0\x03\0\0\0\0\0\x02".to_vec();
     bytes.resize(32, 0);
     bytes
 }
 
 /// A welcome that starts at position 0.
 pub(crate) fn welcome() -> Vec<u8> {
-    let mut bytes = b"OLIVSEAL\x01\0\x02\0\x02\0\0\0\x40".to_vec();
+    let mut bytes = b"OLIVSEAL\x01\0\x02\0\x03\0\0\0\x40".to_vec();
     bytes.resize(32, 0);
     bytes
 }
@@ -198,18 +199,32 @@ pub(crate) struct Handout {
 impl Handout {
     pub(crate) fn new() -> Self {
         let capacity = 4096;
-        let mut geometry = [0_u64; 17];
+        let mut geometry = [0_u64; 24];
         geometry[..4].copy_from_slice(&[capacity, 8, 1, 1]);
-        geometry[16] = fnv(&geometry[..16]);
+        // Fixed by a publisher.
+        geometry[16] = 1 << 6;
+        geometry[23] = fnv(&geometry[..23]);
         let magic = |text: &[u8; 8]| u64::from_le_bytes(*text);
-        let mut words = vec![(0, magic(b"OLIVINE1")), (1, 2), (2, 1), (22, 7), (112, 1)];
-        words.extend(geometry.iter().enumerate().map(|(n, word)| (3 + n, *word)));
-        words.extend([(512, 1), (ATTACHED, 1), (SLOT_STATE, 1), (POSITION, 0)]);
+        let mut words = vec![(0, magic(b"OLIVINE1")), (1, 3), (2, 1), (22, 7), (112, 1)];
+        words.extend(
+            geometry
+                .iter()
+                .enumerate()
+                .map(|(n, word)| (256 + n, *word)),
+        );
+        words.extend([
+            (LANE_ENTRY, 1),
+            (ATTACHED, 1),
+            (SLOT_STATE, 1),
+            (POSITION, 0),
+        ]);
         let (page_file, page) = memory(PAGE_BYTES, &words);
         let words = [
             (0, magic(b"OLIVLANE")),
-            (1, 2),
+            (1, 3),
             (2, capacity),
+            // The incarnation of the page.
+            (5, 7),
             (LIMIT, capacity),
             (STATE, 3),
         ];

@@ -3,7 +3,8 @@
 use crate::common::mapped::{Mapped, nonsense};
 use crate::common::{Random, finished, setting, until};
 use crate::raw::{
-    self, ATTACHED, Joined, PAGE_BYTES, PARK, POSITION, ROOM, SLEEPERS, SLOT_STATE, hello,
+    self, ATTACHED, Joined, LANE_ENTRY, PAGE_BYTES, PARK, POSITION, ROOM, SLEEPERS, SLOT_STATE,
+    hello,
 };
 use crate::stage::{Outcome, Place, beside_honest_peers, length};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
@@ -374,8 +375,18 @@ fn look(path: &Path) {
         let joined = raw::join(path);
         // The header and its geometry, the one lane and the one slot.
         let known = |n: usize| {
-            n <= 22
-                || [ATTACHED, 112, 512, 513, ROOM, SLEEPERS].contains(&n)
+            n <= 24
+                || (256..280).contains(&n)
+                || [
+                    ATTACHED,
+                    112,
+                    LANE_ENTRY,
+                    LANE_ENTRY + 1,
+                    LANE_ENTRY + 2,
+                    ROOM,
+                    SLEEPERS,
+                ]
+                .contains(&n)
                 || [SLOT_STATE, PARK, POSITION].contains(&n)
         };
         for n in (0..joined.page.words()).filter(|n| !known(*n)) {

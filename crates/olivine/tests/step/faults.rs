@@ -9,10 +9,12 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 /// Operations that make system calls and can say that one failed.
-const FALLIBLE: [&str; 9] = [
+const FALLIBLE: [&str; 11] = [
     "create by publishing",
     "create by subscribing",
+    "create a shared channel",
     "attach a publisher",
+    "attach to a shared channel",
     "attach to a dead lane",
     "attach a subscriber",
     "come back as durable",
@@ -51,6 +53,7 @@ fn errors(call: Call) -> &'static [i32] {
             libc::ENOSPC,
             libc::EPERM,
         ],
+        libc::SYS_renameat2 => &[libc::EINVAL, libc::EACCES, libc::ENOSPC, libc::EROFS],
         libc::SYS_fallocate => &[
             libc::ENOSPC,
             libc::EINTR,

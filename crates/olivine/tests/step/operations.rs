@@ -50,6 +50,9 @@ fn of(handles: &mut Handles) -> &mut Publisher {
     handles.publisher.as_mut().unwrap()
 }
 
+/// Settings of a channel that a group shares. `GROUP` is replaced by a group that this process can give.
+const SHARED: &str = "&mode=0660&group=GROUP";
+
 /// On a channel of the usual shape with others on it; says only what is special.
 const PLAIN: Operation = Operation {
     name: "",
@@ -75,7 +78,27 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ..PLAIN
     },
     Operation {
+        name: "create a shared channel",
+        query: SHARED,
+        bystanders: false,
+        act: open_publisher,
+        ..PLAIN
+    },
+    Operation {
+        name: "fix the shape",
+        bystanders: false,
+        before: Scene::wait_for_the_first_publisher,
+        act: |uri, handles| open_publisher(&uri.replace("capacity=4KiB", "capacity=8KiB"), handles),
+        ..PLAIN
+    },
+    Operation {
         name: "attach a publisher",
+        act: open_publisher,
+        ..PLAIN
+    },
+    Operation {
+        name: "attach to a shared channel",
+        query: SHARED,
         act: open_publisher,
         ..PLAIN
     },

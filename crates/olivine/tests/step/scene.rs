@@ -6,15 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 /// Small enough that every check goes round the ring, and that comparing it after each step is cheap.
-const SHAPE: &str = "capacity=4KiB&publishers_max=4&subscribers_max=4&wait=park";
+const SHAPE: &str = "publishers_max=4&subscribers_max=4&wait=park";
 
 /// Numbers of the messages with which the heirs fill their rings start at multiples of this.
 const FILLING: u64 = 10_000;
 
 /// Words of the control file, see `docs/layout.md`.
 const SLEEPERS: u64 = 48;
-const SLOTS: u64 = 512 + 4 * 32;
-const SLOT_STRIDE: u64 = 48 + 16;
+const SLOTS: u64 = 512;
+const SLOT_STRIDE: u64 = 48;
 const PARK: u64 = 32;
 /// Words of a lane's header.
 const CURSOR: u64 = 16;
@@ -53,6 +53,10 @@ pub(crate) struct Scene {
     seen: u64,
     /// Numbers of messages of others that the bystander has read.
     theirs: Vec<u64>,
+    /// What those ask for who come after the death.
+    capacity: &'static str,
+    /// The bystander came first and named nothing: the child is to fix the shape.
+    open: bool,
 }
 
 /// A message of the bystander: marked, numbered, longer than a cache line.
@@ -77,6 +81,8 @@ impl Scene {
             sent: 0,
             seen: 0,
             theirs: Vec::new(),
+            capacity: "4KiB",
+            open: false,
         };
         if operation.bystanders {
             scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
@@ -90,7 +96,35 @@ impl Scene {
     }
 
     pub(crate) fn uri(&self) -> String {
-        self.place.uri("step", &format!("{SHAPE}{}", self.query))
+        // As root another group than our own, so that it must be given and is not there anyway.
+        let group = match rustix::process::getegid().as_raw() {
+            0 => 44_001,
+            own => own,
+        };
+        let query = self.query.replace("GROUP", &group.to_string());
+        let capacity = self.capacity;
+        self.place
+            .uri("step", &format!("capacity={capacity}&{SHAPE}{query}"))
+    }
+
+    /// A subscriber that names nothing has come first.
+    pub(crate) fn wait_for_the_first_publisher(&mut self) {
+        let bare = self.place.uri("step", "wait=park");
+        self.subscriber = Some(Subscriber::open(&bare).unwrap());
+        self.open = true;
+    }
+
+    /// The dead child has fixed the shape whole, or not at all.
+    fn find_the_shape(&mut self) {
+        match Publisher::open(&self.uri()) {
+            Ok(_) => {}
+            Err(OpenError::Mismatch {
+                key: "capacity",
+                found,
+                ..
+            }) if found == "8192" => self.capacity = "8KiB",
+            Err(other) => panic!("{other}"),
+        }
     }
 
     /// The channel's files that exist.
@@ -218,6 +252,8 @@ impl Scene {
         }
         if let Some(subscriber) = &mut self.subscriber {
             read(subscriber, &mut self.seen, theirs);
+            let of_heirs = theirs.iter().filter(|number| **number >= FILLING);
+            assert_eq!(of_heirs.count(), sent, "so does the bystander");
         }
     }
 
@@ -225,6 +261,9 @@ impl Scene {
     /// `acknowledged` messages of the child are certain, one more may have been committed.
     pub(crate) fn check(mut self, acknowledged: u64) {
         let mut theirs = std::mem::take(&mut self.theirs);
+        if self.open {
+            self.find_the_shape();
+        }
         // Whoever died with a durable name is held in honour until somebody takes its place.
         let durable = format!("{}&name=durable", self.uri());
         let mut durable = Subscriber::open(&durable).unwrap();

@@ -1,0 +1,324 @@
+//! Time that publishers are held back: seen while it lasts, with who is in the way, and bounded where the channel says so.
+//!
+//! `OLIVINE_SLOW_MS` is the time after which a slow subscriber is evicted, `OLIVINE_SLOW_SUBSCRIBERS` how many there are.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Other, Place, WATCHDOG, kill, setting, signal, spawn, until};
+use olivine::admin::{self, ChannelInfo, ProcessState};
+use olivine::probe::SharedWords;
+use olivine::{Config, NotSent, Publisher, Subscriber};
+use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shared words: how many subscribers the other process has opened, or that it waits for room.
+const READY: usize = 0;
+
+fn text(name: &str) -> String {
+    std::env::var(name).expect("set by the parent")
+}
+
+/// The other processes.
+#[test]
+fn role() {
+    let Some(role) = common::my_role() else {
+        return;
+    };
+    let words = SharedWords::attach(text("OLIVINE_DEATH_WORDS").as_ref()).unwrap();
+    let uri = text("OLIVINE_DEATH_URI");
+    if role == "held" {
+        let mut publisher = Publisher::open(&uri).unwrap();
+        fill(&mut publisher);
+        words.store(READY, 1);
+        let _ = publisher.publish(&[0; 8]);
+        return;
+    }
+    let count: u64 = role.parse().expect("how many");
+    let subscribers: Vec<_> = (0..count)
+        .map(|_| Subscriber::open(&uri).unwrap())
+        .collect();
+    words.store(READY, subscribers.len() as u64);
+    loop {
+        std::thread::park();
+    }
+}
+
+fn start(place: &Place, role: &str, uri: &str) -> Other {
+    let words = place.file("words").display().to_string();
+    let variables = [
+        ("OLIVINE_DEATH_URI", uri.to_owned()),
+        ("OLIVINE_DEATH_WORDS", words),
+    ];
+    spawn(role, &variables)
+}
+
+fn look(uri: &str) -> ChannelInfo {
+    admin::inspect(&Config::parse(uri).unwrap()).unwrap()
+}
+
+/// Sends until there is no room.
+fn fill(publisher: &mut Publisher) -> u64 {
+    let mut sent = 0;
+    loop {
+        match publisher.offer(&[0; 8]) {
+            Ok(_) => sent += 1,
+            Err(NotSent::BackPressured) => return sent,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn back_pressure_grows_while_the_publisher_waits_and_names_who_is_in_the_way() {
+    let place = Place::new();
+    let uri = place.uri("grows", "capacity=4KiB&wait=park");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut other = Subscriber::open(&uri).unwrap();
+    let mut slow = Subscriber::open(&uri).unwrap();
+    let sent = fill(&mut publisher);
+    while other.try_receive().unwrap().is_some() {}
+    std::thread::scope(|scope| {
+        let publishing = scope.spawn(move || {
+            publisher.publish(&[0; 8]).unwrap();
+            publisher
+        });
+        let blocked = || look(&uri).publishers[0].clone();
+        until("it waits", || blocked().blocked_by == Some(1));
+        let first = blocked();
+        assert!(first.blocked_ns > 0 && first.back_pressure_ns >= first.blocked_ns);
+        until("the time grows", || {
+            blocked().blocked_ns > first.blocked_ns + 1_000_000
+        });
+        for _ in 0..sent {
+            slow.receive().unwrap();
+        }
+        assert!(slow.try_receive().is_ok());
+        slow.release();
+        let publisher = publishing.join().unwrap();
+        let after = blocked();
+        assert_eq!((after.blocked_ns, after.blocked_by), (0, None));
+        assert!(after.back_pressure_ns > first.blocked_ns + 1_000_000);
+        assert_eq!(publisher.stats().back_pressure_ns, after.back_pressure_ns);
+    });
+}
+
+#[test]
+fn back_pressure_counts_a_message_that_is_given_up() {
+    let place = Place::new();
+    let uri = place.uri("gave-up", "capacity=4KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let _slow = Subscriber::open(&uri).unwrap();
+    while publisher.offer(&[0; 8]).is_ok() {}
+    let before = publisher.stats().back_pressure_ns;
+    let timeout = Duration::from_millis(20);
+    let gave_up = publisher.publish_timeout(&[0; 8], timeout);
+    assert_eq!(gave_up, Err(NotSent::BackPressured));
+    let counted = publisher.stats().back_pressure_ns;
+    assert!(u128::from(counted - before) >= timeout.as_nanos());
+    // It waits no longer: nothing is counted until it tries again.
+    let seen = look(&uri).publishers[0].clone();
+    assert_eq!((seen.blocked_ns, seen.back_pressure_ns), (0, counted));
+    assert_eq!(publisher.stats().back_pressure_ns, counted);
+    assert!(publisher.offer(&[0; 8]).is_err());
+    until("it counts again", || {
+        publisher.stats().back_pressure_ns > counted
+    });
+    assert_eq!(publisher.stats().back_pressure_count, 1, "it is one wait");
+}
+
+#[test]
+fn back_pressure_counts_an_offer_that_never_succeeds() {
+    let place = Place::new();
+    let uri = place.uri("offers", "capacity=4KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let _slow = Subscriber::open(&uri).unwrap();
+    while publisher.offer(&[0; 8]).is_ok() {}
+    let first = look(&uri).publishers[0].clone();
+    until("the time grows", || {
+        look(&uri).publishers[0].back_pressure_ns > first.back_pressure_ns
+    });
+    assert_eq!(look(&uri).publishers[0].blocked_by, Some(0));
+    drop(publisher);
+    let closed = look(&uri).publishers[0].clone();
+    assert!(closed.back_pressure_ns > first.back_pressure_ns);
+    assert_eq!((closed.blocked_ns, closed.blocked_by), (0, None));
+}
+
+#[test]
+fn a_publisher_that_died_while_it_waited_is_not_shown_as_waiting() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("died", "capacity=4KiB");
+    let slow = Subscriber::open(&uri).unwrap();
+    let child = start(&place, "held", &uri);
+    until("it waits", || {
+        words.load(READY) == 1 && look(&uri).publishers[0].blocked_ns > 0
+    });
+    kill(child);
+    let dead = look(&uri).publishers[0].clone();
+    assert_eq!((dead.blocked_ns, dead.blocked_by), (0, None));
+    drop(slow);
+    let heir = Publisher::open(&uri).unwrap();
+    assert_eq!(look(&uri).publishers[0].blocked_ns, 0);
+    drop(heir);
+}
+
+#[test]
+fn a_stopped_reader_is_shown_as_stopped() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("stopped", "capacity=4KiB");
+    let _publisher = Publisher::open(&uri).unwrap();
+    let child = start(&place, "1", &uri);
+    until("it is there", || words.load(READY) == 1);
+    let state = || look(&uri).subscribers[0].process;
+    assert_eq!(state(), ProcessState::Running);
+    signal(&child, Signal::STOP);
+    until("it is seen to be stopped", || {
+        state() == ProcessState::Stopped
+    });
+    signal(&child, Signal::CONT);
+    until("it is seen to run", || state() == ProcessState::Running);
+    kill(child);
+    assert_eq!(state(), ProcessState::Unknown);
+}
+
+/// Where the number that a slot shows is not that of a participant, nothing is said of that process.
+#[test]
+fn a_stranger_of_the_same_number_is_not_taken_for_the_reader() {
+    use std::os::unix::fs::FileExt as _;
+    let place = Place::new();
+    let uri = place.uri("stranger", "capacity=4KiB&publishers_max=1");
+    let _subscriber = Subscriber::open(&uri).unwrap();
+    // Words of the control file, see `docs/layout.md`: the process in slot 0.
+    let pid_of_slot = (512 + 1) * 8;
+    let control = std::fs::File::options()
+        .write(true)
+        .open(place.channel("stranger").join("control"))
+        .unwrap();
+    control
+        .write_all_at(&1_u64.to_le_bytes(), pid_of_slot)
+        .unwrap();
+    let found = look(&uri).subscribers[0].clone();
+    assert_eq!((found.pid, found.process), (1, ProcessState::Unknown));
+}
+
+/// The time after which slow ones are evicted in what follows.
+fn bound() -> Duration {
+    Duration::from_millis(setting("OLIVINE_SLOW_MS", 200))
+}
+
+/// Publishes far more than the ring holds; the longest wait for one message.
+fn publish_laps(publisher: &mut Publisher, messages: u64) -> Duration {
+    let mut longest = Duration::ZERO;
+    for _ in 0..messages {
+        let started = Instant::now();
+        publisher.publish_timeout(&[7; 120], WATCHDOG).unwrap();
+        longest = longest.max(started.elapsed());
+    }
+    longest
+}
+
+/// Of `count` subscribers that never read, each has its own position: the publisher waits for one time, not for each.
+fn silent_ones_cost_one_time(uri: &str, count: u32) {
+    let mut publisher = Publisher::open(uri).unwrap();
+    let silent: Vec<_> = (0..count)
+        .map(|_| {
+            let subscriber = Subscriber::open(uri).unwrap();
+            publisher.publish(&[7; 120]).unwrap();
+            subscriber
+        })
+        .collect();
+    publish_laps(&mut publisher, 2000);
+    let stats = publisher.stats();
+    assert_eq!(stats.evicted, u64::from(count));
+    let waited = Duration::from_nanos(stats.back_pressure_ns);
+    println!(
+        "{count} silent subscribers, evicted after {:?}: waited {waited:?}",
+        bound()
+    );
+    assert!(
+        waited >= bound() && waited < bound() * (count / 2),
+        "{waited:?}"
+    );
+    drop(silent);
+}
+
+#[test]
+fn many_silent_subscribers_at_different_positions_are_judged_by_one_clock() {
+    let place = Place::new();
+    let slow = format!(
+        "capacity=64KiB&wait=park&slow=evict:{}ms",
+        bound().as_millis()
+    );
+    silent_ones_cost_one_time(&place.uri("silent", &slow), 20);
+    let sealed = format!("shm+fd://{}?{slow}", place.file("socket").display());
+    silent_ones_cost_one_time(&sealed, 19);
+}
+
+/// Silent, crawling, absent and stopped ones together. Prints the longest wait for a message; the goal is 1.25 times the
+/// time after which slow ones are evicted, on a machine with a processor left.
+#[test]
+fn no_message_waits_longer_than_slow_says_whoever_is_in_the_way() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let each = setting("OLIVINE_SLOW_SUBSCRIBERS", 100) / 4;
+    let query = format!(
+        "capacity=16KiB&subscribers_max=256&wait=park&slow=evict:{}ms",
+        bound().as_millis()
+    );
+    let uri = place.uri("all", &query);
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let stopped = start(&place, &each.to_string(), &uri);
+    until("they are there", || words.load(READY) == each);
+    signal(&stopped, Signal::STOP);
+    let mut silent = Vec::new();
+    let mut crawling = Vec::new();
+    for n in 0..each {
+        silent.push(Subscriber::open(&uri).unwrap());
+        crawling.push(Subscriber::open(&uri).unwrap());
+        drop(Subscriber::open(&format!("{uri}&name=absent-{n}")).unwrap());
+        publisher.publish(&[7; 120]).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for one in &mut crawling {
+                    // Whatever it is told: a message, or that it is evicted.
+                    let _ = one.try_receive().map(|_| ());
+                    one.release();
+                }
+                std::thread::park_timeout(bound() / 2);
+            }
+        });
+        let longest = publish_laps(&mut publisher, 130);
+        stop.store(true, Ordering::Relaxed);
+        longest
+    });
+    let stats = publisher.stats();
+    println!(
+        "{} subscribers that do not keep up, evicted after {:?}: the longest wait {longest:?}, {} waits, {:?} in all, \
+         {} evicted",
+        4 * each,
+        bound(),
+        stats.back_pressure_count,
+        Duration::from_nanos(stats.back_pressure_ns),
+        stats.evicted,
+    );
+    assert!(stats.evicted >= 3 * each, "{stats:?}");
+    // Every wait is over after its time, and waits are what is counted.
+    let waits = u32::try_from(stats.back_pressure_count).unwrap();
+    let waited = Duration::from_nanos(stats.back_pressure_ns);
+    assert!(longest <= waited + bound() && waited < bound() * 4 * waits.max(1));
+    kill(stopped);
+    // Each absent name learns it.
+    for n in 0..each {
+        let again = Subscriber::open(&format!("{uri}&name=absent-{n}")).unwrap();
+        assert!(again.lost_bytes() > 0);
+        again.unsubscribe();
+    }
+}

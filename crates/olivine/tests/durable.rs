@@ -1,0 +1,321 @@
+//! Durable subscribers whose place is taken learn it when their name comes back, and how much they missed.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Place, kill, spawn, until};
+use olivine::probe::SharedWords;
+use olivine::{Durable, NotSent, Publisher, ReceiveError, Subscriber};
+use std::time::Duration;
+
+/// Bytes of the frame of a message of 8 bytes.
+const FRAME: u64 = 16;
+
+/// Bytes of a process whose death takes milliseconds.
+const LARGE: usize = 128 << 20;
+
+/// Shared words: what the other process has done.
+const OPEN: usize = 0;
+
+fn text(name: &str) -> String {
+    std::env::var(name).expect("set by the parent")
+}
+
+/// The other processes: a subscriber that hangs, or one that takes its time to die, with a publisher.
+#[test]
+fn role() {
+    let Some(role) = common::my_role() else {
+        return;
+    };
+    let words = SharedWords::attach(text("OLIVINE_DEATH_WORDS").as_ref()).unwrap();
+    let mut subscriber = Subscriber::open(&text("OLIVINE_DEATH_URI")).unwrap();
+    if role == "large" {
+        let _publisher = Publisher::open(&text("OLIVINE_DEATH_URI")).unwrap();
+        // The kernel frees memory before it drops locks.
+        let memory = vec![1_u8; LARGE];
+        words.store(OPEN, u64::from(memory[LARGE / 2]));
+        loop {
+            std::thread::park();
+        }
+    }
+    for expected in 0..10_u64 {
+        let message = common::receive(&mut subscriber, |message| number(message));
+        assert_eq!(message, expected);
+    }
+    // Goes past the last one.
+    assert!(subscriber.try_receive().unwrap().is_none());
+    words.store(OPEN, 1);
+    loop {
+        std::thread::park();
+    }
+}
+
+fn start(place: &Place, role: &str, uri: &str) -> common::Other {
+    let words = place.file("words").display().to_string();
+    let variables = [
+        ("OLIVINE_DEATH_URI", uri.to_owned()),
+        ("OLIVINE_DEATH_WORDS", words),
+    ];
+    spawn(role, &variables)
+}
+
+fn number(message: &[u8]) -> u64 {
+    u64::from_le_bytes(message.try_into().unwrap())
+}
+
+fn send(publisher: &mut Publisher, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        publisher.publish(&number.to_le_bytes()).unwrap();
+    }
+}
+
+/// What is there to read, from the first to the last, without a hole.
+fn rest(subscriber: &mut Subscriber) -> std::ops::Range<u64> {
+    let mut found = None;
+    while let Some(message) = subscriber.try_receive().unwrap() {
+        let next = number(&message);
+        let range = found.get_or_insert(next..next);
+        assert_eq!(range.end, next);
+        range.end += 1;
+    }
+    found.expect("something to read")
+}
+
+fn is_evicted<T>(answer: &Result<T, ReceiveError>) -> bool {
+    matches!(answer, Err(ReceiveError::Evicted))
+}
+
+/// Opens the name and checks that it is told what it missed: everything from `read` to where it goes on.
+fn told(named: &str, read: u64, sent: u64) -> Subscriber {
+    let mut again = Subscriber::open(named).unwrap();
+    let Some(Durable::LostPlace { bytes }) = again.durable() else {
+        panic!("it was not told: {:?}", again.durable());
+    };
+    assert_eq!(again.lost_bytes(), bytes);
+    assert!(is_evicted(&again.try_receive().map(|_| ())));
+    let found = rest(&mut again);
+    assert_eq!(found.end, sent);
+    assert_eq!(bytes, (found.start - read) * FRAME, "all that is missing");
+    again
+}
+
+#[test]
+fn evicted_durable_subscriber_that_is_killed_is_told_on_reopen() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let uri = place.uri("hung", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("hung", "capacity=4KiB&name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let child = start(&place, "hang", &named);
+    until("it is there", || publisher.subscribers() == 1);
+    send(&mut publisher, 0..10);
+    until("it has read", || words.load(OPEN) == 1);
+    send(&mut publisher, 10..5000);
+    assert_eq!(publisher.stats().evicted, 1);
+    // Its name is in use for as long as it hangs.
+    let refused = Subscriber::open(&named).unwrap_err();
+    assert!(refused.to_string().contains("archive"), "{refused}");
+    kill(child);
+    let again = told(&named, 10, 5000);
+    // Once; from here on it is held back for again.
+    again.close();
+    let mut resumed = Subscriber::open(&named).unwrap();
+    assert_eq!(resumed.durable(), Some(Durable::Resumed));
+    assert_eq!(resumed.lost_bytes(), 0);
+    send(&mut publisher, 5000..5010);
+    assert_eq!(rest(&mut resumed), 5000..5010);
+    resumed.unsubscribe();
+}
+
+#[test]
+fn absent_durable_subscriber_is_evicted_and_told_on_reopen() {
+    let place = Place::new();
+    let uri = place.uri("away", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("away", "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let first = Subscriber::open(&named).unwrap();
+    assert_eq!(first.durable(), Some(Durable::Created));
+    first.close();
+    send(&mut publisher, 0..5000);
+    assert_eq!(publisher.stats().evicted, 1);
+    // Nobody is left, and the channel stays for what the name has to be told.
+    drop(publisher);
+    told(&named, 0, 5000).unsubscribe();
+    assert!(!place.channel("away").exists());
+}
+
+#[test]
+fn expired_durable_subscriber_is_told_on_reopen() {
+    let place = Place::new();
+    let uri = place.uri("expired", "capacity=4KiB");
+    let named = place.uri("expired", "name=archive&expire=1ms");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..5000);
+    let stats = publisher.stats();
+    assert_eq!((stats.reclaimed, stats.evicted), (1, 0));
+    assert_eq!(publisher.subscribers(), 0);
+    drop(told(&named, 0, 5000));
+    // An expired name keeps no channel, and its slot is given to others when there is no other.
+    drop(publisher);
+}
+
+#[test]
+fn expired_name_keeps_neither_channel_nor_the_last_slot() {
+    let place = Place::new();
+    let uri = place.uri("slots", "capacity=4KiB&subscribers_max=1");
+    let named = place.uri("slots", "name=archive&expire=1ns");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..5000);
+    assert_eq!(publisher.stats().reclaimed, 1);
+    let other = Subscriber::open(&uri).unwrap();
+    drop(other);
+    // Nothing remembers it now, and it says so.
+    let again = Subscriber::open(&named).unwrap();
+    assert_eq!(again.durable(), Some(Durable::Created));
+    again.close();
+    drop(publisher);
+    let kept = olivine::admin::collect(&place.dir(), false).unwrap();
+    assert!(!place.channel("slots").exists(), "{kept:?}");
+}
+
+#[test]
+fn told_before_it_left_a_durable_subscriber_is_not_told_twice() {
+    let place = Place::new();
+    let uri = place.uri("twice", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("twice", "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let mut first = Subscriber::open(&named).unwrap();
+    send(&mut publisher, 0..5000);
+    let mut read = 0;
+    while !is_evicted(&first.try_receive().map(|_| ())) {
+        assert!(read < 5000);
+        read += 1;
+    }
+    let counted = first.lost_bytes();
+    assert!(counted > 0);
+    first.close();
+    let mut again = Subscriber::open(&named).unwrap();
+    // What was missed after the call that said so, if anything, is told by the API and not by an error.
+    let missed = again.lost_bytes();
+    send(&mut publisher, 5000..5010);
+    let found = rest(&mut again);
+    assert_eq!(found.end, 5010);
+    assert_eq!(counted + missed + read * FRAME, found.start * FRAME);
+}
+
+#[test]
+fn killed_before_it_was_told_a_durable_subscriber_is_told_by_its_next_life() {
+    let place = Place::new();
+    let uri = place.uri("later", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("later", "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..5000);
+    // It opens, has its place again, and receives nothing.
+    let unheard = Subscriber::open(&named).unwrap();
+    let Some(Durable::LostPlace { bytes }) = unheard.durable() else {
+        panic!("it was not told");
+    };
+    drop(unheard);
+    let mut again = Subscriber::open(&named).unwrap();
+    assert_eq!(again.durable(), Some(Durable::LostPlace { bytes }));
+    assert!(is_evicted(&again.try_receive().map(|_| ())));
+}
+
+#[test]
+fn every_way_to_receive_tells_first_that_the_place_was_lost() {
+    let place = Place::new();
+    let uri = place.uri("ways", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("ways", "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    type Way = fn(&mut Subscriber) -> Result<(), ReceiveError>;
+    let ways: [Way; 6] = [
+        |one| one.try_receive().map(|_| ()),
+        |one| one.receive().map(|_| ()),
+        |one| one.receive_timeout(Duration::ZERO).map(|_| ()),
+        |one| one.poll(|_| (), 10).map(|_| ()),
+        |one| one.wait(Duration::ZERO).map(|_| ()),
+        |one| one.iter().next().map_or(Ok(()), |one| one.map(|_| ())),
+    ];
+    for way in ways {
+        Subscriber::open(&named).unwrap().close();
+        send(&mut publisher, 0..5000);
+        let mut again = Subscriber::open(&named).unwrap();
+        assert!(is_evicted(&way(&mut again)));
+        assert!(way(&mut again).is_ok());
+        again.unsubscribe();
+    }
+}
+
+#[test]
+fn a_place_that_was_taken_before_anything_was_overwritten_is_resumed_whole() {
+    let place = Place::new();
+    let uri = place.uri("whole", "capacity=4KiB");
+    let named = place.uri("whole", "name=archive&expire=1ns");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..10);
+    // Judges it, and takes its place because it has expired.
+    assert_eq!(publisher.subscribers(), 0);
+    let mut again = Subscriber::open(&named).unwrap();
+    assert_eq!(again.durable(), Some(Durable::Resumed));
+    assert_eq!(rest(&mut again), 0..10);
+    assert_eq!(again.lost_bytes(), 0);
+}
+
+#[test]
+fn a_killed_holder_is_followed_at_once_though_its_death_takes_milliseconds() {
+    let place = Place::new();
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let query = "capacity=4KiB&publishers_max=1&subscribers_max=1&name=archive";
+    let named = place.uri("dying", query);
+    for _ in 0..3 {
+        words.store(OPEN, 0);
+        let child = start(&place, "large", &named);
+        until("it is there", || words.load(OPEN) == 1);
+        common::signal(&child, rustix::process::Signal::KILL);
+        // It holds both places yet.
+        let subscriber = Subscriber::open(&named).unwrap();
+        let publisher = Publisher::open(&named).unwrap();
+        drop((subscriber, publisher));
+        kill(child);
+    }
+    // Who lives is refused without a wait.
+    let _subscriber = Subscriber::open(&named).unwrap();
+    let refused = Subscriber::open(&named).unwrap_err();
+    assert!(
+        matches!(refused, olivine::OpenError::NameInUse { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_forgotten_name_is_new_also_where_its_place_was_lost() {
+    let place = Place::new();
+    let uri = place.uri("forget", "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri("forget", "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..5000);
+    let config = olivine::Config::parse(&uri).unwrap();
+    let gone = olivine::admin::forget(&config, "archive").unwrap();
+    assert!(!gone.removed);
+    let mut again = Subscriber::open(&named).unwrap();
+    assert_eq!(again.durable(), Some(Durable::Created));
+    assert!(again.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn without_a_name_nothing_is_said_about_one() {
+    let mut publisher = Publisher::open("inproc://nameless").unwrap();
+    let mut subscriber = Subscriber::open("inproc://nameless").unwrap();
+    assert_eq!(subscriber.durable(), None);
+    assert!(matches!(
+        publisher.offer(b"x"),
+        Ok(_) | Err(NotSent::BackPressured)
+    ));
+    assert_eq!(&*subscriber.receive().unwrap(), b"x");
+}

@@ -1,0 +1,370 @@
+//! How streams end: every one says why.
+
+#![cfg(all(feature = "journal", not(loom)))]
+
+mod common;
+
+use common::{Place, WATCHDOG, until};
+use olivine::journal::{Lane, Recorder, RecorderSettings};
+use olivine::{
+    Bridge, Config, LaneState, LinkError, OpenError, Publisher, ReceiveError, Subscriber,
+    SyncPolicy,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// Tags of the messages up to the first error, and the error.
+fn received(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
+    let mut tags = Vec::new();
+    loop {
+        match subscriber.receive_timeout(WATCHDOG) {
+            Ok(Some(message)) => tags.push(message.tag()),
+            Ok(None) => panic!("nothing is told after {} messages", tags.len()),
+            Err(error) => return (tags, error),
+        }
+    }
+}
+
+/// What a subscriber is told of the failure of another program's bridge.
+fn reason(error: &ReceiveError) -> &str {
+    match error {
+        ReceiveError::Failed(LinkError::Upstream { reason, .. }) => reason,
+        other => panic!("not a failure: {other}"),
+    }
+}
+
+/// A journal of `count` messages in blocks of their own, the last of which is followed by whole ones where `damaged` says
+/// which block has a flipped bit.
+fn journal(path: &Path, count: u32, damaged: Option<u32>) {
+    let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 11)).unwrap();
+    let mut flipped = None;
+    for tag in 0..count {
+        let before = std::fs::metadata(path).unwrap().len();
+        let mut frame = 16_u32.to_le_bytes().to_vec();
+        frame.extend(tag.to_le_bytes());
+        frame.extend(u64::from(tag).to_le_bytes());
+        let at = u64::from(tag) * 16;
+        recorder.append(lane, at, 1_000 + at, &frame).unwrap();
+        recorder.flush().unwrap();
+        if damaged == Some(tag) {
+            flipped = Some(usize::try_from(before).unwrap() + 64 + 3);
+        }
+    }
+    recorder.close().unwrap();
+    if let Some(at) = flipped {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[at] ^= 4;
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+fn bridge(from: &str, to: &str) -> Bridge {
+    let (from, to) = (Config::parse(from).unwrap(), Config::parse(to).unwrap());
+    Bridge::start(&from, &to, true).unwrap()
+}
+
+fn file(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+#[test]
+fn a_replay_that_fails_is_told_to_subscribers_behind_its_messages() {
+    let place = Place::new();
+    let path = place.file("damaged.olv");
+    journal(&path, 400, Some(150));
+    let to = place.uri("again", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let replay = bridge(&file(&path), &to);
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.into_iter().eq(0..150));
+    assert!(reason(&error).contains("is damaged at byte"), "{error}");
+    assert!(error.is_final());
+    until("the replay has failed", || replay.has_ended());
+    replay.stop(Duration::from_secs(1)).unwrap_err();
+    // It says so again, and to who comes later and reads what is left.
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.is_empty());
+    assert!(reason(&error).contains("is damaged at byte"), "{error}");
+    let mut late = Subscriber::open(&place.uri("again", "from=oldest")).unwrap();
+    let (tags, error) = received(&mut late);
+    assert!(tags.into_iter().eq(0..150));
+    assert!(reason(&error).contains("is damaged at byte"), "{error}");
+    // Iterating ends with it.
+    let mut late = Subscriber::open(&place.uri("again", "from=oldest")).unwrap();
+    let items: Vec<_> = late.iter().collect();
+    assert_eq!(items.len(), 151);
+    assert!(items.last().unwrap().is_err());
+    assert_eq!(items.iter().filter(|item| item.is_err()).count(), 1);
+}
+
+#[test]
+fn a_failed_stream_goes_on_with_the_next_publisher_and_ends_well() {
+    let place = Place::new();
+    let path = place.file("damaged.olv");
+    journal(&path, 20, Some(10));
+    let to = place.uri("again", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let replay = bridge(&file(&path), &to);
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.into_iter().eq(0..10));
+    reason(&error);
+    until("the replay has failed", || replay.has_ended());
+    drop(replay);
+    // The journal is made anew.
+    std::fs::remove_file(&path).unwrap();
+    journal(&path, 20, None);
+    let replay = bridge(&file(&path), &to);
+    let (tags, error) = received(&mut subscriber);
+    assert!(matches!(error, ReceiveError::Closed), "{error}");
+    assert!(
+        tags.into_iter().eq(0..20),
+        "another journal is another stream"
+    );
+    assert!(replay.stop(WATCHDOG).unwrap());
+}
+
+#[test]
+fn one_failed_lane_does_not_end_those_of_other_publishers() {
+    let place = Place::new();
+    let path = place.file("damaged.olv");
+    journal(&path, 20, Some(10));
+    let to = place.uri("shared", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let mut publisher = Publisher::open(&to).unwrap();
+    let replay = bridge(&file(&path), &to);
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.into_iter().eq(0..10));
+    reason(&error);
+    until("the replay has failed", || replay.has_ended());
+    publisher.publish_tagged(70, b"on").unwrap();
+    publisher.publish_tagged(71, b"and on").unwrap();
+    for tag in 70..72 {
+        assert_eq!(subscriber.receive().unwrap().tag(), tag);
+    }
+    assert!(subscriber.try_receive().unwrap().is_none(), "told once");
+    publisher.close().unwrap();
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.is_empty());
+    reason(&error);
+}
+
+#[test]
+fn a_failure_is_carried_on_by_the_next_bridge() {
+    let place = Place::new();
+    let path = place.file("damaged.olv");
+    journal(&path, 40, Some(30));
+    let (near, far) = (place.uri("near", ""), place.uri("far", ""));
+    let mut subscriber = Subscriber::open(&far).unwrap();
+    let relay = bridge(&near, &far);
+    let replay = bridge(&file(&path), &near);
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.into_iter().eq(0..30));
+    assert!(reason(&error).contains("is damaged at byte"), "{error}");
+    until("both have ended", || {
+        replay.has_ended() && relay.has_ended()
+    });
+    relay.stop(WATCHDOG).unwrap_err();
+    // Started again, it finds the same.
+    let (near, far) = (Config::parse(&near).unwrap(), Config::parse(&far).unwrap());
+    let again = match Bridge::start(&near, &far, true) {
+        Ok(again) => {
+            until("it has ended", || again.has_ended());
+            again.stop(WATCHDOG).unwrap_err()
+        }
+        Err(OpenError::Link(error)) => error,
+        Err(other) => panic!("{other}"),
+    };
+    let text = again.to_string();
+    assert!(
+        text.contains("the ring of this side cannot be read"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_bridge_that_is_stopped_leaves_its_stream_to_the_next_one() {
+    let place = Place::new();
+    let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let mut publisher = Publisher::open(&from).unwrap();
+    for _ in 0..2 {
+        let relay = bridge(&from, &to);
+        publisher.publish_tagged(7, b"carried").unwrap();
+        assert_eq!(subscriber.receive().unwrap().tag(), 7);
+        assert!(relay.stop(WATCHDOG).unwrap());
+        let found = subscriber.receive_timeout(Duration::from_millis(50));
+        assert!(found.unwrap().is_none(), "its source has not ended");
+        assert_eq!(subscriber.lanes()[0].state, LaneState::Dead);
+    }
+    let relay = bridge(&from, &to);
+    publisher.close().unwrap();
+    let (tags, error) = received(&mut subscriber);
+    assert!(
+        tags.is_empty() && matches!(error, ReceiveError::Closed),
+        "{error}"
+    );
+    assert!(relay.stop(WATCHDOG).unwrap());
+}
+
+#[test]
+fn a_recording_of_a_failed_stream_is_not_taken_for_complete() {
+    let place = Place::new();
+    let (path, copy) = (place.file("damaged.olv"), place.file("copy.olv"));
+    journal(&path, 40, Some(30));
+    let ring = place.uri("ring", "");
+    let recorder = bridge(&ring, &file(&copy));
+    let replay = bridge(&file(&path), &ring);
+    until("both have ended", || {
+        replay.has_ended() && recorder.has_ended()
+    });
+    recorder.stop(WATCHDOG).unwrap_err();
+    replay.stop(WATCHDOG).unwrap_err();
+    let mut subscriber = Subscriber::open(&file(&copy)).unwrap();
+    let (tags, error) = received(&mut subscriber);
+    assert!(tags.into_iter().eq(0..30));
+    assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
+}
+
+#[test]
+fn a_recording_that_was_cut_has_failed_at_every_cut_unless_its_end_is_accepted() {
+    let place = Place::new();
+    let path = place.file("cut.olv");
+    journal(&path, 30, None);
+    let whole = std::fs::read(&path).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for length in (64..whole.len()).step_by(7) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let mut subscriber = Subscriber::open(&file(&path)).unwrap();
+        let (tags, error) = received(&mut subscriber);
+        let count = u32::try_from(tags.len()).unwrap();
+        assert!(tags.into_iter().eq(0..count), "cut to {length} bytes");
+        let ReceiveError::Failed(LinkError::Journal(cause)) = &error else {
+            panic!("cut to {length} bytes: {error}");
+        };
+        let text = cause.to_string();
+        assert!(text.contains("the recording was not finished"), "{text}");
+        assert!(
+            text.contains(&format!("position {} of", count * 16)),
+            "{text}"
+        );
+        assert!(text.contains(&path.display().to_string()), "{text}");
+        seen.insert(count);
+        let accepting = format!("{}?unfinished=accept", file(&path));
+        let (tags, error) = received(&mut Subscriber::open(&accepting).unwrap());
+        assert!(tags.into_iter().eq(0..count));
+        assert!(matches!(error, ReceiveError::Closed), "{error}");
+    }
+    assert!(seen.into_iter().eq(0..=30), "a cut behind each message");
+    // Bytes behind the index, and a recorder that mends them.
+    std::fs::write(&path, [&whole[..], b"OLVBLOCK and nonsense"].concat()).unwrap();
+    let (tags, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
+    assert!(tags.into_iter().eq(0..30));
+    assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
+    drop(Publisher::open(&file(&path)).unwrap());
+    let (_, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
+    assert!(matches!(error, ReceiveError::Closed), "{error}");
+}
+
+#[test]
+fn a_reader_follows_a_recorder_to_its_end_and_is_told_where_it_was_killed() {
+    let place = Place::new();
+    let path = place.file("live.olv");
+    let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 11)).unwrap();
+    let append = |recorder: &mut Recorder, tag: u32| {
+        let mut frame = 8_u32.to_le_bytes().to_vec();
+        frame.extend(tag.to_le_bytes());
+        let at = u64::from(tag) * 8;
+        recorder.append(lane, at, 1_000 + at, &frame).unwrap();
+        recorder.flush().unwrap();
+    };
+    append(&mut recorder, 0);
+    let mut reader = Subscriber::open(&file(&path)).unwrap();
+    assert_eq!(reader.receive().unwrap().tag(), 0);
+    let found = reader.receive_timeout(Duration::from_millis(50)).unwrap();
+    assert!(found.is_none(), "its recorder is at work");
+    append(&mut recorder, 1);
+    assert_eq!(reader.receive_timeout(WATCHDOG).unwrap().unwrap().tag(), 1);
+    recorder.close().unwrap();
+    let (tags, error) = received(&mut reader);
+    assert!(
+        tags.is_empty() && matches!(error, ReceiveError::Closed),
+        "{error}"
+    );
+    // One that goes without a word, as one that is killed does.
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    recorder.finish_only_by_close();
+    append(&mut recorder, 2);
+    let mut reader = Subscriber::open(&file(&path)).unwrap();
+    for tag in 0..3 {
+        assert_eq!(
+            reader.receive_timeout(WATCHDOG).unwrap().unwrap().tag(),
+            tag
+        );
+    }
+    drop(recorder);
+    let (tags, error) = received(&mut reader);
+    assert!(
+        tags.is_empty() && matches!(error, ReceiveError::Failed(_)),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wait_after_the_end_is_for_the_next_publisher() {
+    let place = Place::new();
+    let uri = place.uri("again", "");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    for tag in 0..3 {
+        let mut publisher = Publisher::open(&uri).unwrap();
+        publisher.publish_tagged(tag, b"on").unwrap();
+        publisher.close().unwrap();
+        assert_eq!(subscriber.receive().unwrap().tag(), tag);
+        for _ in 0..3 {
+            let end = subscriber.receive();
+            assert!(matches!(end, Err(ReceiveError::Closed)), "said again");
+        }
+        let more = subscriber.wait(Duration::from_millis(5)).unwrap();
+        assert!(!more, "nothing more until the next one");
+        let end = subscriber.receive_timeout(WATCHDOG);
+        assert!(matches!(end, Err(ReceiveError::Closed)));
+    }
+}
+
+#[test]
+fn a_bridge_whose_source_has_ended_gives_its_place_up_and_a_named_one_keeps_it() {
+    let place = Place::new();
+    for (query, kept) in [("", false), ("name=archive", true)] {
+        let ring = place.uri("ring", query);
+        let path = place.file("copy.olv");
+        let recorder = bridge(&ring, &file(&path));
+        let name = recorder.place().unwrap().to_owned();
+        let mut publisher = Publisher::open(&place.uri("ring", "")).unwrap();
+        publisher.publish(b"recorded").unwrap();
+        publisher.close().unwrap();
+        until("it has ended", || recorder.has_ended());
+        assert_eq!(recorder.place().is_some(), kept);
+        assert!(recorder.stop(WATCHDOG).unwrap());
+        let config = Config::parse(&place.uri("ring", "")).unwrap();
+        let info = olivine::admin::inspect(&config);
+        let left = info.is_ok_and(|info| {
+            info.subscribers
+                .iter()
+                .any(|one| one.name.as_ref() == Some(&name))
+        });
+        assert_eq!(left, kept, "{query}");
+        if !kept {
+            // Nobody holds it back.
+            let uri = place.uri("ring", "capacity=4KiB");
+            let mut publisher = Publisher::open(&uri).unwrap();
+            for _ in 0..1_000 {
+                publisher
+                    .publish_timeout(&[7; 64], WATCHDOG)
+                    .expect("nobody holds it back");
+            }
+        }
+    }
+}

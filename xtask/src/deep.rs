@@ -5,7 +5,7 @@ use crate::child;
 use crate::evidence::{Evidence, Run};
 use crate::packages::Missing;
 use crate::report::{Report, Step};
-use crate::{again, browser, clients, death, fuzz, miri, pool, sanitize, test};
+use crate::{aarch64, again, browser, clients, death, fuzz, miri, pool, sanitize, test};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -183,6 +183,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
 fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     progress.step("test", |report, said| test::test(report, true, said));
     progress.single("miri", |_| miri::run(plan.seeds, None));
+    progress.single("aarch64", |_| aarch64::run());
     progress.single("step", death::every_step);
     progress.single("crowd", death::crowd);
     progress.step("sanitizers", |report, _| test::sanitizers(report, &[]));

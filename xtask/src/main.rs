@@ -4,8 +4,10 @@
 //! a line `N passed, N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod again;
 mod allocators;
+mod axiomatic;
 mod bindings;
 mod browser;
 mod cargo;
@@ -69,12 +71,12 @@ enum Task {
         limit: Option<u64>,
     },
     /// Everything, at length, with its report in `docs/evidence`: `test --mutants`, Miri, sanitizers, deaths after
-    /// every instruction, faults of every system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak,
+    /// every instruction, faults of every system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak, aarch64,
     /// the report in a browser.
     Deep(deep::Plan),
     /// Rules checked on the text of the repository.
     Tidy,
-    /// The models: the code under loom, the protocol under spin.
+    /// The models: the code under loom, the protocol under spin, the edges under RC11 and ARMv8.
     Model {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]

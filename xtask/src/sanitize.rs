@@ -17,7 +17,7 @@ const PLANTED_LIMIT: Duration = Duration::from_secs(120);
 /// A sanitizer, and what runs under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sanitizer {
-    /// Accesses outside of what was reserved, or after it was given back: unit tests, channels, the property tests.
+    /// Accesses outside of what was reserved, or after it was given back: unit tests, channels, bridges, journals.
     Address,
     /// Races between threads: unit tests with rings in heap memory, channels of one process, waiting, bridges and journals with
     /// the threads they have. It takes a ring that is mapped twice for two, so it sees what lies on the heap, and the
@@ -39,8 +39,8 @@ impl Sanitizer {
     /// Arguments of `cargo test`: what runs under it.
     fn tests(self) -> Vec<&'static str> {
         let programs: &[_] = match self {
-            Self::Address => &["channel", "property"],
-            Self::Thread => &["channel", "file", "property", "tcp", "waiting"],
+            Self::Address => &["channel", "file", "journal", "property", "tcp"],
+            Self::Thread => &["channel", "file", "journal", "property", "tcp", "waiting"],
         };
         let programs = programs.iter().flat_map(|program| ["--test", *program]);
         ["--lib"].into_iter().chain(programs).collect()

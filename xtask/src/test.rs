@@ -7,8 +7,8 @@ use crate::packages::Missing;
 use crate::report::{Report, Step};
 use crate::sanitize::Sanitizer;
 use crate::{
-    bindings, clients, death, deny, examples, found, fuzz, model, nats, programs, readme, spin,
-    tidy,
+    axiomatic, bindings, clients, death, deny, examples, found, fuzz, model, nats, programs,
+    readme, spin, tidy,
 };
 use anyhow::Result;
 use std::thread;
@@ -147,6 +147,7 @@ pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>)
         }
     }
     report.run("spin", || spin::run(mutants, said));
+    report.run("axiomatic", || axiomatic::run(said));
 }
 
 /// The journal's tests once more, in a build that packs blocks.

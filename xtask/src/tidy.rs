@@ -4,6 +4,7 @@
 //! was renamed away would otherwise hold for ever.
 
 mod arrows;
+mod claims;
 mod danger;
 mod edges;
 mod links;
@@ -92,6 +93,7 @@ fn rules(tree: &Tree) -> Vec<Rule> {
     vec![
         arrows::core_modules(tree),
         arrows::engine_is_independent(tree),
+        claims::have_tests(tree),
         danger::atomics(tree),
         danger::allow_list(tree),
         danger::safety_comments(tree),

@@ -154,12 +154,13 @@ mod tests {
         let again = rows(Placement::SharedL3, &[103_000, 103_000, 103_000, 103_000]);
         let found = MeasuringError::of(&first, &again).unwrap();
         assert!((found.share() - 0.03).abs() < 0.002, "{found:?}");
+        // A histogram keeps three figures of a number of ticks, so the last one depends on the clock.
+        let begins = "olivine-spin, 32 B, measured twice in turns differs by ";
+        let sentence = found.sentence();
+        let share = sentence.strip_prefix(begins).unwrap();
         assert!(
-            found
-                .sentence()
-                .starts_with("olivine-spin, 32 B, measured twice in turns differs by 3.0"),
-            "{}",
-            found.sentence()
+            share.starts_with("3.0") || share.starts_with("2.9"),
+            "{sentence}"
         );
         let text = serde_json::to_string(&found).unwrap();
         let read: MeasuringError = serde_json::from_str(&text).unwrap();

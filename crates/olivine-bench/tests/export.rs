@@ -42,6 +42,65 @@ fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
     }
 }
 
+/// Decodes a histogram log by its specification, with nothing of ours: prints tag and number of samples.
+const DECODER: &str = r##"
+import base64, struct, sys, zlib
+for line in sys.stdin:
+    if line.startswith(("#", '"')):
+        continue
+    tag, _start, _length, _most, encoded = line.strip().split(",")
+    outer = base64.b64decode(encoded)
+    cookie, size = struct.unpack(">II", outer[:8])
+    assert cookie & ~0xF0 == 0x1C849304 and size == len(outer) - 8, hex(cookie)
+    inner = zlib.decompress(outer[8:])
+    cookie, size = struct.unpack(">II", inner[:8])
+    assert cookie & ~0xF0 == 0x1C849303, hex(cookie)
+    at, total = 40, 0
+    while at < 40 + size:
+        value, shift = 0, 0
+        while True:
+            byte = inner[at]
+            at += 1
+            value |= (byte if shift == 56 else byte & 0x7F) << shift
+            shift += 7
+            if shift > 56 or byte < 0x80:
+                break
+        count = (value >> 1) ^ -(value & 1)
+        total += max(count, 0)
+    print(tag.removeprefix("Tag="), total)
+"##;
+
+#[test]
+fn a_histogram_log_is_read_by_a_decoder_of_another_language() {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let file = common::round_trips();
+    let mut python = Command::new("python3")
+        .args(["-c", DECODER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = python.stdin.take().unwrap();
+    hlog(&file, &mut stdin).unwrap();
+    stdin.flush().unwrap();
+    drop(stdin);
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let read: Vec<u64> = text
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    let counts: Vec<u64> = file
+        .results
+        .iter()
+        .filter_map(|row| row.measured()?.round_trip.as_ref())
+        .map(|table| table.percentiles.count)
+        .collect();
+    assert!(!counts.is_empty() && read == counts, "{text}");
+}
+
 #[test]
 fn a_histogram_log_is_read_by_its_own_reader() {
     let file = common::round_trips();

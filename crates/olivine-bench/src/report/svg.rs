@@ -4,8 +4,10 @@
 
 use std::fmt::Write as _;
 
-/// The colours of drawings, for those that stand in files of their own.
-const STYLE: &str = concat!(include_str!("colours.css"), include_str!("plot.css"));
+/// The colours of pages, as variables of a style sheet: the first block is the light ones.
+const COLOURS: &str = include_str!("colours.css");
+/// The classes of drawings, which take their colours from those variables.
+const CLASSES: &str = include_str!("plot.css");
 /// Width of a letter to its height, on average: text cannot be measured here.
 const LETTER: f64 = 0.6;
 /// Height of a plot's text, as `plot.css` has it.
@@ -135,10 +137,14 @@ impl Svg {
         self.written("", "")
     }
 
-    /// The drawing as a file of its own.
+    /// The drawing as a file of its own, in light colours.
+    ///
+    /// Only browsers know variables of style sheets; other programs draw black instead. So the file has
+    /// none: each is replaced by its colour.
     pub(super) fn standalone(&self) -> String {
         let style = format!(
-            "<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
+            "<style>{}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+            light_classes()
         );
         self.written(" xmlns=\"http://www.w3.org/2000/svg\"", &style)
     }
@@ -192,6 +198,15 @@ fn titled(note: &str) -> String {
     format!("<title>{}</title>", escape(note))
 }
 
+/// The classes of drawings with light colours in the place of variables.
+fn light_classes() -> String {
+    let block = COLOURS.split(['{', '}']).nth(1).unwrap_or_default();
+    let variables = block.split(';').filter_map(|pair| pair.split_once(':'));
+    variables.fold(CLASSES.to_owned(), |classes, (name, colour)| {
+        classes.replace(&format!("var({})", name.trim()), colour.trim())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +224,16 @@ mod tests {
         assert!(text.contains("aria-label=\"a &quot;b&quot; &lt;c&gt;\""));
         assert!(text.contains("<title>n &lt; 5 &amp; more</title>") && text.contains("x&lt;y"));
         assert!(text.contains("d=\"M0.0 1.0L2.0 3.5\""));
-        assert!(text.contains("prefers-color-scheme") && !svg.inline().contains("<style>"));
+        assert!(!svg.inline().contains("<style>"));
+    }
+
+    #[test]
+    fn a_file_has_colours_where_a_page_has_variables() {
+        let text = Svg::new(1.0, 1.0, "").standalone();
+        assert!(!text.contains("var(") && !text.contains("--"), "{text}");
+        assert!(text.contains(".plot .paper{fill:#fff}"), "{text}");
+        assert!(text.contains(".plot .f0{fill:#5b7f0a}"), "{text}");
+        let used = CLASSES.matches("var(--").count();
+        assert!(used > 20 && text.matches('#').count() == used);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Measured, ResultFile, Row};
 use crate::floor::Placement;
-use hdrhistogram::serialization::V2Serializer;
+use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
@@ -184,7 +184,8 @@ fn quoted(cell: &str) -> String {
 ///
 /// What `out` says.
 pub fn hlog(file: &ResultFile, out: &mut impl io::Write) -> io::Result<()> {
-    let mut serializer = V2Serializer::new();
+    // The log format asks for the compressed form; other libraries refuse the plain one.
+    let mut serializer = V2DeflateSerializer::new();
     let start = UNIX_EPOCH + Duration::from_secs(file.started_unix_s);
     let mut builder = IntervalLogWriterBuilder::new();
     let comment = format!(

@@ -8,7 +8,7 @@ use crate::channel::shape::Wanted;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
 use crate::region::HEADER_BYTES;
-#[cfg(feature = "journal")]
+#[cfg(any(feature = "journal", feature = "nats"))]
 use crate::ring::layout::fixed;
 use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag, type_shown};
 use crate::uri::{Config, Expire};
@@ -169,7 +169,7 @@ impl Ingress {
     }
 
     /// Takes over the type of the source's messages, where the ring takes any and no participant has fixed one.
-    #[cfg(feature = "journal")]
+    #[cfg(any(feature = "journal", feature = "nats"))]
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
         if self.typed.any && !is_fixed && self.lanes.is_empty() {
@@ -214,11 +214,25 @@ impl Ingress {
             let (theirs, ours) = (source.capacity.to_string(), ours.capacity.to_string());
             return differs("capacity", theirs, ours, rule);
         }
-        if source.type_hash != ours.type_hash {
-            let (theirs, ours) = (type_shown(&source.type_name), type_shown(&ours.type_name));
-            return differs("type", theirs, ours, TYPE_RULE);
+        self.check_type(far, source.type_hash, &source.type_name)
+    }
+
+    /// Whether messages of this type, which `far` has, may lie in the ring of this side.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Settings`].
+    pub(crate) fn check_type(&self, far: &str, hash: u64, name: &str) -> Result<(), LinkError> {
+        if hash == self.geometry.type_hash {
+            return Ok(());
         }
-        Ok(())
+        Err(LinkError::Settings {
+            far: far.to_owned(),
+            key: "type",
+            theirs: type_shown(name),
+            ours: type_shown(&self.geometry.type_name),
+            rule: TYPE_RULE,
+        })
     }
 
     /// Where to go on with a source of this incarnation: its lanes, and positions there. Lanes that are not named

@@ -1,6 +1,6 @@
 //! A channel that a participant has mapped: the lock under which others come and go, who is left, and how it ends.
 
-use super::attach::BUSY_MAX;
+use super::attach::{self, BUSY_MAX};
 use super::place::{LaneShape, Place};
 use super::shape::{map_shape, read_record};
 use super::slots;
@@ -8,9 +8,9 @@ use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
-use crate::segment::CONTROL;
+use crate::segment::{self, CONTROL};
 use crate::sync::Ordering;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,8 @@ impl Attached {
             return Ok(());
         }
         // Writable, as any participant has it: only they come here.
-        let (geometry, control) = map_shape(self.control_file(), &path, record, true)?;
+        let file = self.control_file()?;
+        let (geometry, control) = map_shape(file.as_fd(), &path, record, true)?;
         if let Some(slot) = self.slot
             && slot >= geometry.slots()
         {
@@ -127,14 +128,30 @@ impl Attached {
         Ok(())
     }
 
-    /// The descriptor of the control file.
-    pub(super) fn control_file(&self) -> BorrowedFd<'_> {
-        match (&self.place, &self.locks) {
-            (Place::Process(inside), _) => inside.control.as_fd(),
-            (Place::Files(_), Locks::File(file)) => file.as_fd(),
+    /// The control file, writable, through an open file description of its own: whatever is mapped through one keeps it
+    /// open in forked children that inherit the mapping, and the locks of this participant must not live on there.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Missing`] if the channel's files were removed.
+    pub(super) fn control_file(&self) -> Result<OwnedFd, OpenError> {
+        let (folder, locks) = match (&self.place, &self.locks) {
+            (Place::Process(inside), _) => {
+                let again = inside.control.try_clone();
+                return again.map_err(attach::io_error("open", self.place.path()));
+            }
+            (Place::Files(folder), locks) => (folder, locks),
+        };
+        let file = segment::open_file(folder, CONTROL, true)?;
+        let is_ours = |file: &OwnedFd| match locks {
+            Locks::File(locks) => is_same_file(locks.as_fd(), file.as_fd()),
             // Channels of files are locked by their files.
-            (Place::Files(folder), Locks::Process(_)) => folder.as_fd(),
-        }
+            Locks::Process(_) => false,
+        };
+        file.filter(is_ours).ok_or_else(|| OpenError::Missing {
+            channel: self.channel.clone(),
+            path: self.place.path().to_owned(),
+        })
     }
 
     /// Wakes publishers that wait for room or for subscribers.
@@ -154,6 +171,11 @@ pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
             crate::wait::wake(park);
         }
     }
+}
+
+fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let (one, other) = (rustix::fs::fstat(one), rustix::fs::fstat(other));
+    matches!((one, other), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// Takes the membership lock, waiting for others to finish.

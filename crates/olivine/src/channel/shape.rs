@@ -14,7 +14,7 @@ use crate::segment::{self, CONTROL, map_control};
 use crate::sync::Ordering;
 use crate::uri::{Config, Scheme, Slow, UriError};
 use std::borrow::Cow;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -395,7 +395,8 @@ pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), Ope
 fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
     let path = attached.place.path().join(CONTROL);
     let control = {
-        let file = attached.control_file();
+        let opened = attached.control_file()?;
+        let file = opened.as_fd();
         let length = segment::length(file, &path)?;
         if length < next.control_bytes() {
             segment::allocate(file, &path, length, next.control_bytes(), None)?;

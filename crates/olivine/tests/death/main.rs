@@ -511,10 +511,11 @@ fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
     let lane = stage.enter("forker-publisher", "");
     stage.await_fork(&lane);
     stage.strike(&lane);
-    assert_eq!(stage.bury(&lane), zygote::End::Killed);
+    assert_eq!(stage.reap(&lane), zygote::End::Killed);
     let heir = Publisher::open(&stage.uri("")).unwrap();
     assert_eq!(heir.lane(), 0, "the lane of the dead is taken over");
     drop(heir);
+    stage.end_orphan(&lane);
     stage.bury(&subscriber);
     stage.finish(Vec::new());
 }

@@ -301,15 +301,26 @@ impl Stage {
 
     /// Reaps a killed participant and ends what it forked.
     pub(crate) fn bury(&mut self, actor: &Actor) -> End {
+        let end = self.reap(actor);
+        self.end_orphan(actor);
+        end
+    }
+
+    /// Reaps a killed participant: what it forked lives on.
+    pub(crate) fn reap(&mut self, actor: &Actor) -> End {
         let end = self.zygote.reap(actor.pid);
         assert_ne!(end, End::Bad, "a participant failed: {actor:?}");
+        end
+    }
+
+    /// Ends what a participant forked.
+    pub(crate) fn end_orphan(&self, actor: &Actor) {
         let orphan = self.words.load(roles::orphan(actor.session));
         let orphan = i32::try_from(orphan).ok().and_then(Pid::from_raw);
         if let Some(orphan) = orphan {
             // It waits for the end of the zygote and for nothing else, so the number is still its own.
             signal(orphan, Signal::KILL);
         }
-        end
     }
 
     /// Where it has died by itself: how it ended.

@@ -128,6 +128,27 @@ impl Sources {
         }
     }
 
+    /// Whether a message begins a lane that was never heard of, whose type nobody has looked at yet.
+    pub(super) fn is_new(&self, arrived: &Arrived) -> bool {
+        let label = arrived.label.as_ref();
+        let key = label.map_or(self.others, key_of_lane);
+        self.lanes.iter().all(|lane| lane.key != key)
+    }
+
+    /// Takes over the type that the stream has now, before a lane is added.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Settings`] if the lanes that are here carry another type.
+    pub(super) fn adopt(&mut self, hash: u64, name: &str) -> Result<(), LinkError> {
+        self.ingress.adopt(hash, name);
+        if hash == 0 {
+            // A stream that says nothing, as of other programs, has the type that its reader says.
+            return Ok(());
+        }
+        self.ingress.check_type(&self.place, hash, name)
+    }
+
     /// Takes a message; what is taken becomes visible by [`Sources::flush`] at the latest.
     ///
     /// # Errors

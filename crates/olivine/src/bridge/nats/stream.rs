@@ -77,12 +77,7 @@ pub(super) async fn open(
         }
         Answer::Refused(error) => return Err(refused(settings, "find", &name, &error)),
     };
-    let words = &info.config.metadata;
-    let hash = words.get(TYPE_HASH);
-    let type_hash = hash
-        .and_then(|hash| u64::from_str_radix(hash, 16).ok())
-        .unwrap_or(0);
-    let type_name = words.get(TYPE_NAME).cloned().unwrap_or_default();
+    let (type_hash, type_name) = type_of(&info.config);
     if type_hash != typed.0 && type_hash != 0 && typed.0 != 0 {
         return Err(differs(settings, "type", type_name, typed.1.to_owned()));
     }
@@ -94,6 +89,15 @@ pub(super) async fn open(
         type_hash,
         type_name,
     })
+}
+
+/// The type of a stream's messages; 0 if nobody said.
+pub(super) fn type_of(config: &Config) -> (u64, String) {
+    let words = &config.metadata;
+    let hash = words.get(TYPE_HASH);
+    let hash = hash.and_then(|hash| u64::from_str_radix(hash, 16).ok());
+    let name = words.get(TYPE_NAME).cloned();
+    (hash.unwrap_or(0), name.unwrap_or_default())
 }
 
 /// The server's code for a stream that exists with other settings.

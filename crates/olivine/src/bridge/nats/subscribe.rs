@@ -421,6 +421,13 @@ impl Incoming<'_> {
         sources: &mut Sources,
         arrived: &Arrived,
     ) -> Result<(), Broken> {
+        if sources.is_new(arrived) {
+            // A stream that its reader made has the type of its first publisher, which said it before this message.
+            let info = place.stream.get_info().await;
+            let info = info.map_err(|error| self.away(connection, &error))?;
+            let (hash, name) = stream::type_of(&info.config);
+            sources.adopt(hash, &name)?;
+        }
         loop {
             match sources.take(arrived)? {
                 Taken::Done => break,

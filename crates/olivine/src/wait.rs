@@ -13,7 +13,7 @@
 //! After a time-out the flags are still up and the barrier still holds: the sleeper stays *armed* and sleeps again at
 //! once. Its naps take 8 ms, 16 ms, and then [`NAP_LONG`]. One event has no waker: a participant dies between its
 //! store and its look at the flags. So before a long nap the [`warden`] watches the processes that this sleeper
-//! depends on; where it cannot, naps stay at 16 ms. ADR 0021 lists every edge.
+//! depends on; where it cannot, naps stay at 16 ms. ADR 0024 lists every edge.
 
 mod futex;
 #[cfg(not(loom))]

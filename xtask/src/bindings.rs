@@ -138,13 +138,20 @@ pub(crate) fn python() -> Result<Step> {
     }
 }
 
-/// Compiles and runs the README's blocks of C, C++ and Python, with what was built in `built`.
-pub(crate) fn blocks(readme: &str, built: &Path, step: &mut Step) -> Result<()> {
+/// Compiles and runs a document's blocks of C, C++ and Python, with what was built in `built`.
+pub(crate) fn blocks(document: &str, text: &str, built: &Path, step: &mut Step) -> Result<()> {
+    let languages = ["c", "cpp", "python"];
+    if !fenced_blocks(text)
+        .iter()
+        .any(|block| languages.contains(&block.language.as_str()))
+    {
+        return Ok(());
+    }
     let folder = tempfile::tempdir()?;
     let prefix = folder.path().join("prefix");
     place(built, &prefix)?;
     let package = stage(built, folder.path())?;
-    for block in fenced_blocks(readme) {
+    for block in fenced_blocks(text) {
         let run = match block.language.as_str() {
             "c" => compiled(&["cc", "-std=c11", "-x", "c"], &block.text, &prefix),
             "cpp" => compiled(&["c++", "-std=c++17", "-x", "c++"], &block.text, &prefix),
@@ -157,7 +164,7 @@ pub(crate) fn blocks(readme: &str, built: &Path, step: &mut Step) -> Result<()> 
             }),
             _ => continue,
         };
-        let place = format!("README.md:{}: {}", block.line, block.language);
+        let place = format!("{document}:{}: {}", block.line, block.language);
         let Some(command) = run else {
             println!("skipped: {place}: no compiler for it");
             step.skipped += 1;

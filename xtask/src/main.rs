@@ -163,8 +163,8 @@ enum Task {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
-    /// Our server and generator beside other people's, which it builds and installs: the tables of the README and of
-    /// `docs/method.md`. Takes about ten minutes, on a quiet machine.
+    /// Our server and generator beside other people's, which it builds and installs: the tables of the engine's README and
+    /// of `docs/method.md`. Takes about ten minutes, on a quiet machine.
     Peers {
         /// How long each server is loaded at each depth, in seconds over all runs.
         #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]

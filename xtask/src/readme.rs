@@ -1,4 +1,4 @@
-//! What the README tells people to type exists, and its Rust compiles and runs.
+//! What the READMEs tell people to type exists, and their programs compile and run.
 
 use crate::bindings;
 use crate::cargo::{EVERYTHING, TestOutput, at_most, cargo, root, target};
@@ -14,8 +14,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Documents whose commands are checked.
-const DOCUMENTS: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
+/// Documents whose commands and programs are checked.
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "RELEASING.md",
+    "crates/olivine/README.md",
+    "crates/olivine-capi/README.md",
+    "crates/olivine-cli/README.md",
+    "crates/olivine-net/README.md",
+    "crates/olivine-python/README.md",
+];
+/// The tables that the README quotes from.
+const FIGURES: &str = "docs/figures.md";
 /// What a stranger types first: the README must say both, and `fresh` runs both.
 pub(crate) const DEMO: &str = "cargo run --release -- demo";
 pub(crate) const TEST: &str = "cargo xtask test";
@@ -31,8 +42,17 @@ pub(crate) fn run() -> Result<Step> {
         verdict(&mut step, "README.md", command, &says(&readme, command));
     }
     let mut tool = Tool::build()?;
+    let figures = fs::read_to_string(root().join(FIGURES)).context(FIGURES)?;
+    for figure in quoted_figures(&readme) {
+        verdict(&mut step, "README.md", &figure, &is_in(&figures, &figure));
+    }
+    let mut rust = Step::new("readme", "blocks");
     for document in DOCUMENTS {
         let text = fs::read_to_string(root().join(document)).context(document)?;
+        bindings::blocks(document, &text, &target().join("debug"), &mut step)?;
+        let blocks = rust_blocks(document, &text)?;
+        rust.passed += blocks.passed;
+        rust.failed += blocks.failed;
         for (line, words) in commands(&text) {
             let Some(result) = check(&words, &mut tool) else {
                 continue;
@@ -46,8 +66,6 @@ pub(crate) fn run() -> Result<Step> {
         }
     }
     verdict(&mut step, "run", "olivine demo", &tool.demo());
-    bindings::blocks(&readme, &target().join("debug"), &mut step)?;
-    let rust = rust_blocks(&readme)?;
     step.passed += rust.passed;
     step.failed += rust.failed;
     step.note = format!("{} of them blocks of Rust", rust.passed + rust.failed);
@@ -60,6 +78,32 @@ fn verdict(step: &mut Step, place: &str, command: &str, result: &Result<()>) {
         Err(error) => println!("FAIL  {place}: {command}: {error:#}"),
     }
     step.count(result.is_ok());
+}
+
+/// Figures with a unit in the tables of a document: `169 ns`, `307 M/s`.
+fn quoted_figures(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for cell in text
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .flat_map(|line| line.split('|'))
+    {
+        let words: Vec<&str> = cell.split_whitespace().collect();
+        if let [number, unit @ ("ns" | "us" | "ms" | "K/s" | "M/s")] = words[..] {
+            found.push(format!("{number} {unit}"));
+        }
+    }
+    found
+}
+
+/// Whether the tables of recorded figures have this one.
+fn is_in(figures: &str, figure: &str) -> Result<()> {
+    let found = figures
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .any(|line| has_word(line, figure));
+    anyhow::ensure!(found, "{FIGURES} has no such figure");
+    Ok(())
 }
 
 /// Whether a document gives `command` on a line of its own.
@@ -301,9 +345,9 @@ fn subcommands(help: &str) -> Vec<String> {
         .collect()
 }
 
-/// Compiles and runs the README's blocks of Rust against the library.
-fn rust_blocks(readme: &str) -> Result<Step> {
-    if !fenced_blocks(readme)
+/// Compiles and runs a document's blocks of Rust against the libraries.
+fn rust_blocks(document: &str, text: &str) -> Result<Step> {
+    if !fenced_blocks(text)
         .iter()
         .any(|block| block.language.starts_with("rust"))
     {
@@ -320,14 +364,16 @@ fn rust_blocks(readme: &str) -> Result<Step> {
         .env("OLIVINE_DIR", folder.path())
         .args([
             "--test",
-            "README.md",
+            document,
             "--edition",
             "2024",
             "--crate-name",
             "readme",
         ])
         .arg("--extern")
-        .arg(extern_argument(&debug))
+        .arg(extern_argument(&debug, "olivine"))
+        .arg("--extern")
+        .arg(extern_argument(&debug, "olivine_net"))
         .arg("-L")
         .arg(format!("dependency={}", debug.join("deps").display()));
     let mut output = TestOutput::default();
@@ -335,8 +381,8 @@ fn rust_blocks(readme: &str) -> Result<Step> {
     Ok(output.step("readme", outcome.success(), &outcome.words()))
 }
 
-fn extern_argument(debug: &Path) -> String {
-    format!("olivine={}", debug.join("libolivine.rlib").display())
+fn extern_argument(debug: &Path, name: &str) -> String {
+    format!("{name}={}", debug.join(format!("lib{name}.rlib")).display())
 }
 
 #[cfg(test)]
@@ -430,6 +476,14 @@ mod tests {
             "prose is no command"
         );
         assert!(says("```sh\ncargo xtask test   # all of it\n```\n", TEST).is_ok());
+    }
+
+    #[test]
+    fn a_figure_that_was_not_recorded_is_found() {
+        let table = "| method | trip |\n| --- | --- |\n| a | 169 ns | 7 |\n169 ms\n";
+        assert_eq!(quoted_figures(table), ["169 ns"]);
+        assert!(is_in("| x | 169 ns, 1.36 |\n", "169 ns").is_ok());
+        assert!(is_in("| x | 1169 ns |\n169 ns\n", "169 ns").is_err());
     }
 
     #[test]

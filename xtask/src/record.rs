@@ -69,18 +69,20 @@ const MEASUREMENTS: [Measurement; 7] = [
 
 /// File of the headline tables.
 const HEADLINE: &str = "headline.md";
-/// Where the README's figures stand.
+/// The page of figures.
+const FIGURES: &str = "docs/figures.md";
+/// Where the figures stand there.
 const MARKS: (&str, &str) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
 
 /// What is done besides measuring everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Scope {
     /// Only as long as it takes to see that all of it works: nothing to keep.
-    #[arg(long, conflicts_with_all = ["readme", "keep"])]
+    #[arg(long, conflicts_with_all = ["quote", "keep"])]
     short: bool,
-    /// Put the headline tables between the README's marks.
+    /// Put the headline tables between the marks of `docs/figures.md`.
     #[arg(long)]
-    readme: bool,
+    quote: bool,
     /// Measure nothing: make page and headline of what is recorded.
     #[arg(long)]
     keep: bool,
@@ -110,28 +112,32 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     for file in ["report.html", HEADLINE] {
         report.run(file, || page(&olivine, &folder, file));
     }
-    if scope.readme {
-        report.run("readme", || readme(&folder));
+    if scope.quote {
+        report.run("figures", || quote(&folder));
     }
 }
 
-/// Puts the headline into the README.
-fn readme(folder: &Path) -> Result<Step> {
+/// Puts the headline into the page of figures.
+fn quote(folder: &Path) -> Result<Step> {
     let headline = fs::read_to_string(root().join(folder).join(HEADLINE))?;
-    let path = root().join("README.md");
+    let path = root().join(FIGURES);
     let text = quoting(&fs::read_to_string(&path)?, &headline)?;
     fs::write(&path, text)?;
-    Ok(Step::single("readme", true, "read it before you commit it"))
+    Ok(Step::single(
+        "figures",
+        true,
+        "read them before you commit them",
+    ))
 }
 
-/// `readme` with `headline` between its marks.
-fn quoting(readme: &str, headline: &str) -> Result<String> {
+/// `page` with `headline` between its marks.
+fn quoting(page: &str, headline: &str) -> Result<String> {
     let (start, end) = MARKS;
-    let parts = readme
+    let parts = page
         .split_once(start)
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     let Some((before, after)) = parts else {
-        bail!("README.md has no lines {} and {end}", start.trim_end());
+        bail!("{FIGURES} has no lines {} and {end}", start.trim_end());
     };
     Ok(format!("{before}{start}{headline}{end}{after}"))
 }
@@ -234,10 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_quotes_the_headline_and_nothing_else_changes() {
+    fn the_page_quotes_the_headline_and_nothing_else_changes() {
         let (start, end) = MARKS;
-        let readme = format!("# Title\n\n{start}old\n{end}\n\nmore\n");
-        let quoted = quoting(&readme, "| new |\n").unwrap();
+        let page = format!("# Title\n\n{start}old\n{end}\n\nmore\n");
+        let quoted = quoting(&page, "| new |\n").unwrap();
         assert_eq!(
             quoted,
             format!("# Title\n\n{start}| new |\n{end}\n\nmore\n")
@@ -245,7 +251,7 @@ mod tests {
         assert_eq!(quoting(&quoted, "| new |\n").unwrap(), quoted);
         let error = quoting("# Title\n", "x").unwrap_err().to_string();
         assert!(error.contains("has no lines <!-- figures:start"), "{error}");
-        let real = fs::read_to_string(root().join("README.md")).unwrap();
-        assert!(quoting(&real, "x\n").is_ok(), "the README lost its marks");
+        let real = fs::read_to_string(root().join(FIGURES)).unwrap();
+        assert!(quoting(&real, "x\n").is_ok(), "the page lost its marks");
     }
 }

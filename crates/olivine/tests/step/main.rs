@@ -159,11 +159,12 @@ fn a_death_after_any_instruction_is_survived() {
     let (mut looked_at, mut deaths) = (0, 0);
     for operation in OPERATIONS.iter().filter(|found| found.name.contains(&only)) {
         let mut path = walk(operation);
-        for _ in 0..20 {
+        for _ in 0..8 {
             // Where time decides, a busy machine may let it run out before anything is done.
             if !path.places.is_empty() {
                 break;
             }
+            operations::wait_longer();
             path = walk(operation);
         }
         let mut killed = 0;

@@ -2,7 +2,17 @@
 
 use crate::scene::{Handles, Operation, Scene, childs};
 use olivine::{Publisher, Subscriber};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// How long "park" waits, in milliseconds: it must not end before it was stepped through.
+static WAIT_MS: AtomicU64 = AtomicU64::new(250);
+
+/// A machine is too busy to step through what time bounds: twice the time from here on.
+pub(crate) fn wait_longer() {
+    // Relaxed: one thread.
+    WAIT_MS.fetch_add(WAIT_MS.load(Ordering::Relaxed), Ordering::Relaxed);
+}
 
 /// Messages that the child has sent, for certain, when it is killed in `operation`, or behind it.
 pub(crate) fn acknowledged(operation: &Operation, done: bool) -> u64 {
@@ -253,9 +263,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         },
         act: |_, handles| {
             let subscriber = handles.subscriber.as_mut().unwrap();
-            subscriber
-                .receive_timeout(Duration::from_millis(250))
-                .unwrap();
+            // Relaxed: one thread.
+            let wait = Duration::from_millis(WAIT_MS.load(Ordering::Relaxed));
+            subscriber.receive_timeout(wait).unwrap();
             Ok(())
         },
         ..PLAIN

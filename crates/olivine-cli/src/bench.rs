@@ -26,7 +26,7 @@ use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, thr
 use olivine_bench::{BenchError, peer};
 use std::path::Path;
 use std::time::Duration;
-use variants::{aligns, method_variants, settings, throughput_variants, variant};
+use variants::{aligns, fits, method_variants, settings, throughput_variants, variant};
 
 /// Bytes of a message where nothing is said.
 const DEFAULT_SIZE: u64 = 32;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Pingpong(args) => {
             let mut variants = Vec::new();
             if args.method.is_empty() {
-                let name = [format!("olivine-{}", args.ring.wait)];
+                let name = [format!("olivine-{}", args.ring.wait())];
                 for slots in &args.slots {
                     for align in aligns(&args.ring) {
                         let more = format!("{align}&subscribers_max={slots}");
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                     }
                 }
             } else {
+                fits(&args.ring, &args.method)?;
                 let settings = settings(&args.ring, "")?;
                 variants = method_variants(&args.method, &args.size, &settings)?;
             }
@@ -95,6 +96,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         }
         Scenario::Throughput(args) => {
             let rivals = programs(args.rivals.as_deref())?;
+            fits(&args.ring, &args.method)?;
             let settings = settings(&args.ring, "")?;
             let variants = throughput_variants(&args.method, &args.size, &args.batch, &settings)?;
             throughput_table(common, &args.method_args, &variants, &rivals)

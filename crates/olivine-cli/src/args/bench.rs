@@ -78,17 +78,24 @@ pub(crate) struct MethodArgs {
 }
 
 /// How the measured channel is set up.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RingArgs {
-    /// How both sides wait: spin, yield, park, adaptive
-    #[arg(long, value_name = "STRATEGY", default_value = "spin")]
-    pub(crate) wait: String,
+    /// How both sides wait: spin, yield, park, adaptive [default: spin]
+    #[arg(long, value_name = "STRATEGY")]
+    pub(crate) wait: Option<String>,
     /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
     #[arg(long, value_name = "BYTES")]
     pub(crate) align: Option<String>,
     /// Bytes of a ring [default: 1MiB; throughput: 1MiB and 4MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) capacity: Option<String>,
+}
+
+impl RingArgs {
+    /// How both sides wait.
+    pub(crate) fn wait(&self) -> &str {
+        self.wait.as_deref().unwrap_or("spin")
+    }
 }
 
 /// The machine without a channel: cache line, copy, system call, clock
@@ -100,6 +107,7 @@ pub(crate) struct FloorArgs {
 
 /// Round trip of a message and its answer
 #[derive(Debug, Args)]
+#[command(mut_arg("wait", |arg| arg.conflicts_with("method")))]
 pub(crate) struct PingpongArgs {
     /// What carries the messages: names from `olivine bench list`, or all
     /// [default: olivine with the wait strategy of --wait]
@@ -117,7 +125,8 @@ pub(crate) struct PingpongArgs {
         long,
         value_name = "COUNT",
         value_delimiter = ',',
-        default_value = "64"
+        default_value = "64",
+        conflicts_with = "method"
     )]
     pub(crate) slots: Vec<u32>,
     #[command(flatten)]

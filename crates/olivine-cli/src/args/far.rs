@@ -22,8 +22,9 @@ pub(crate) struct FarArgs {
     #[arg(value_name = "PART")]
     pub(crate) part: Vec<Part>,
     /// Folder of the rivals that `cargo xtask rivals` has built
-    #[arg(long, value_name = "PATH", default_value = "rivals/target/release")]
-    pub(crate) rivals: PathBuf,
+    /// [default: rivals/target/release]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rivals: Option<PathBuf>,
     /// Folder on the disk to be measured [default: the one for temporary files]
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
@@ -31,9 +32,9 @@ pub(crate) struct FarArgs {
     /// [default: spin where four CPUs are allowed, else yield]
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) wait: Option<String>,
-    /// Messages a second where they are paced
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate, default_value = "10K")]
-    pub(crate) rate: f64,
+    /// Messages a second where they are paced [default: 10K]
+    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate)]
+    pub(crate) rate: Option<f64>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }

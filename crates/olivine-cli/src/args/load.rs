@@ -16,6 +16,7 @@ const SAVE: &str = "Write the result here, too: .json or .md by its ending; may 
     mut_arg("fifo", |arg| arg.hide(true)),
     mut_arg("mlock", |arg| arg.hide(true)),
     mut_arg("save", |arg| arg.help(SAVE)),
+    mut_arg("backend", |arg| arg.conflicts_with("url")),
 )]
 pub(crate) struct HttpArgs {
     /// Page to load, such as http://127.0.0.1:8000/ [default: our own server]
@@ -30,7 +31,12 @@ pub(crate) struct HttpArgs {
     )]
     pub(crate) peers: Vec<String>,
     /// Folder of the servers that rivals/http/build makes
-    #[arg(long, value_name = "FOLDER", default_value = "rivals/http/bin")]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "rivals/http/bin",
+        requires = "peers"
+    )]
     pub(crate) rivals: PathBuf,
     /// Have our own server count requests instead of parsing them
     #[arg(long, conflicts_with = "url")]
@@ -54,16 +60,18 @@ pub(crate) struct HttpArgs {
     mut_arg("fifo", |arg| arg.hide(true)),
     mut_arg("mlock", |arg| arg.hide(true)),
     mut_arg("save", |arg| arg.help(SAVE)),
+    mut_arg("backend", |arg| arg.conflicts_with("address")),
+    mut_arg("rate", |arg| arg.conflicts_with("frames")),
 )]
 pub(crate) struct TcpArgs {
     /// Address and port of an echo server [default: our own, and a bare loop of
     /// receive and send to compare it with]
     pub(crate) address: Option<SocketAddr>,
     /// Stream 32 B frames one way instead; our own server decodes and checks each
-    #[arg(long, conflicts_with = "address")]
+    #[arg(long, conflicts_with_all = ["address", "size", "depth", "connections"])]
     pub(crate) frames: bool,
     /// Frames in each send; a list is measured in turns
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,2048", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "frames", value_delimiter = ',', default_value = "64,2048", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch: Vec<u32>,
     /// Bytes of a message, 16 or more
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "100")]

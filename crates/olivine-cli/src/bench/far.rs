@@ -3,17 +3,56 @@
 use super::Bench;
 use super::print::bridges;
 use crate::args::{Common, FarArgs};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::log;
 use olivine::Config;
 use olivine_bench::BenchError;
-use olivine_bench::scenario::bridge::{self, PARTS, Plan};
+use olivine_bench::scenario::bridge::{self, PARTS, Part, Plan};
 
 /// CPUs from which on both ends and both bridges can spin.
 const SPINNING_FROM: usize = 4;
 
+/// Folder of the rivals where none is named.
+const RIVALS: &str = "rivals/target/release";
+/// Messages a second where none are asked for.
+const RATE_PER_S: f64 = 10_000.0;
+
+/// Refuses an option that none of `parts` has a use for.
+fn fits(args: &FarArgs, parts: &[Part]) -> Outcome {
+    let options: [(&str, bool, &[Part], &str); 4] = [
+        ("--rate", args.rate.is_some(), &[Part::Paced], "paced"),
+        ("--wait", args.wait.is_some(), &[Part::Paced], "paced"),
+        (
+            "--folder",
+            args.folder.is_some(),
+            &[Part::Stored, Part::Disk],
+            "stored or disk",
+        ),
+        (
+            "--rivals",
+            args.rivals.is_some(),
+            &[Part::Stream, Part::Stored],
+            "stream or stored",
+        ),
+    ];
+    for (option, is_given, users, names) in options {
+        if is_given && !parts.iter().any(|part| users.contains(part)) {
+            return Err(Failure::usage(format!(
+                "{option} is for the part {names}, which is not measured here: name that part, too, or leave {option} out"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Runs the command.
 pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
+    let parts = if args.part.is_empty() {
+        PARTS.map(|(part, _)| part).to_vec()
+    } else {
+        args.part.clone()
+    };
+    fits(args, &parts)?;
     let bench = Bench::new("bridge", &args.method)?;
     let wait = args.wait.clone().unwrap_or_else(|| {
         let spins = bench.setup.allowed.len() >= SPINNING_FROM;
@@ -21,15 +60,11 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     });
     let _checked = Config::parse(&format!("tcp://127.0.0.1:0/bench?wait={wait}"))?;
     let plan = Plan {
-        parts: if args.part.is_empty() {
-            PARTS.map(|(part, _)| part).to_vec()
-        } else {
-            args.part.clone()
-        },
-        rivals: args.rivals.clone(),
+        parts,
+        rivals: args.rivals.clone().unwrap_or_else(|| RIVALS.into()),
         folder: args.folder.clone().unwrap_or_else(std::env::temp_dir),
         wait,
-        rate_per_s: args.rate,
+        rate_per_s: args.rate.unwrap_or(RATE_PER_S),
     };
     let found = bench.measure(|setup, watch| {
         let found = bridge::run(setup, &plan, watch, &|| bench.stop.now())?;

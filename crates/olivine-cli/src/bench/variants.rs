@@ -87,7 +87,7 @@ fn message_size(bytes: u64) -> Outcome {
 
 /// The query of the measured channel's URI, checked by the library's own parser.
 pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
-    let mut settings = format!("wait={}", ring.wait);
+    let mut settings = format!("wait={}", ring.wait());
     for (key, value) in [("align", &ring.align), ("capacity", &ring.capacity)] {
         if let Some(value) = value {
             settings.push_str(&format!("&{key}={value}"));
@@ -96,6 +96,29 @@ pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
     settings.push_str(more);
     let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
     Ok(settings)
+}
+
+/// Refuses a setting of a channel that no method of `names` has. Without names this library is measured, which has all.
+pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
+    let all_wait = names.is_empty() || names.iter().any(|name| name == ALL || name == OWN);
+    let is_ours = |name: &String| name.starts_with(OLIVINE_PREFIX);
+    let has_ring = all_wait || names.iter().any(is_ours);
+    let named = names.join(",");
+    if ring.wait.is_some() && !all_wait {
+        return Err(Failure::usage(format!(
+            "--wait does not go with --method {named}: a method waits as its name says; name olivine-shm, or leave \
+             --wait out"
+        )));
+    }
+    for (option, value) in [("--align", &ring.align), ("--capacity", &ring.capacity)] {
+        if value.is_some() && !has_ring {
+            return Err(Failure::usage(format!(
+                "{option} does not go with --method {named}: only channels of this library have a ring; name one of \
+                 those, or leave {option} out"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Where no alignment is asked for, frames are measured packed and each on a cache line of its own.
@@ -239,7 +262,7 @@ mod tests {
     #[test]
     fn settings_of_the_measured_channel_are_checked_before_anything_starts() {
         let ring = |wait: &str, align: Option<&str>| RingArgs {
-            wait: wait.to_owned(),
+            wait: Some(wait.to_owned()),
             align: align.map(str::to_owned),
             capacity: None,
         };

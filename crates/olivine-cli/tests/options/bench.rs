@@ -1,7 +1,8 @@
-//! Options of `olivine bench` and its subcommands.
+//! Options of `olivine bench` that need no measurement; `measure.rs` and `servers.rs` have the others.
 
-use crate::common::json;
+use crate::common::{json, said, until};
 use crate::stage::{Scene, Stage};
+use rustix::process::Signal;
 
 /// A result file of an earlier run.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/pingpong.json");
@@ -15,203 +16,6 @@ macro_rules! level {
         })
     };
 }
-
-/// Why the pairs below have no scene.
-pub(crate) const WHY_NOT: &str = "a measurement takes minutes on a busy machine; how often a file \
-     is synced and how much a reader takes at once are not visible from outside; --durable and \
-     --unfinished are newer";
-
-/// Pairs that no scene shows yet.
-pub(crate) const NOT_SHOWN: &[(&str, &[&str])] = &[
-    ("sub", &["--batch"]),
-    ("record", &["--sync", "--durable"]),
-    ("replay", &["--unfinished"]),
-    ("bench", &["--save", "--json"]),
-    (
-        "bench floor",
-        &[
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench pingpong",
-        &[
-            "--method",
-            "--rivals",
-            "--size",
-            "--slots",
-            "--wait",
-            "--align",
-            "--capacity",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench throughput",
-        &[
-            "--method",
-            "--rivals",
-            "--size",
-            "--batch",
-            "--wait",
-            "--align",
-            "--capacity",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench latency",
-        &[
-            "--rate",
-            "--size",
-            "--wait",
-            "--align",
-            "--capacity",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench fanout",
-        &[
-            "--subscribers",
-            "--size",
-            "--batch",
-            "--wait",
-            "--capacity",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench mesh",
-        &[
-            "--publishers",
-            "--subscribers",
-            "--size",
-            "--batch",
-            "--wait",
-            "--capacity",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench sweep",
-        &[
-            "--preset",
-            "--out",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench bridge",
-        &[
-            "--rivals",
-            "--folder",
-            "--wait",
-            "--rate",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench http",
-        &[
-            "--peers",
-            "--rivals",
-            "--unparsed",
-            "--depth",
-            "--rate",
-            "--wait",
-            "--generator",
-            "--backend",
-            "--markdown",
-            "--connections",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench tcp",
-        &[
-            "--frames",
-            "--batch",
-            "--size",
-            "--depth",
-            "--rate",
-            "--wait",
-            "--generator",
-            "--backend",
-            "--markdown",
-            "--connections",
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--save",
-            "--json",
-        ],
-    ),
-    (
-        "bench selfcheck",
-        &[
-            "--cpus",
-            "--runs",
-            "--seconds",
-            "--fifo",
-            "--mlock",
-            "--save",
-            "--json",
-        ],
-    ),
-];
 
 pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench list", &["--json", "--log-level"], |stage| {
@@ -235,6 +39,7 @@ pub(crate) const SCENES: &[Scene] = &[
         stage.shows_json(&["bench", "compare", RECORDED, RECORDED]);
     }),
     Scene::acts("bench report", &["--out", "--svg", "--json"], report),
+    Scene::acts("bench", &["--save", "--json"], every_method),
     level!("bench", "--save", "x.nothing"),
     level!("bench floor", "--cpus", "0,1000"),
     level!("bench pingpong", "--cpus", "0,1000"),
@@ -250,6 +55,34 @@ pub(crate) const SCENES: &[Scene] = &[
     level!("bench compare", "gone.json", "gone.json"),
     level!("bench report", "gone.json"),
 ];
+
+/// Every method takes about a minute: what was measured until it was stopped is kept, too.
+fn every_method(stage: &Stage) {
+    let saved = stage.path("every.json");
+    let stopped = |words: &[&str]| {
+        let run = stage.start(words);
+        let pid = run.child.id();
+        until("the measuring", || children(pid) > 0);
+        run.signal(Signal::INT);
+        let output = run.output();
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        output
+    };
+    let output = stopped(&["bench", "--json", "--save", &saved]);
+    assert_eq!(std::fs::read(&saved).unwrap(), output.stdout);
+    assert_eq!(json(&output)["scenario"], "pingpong");
+    std::fs::remove_file(&saved).unwrap();
+    let plain = stopped(&["bench"]);
+    assert!(serde_json::from_slice::<serde_json::Value>(&plain.stdout).is_err());
+    assert!(!std::path::Path::new(&saved).exists());
+}
+
+/// Processes that a process has started.
+fn children(pid: u32) -> usize {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().count()
+}
 
 /// Result files hold what was measured: how to measure has no meaning for them.
 fn compare_of_files(stage: &Stage) {

@@ -1,8 +1,9 @@
 //! Options of the commands that carry messages between channels.
 
-use crate::common::{json, until};
+use crate::common::{Running, json, skip, until};
 use crate::stage::{Scene, Stage};
 use rustix::process::Signal;
+use std::process::Stdio;
 
 pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bridge", &["--keep", "--json"], keep_of_bridge),
@@ -13,6 +14,8 @@ pub(crate) const SCENES: &[Scene] = &[
         &["--rotate", "--as", "--log-level"],
         rotate_and_as,
     ),
+    Scene::acts("record", &["--durable"], durable),
+    Scene::acts("record", &["--sync"], sync),
     #[cfg(feature = "zstd")]
     COMPRESS,
     Scene::acts(
@@ -21,6 +24,7 @@ pub(crate) const SCENES: &[Scene] = &[
         replay,
     ),
     Scene::acts("replay", &["--follow"], follow),
+    Scene::acts("replay", &["--unfinished"], unfinished),
     Scene::acts("replay", &["--of", "--subscribers"], of_and_subscribers),
 ];
 
@@ -103,7 +107,8 @@ fn rotate_and_as(stage: &Stage) {
     let turned = stage.path("turned.olv");
     let recorder = stage.start(&["record", "x", &turned, "--rotate", "1MiB", "--as", "other"]);
     stage.place.await_subscribers("x", 1);
-    stage.ok(&["pub", "x", "--size", "64KiB", "--count", "64"]);
+    // Four rings: what the recorder takes at once is in one file.
+    stage.ok(&["pub", "x", "--size", "64KiB", "--count", "256"]);
     assert!(recorder.output().status.success());
     assert!(files() > before + 1, "{} files, before {before}", files());
     let name = |file: &str| {
@@ -112,6 +117,84 @@ fn rotate_and_as(stage: &Stage) {
     };
     assert_eq!((name(&plain), name(&turned)), ("x".into(), "other".into()));
     stage.shows_level(&["record", "tcp://h:1/x", &plain]);
+}
+
+/// Only a recorder with a name leaves its place in the channel.
+fn durable(stage: &Stage) {
+    let file = stage.path("x.olv");
+    let words = ["record", "x", &file];
+    record(stage, &words, "a");
+    let places = || {
+        stage
+            .place
+            .look("x")
+            .map_or(0, |info| info.subscribers.len())
+    };
+    assert_eq!(places(), 0);
+    record(stage, &[&words[..], &["--durable", "audit"]].concat(), "b");
+    let kept = stage.place.look("x").unwrap().subscribers;
+    assert_eq!(kept[0].name.as_deref(), Some("audit"));
+}
+
+/// What survives a power cut shows in the calls of the kernel.
+fn sync(stage: &Stage) {
+    let file = stage.path("x.olv");
+    let told = stage.fails(&["record", "x", &file, "--sync", "sometimes"], 2);
+    assert!(told.contains("sync"), "{told}");
+    record(stage, &["record", "x", &file], "a");
+    let trace = stage.path("trace");
+    let syncs = |name: &str, more: &[&str]| {
+        let file = stage.path(name);
+        let tool = env!("CARGO_BIN_EXE_olivine");
+        let mut traced = std::process::Command::new("strace");
+        traced.args([
+            "-f",
+            "-qq",
+            "-e",
+            "trace=fdatasync,fsync,sync_file_range",
+            "-o",
+            &trace,
+        ]);
+        traced.args([tool, "record", "x", &file]).args(more);
+        traced.env("OLIVINE_DIR", stage.place.path());
+        traced.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut traced = Running::new(traced.spawn().ok()?);
+        until("a recorder", || {
+            let info = stage.place.look("x");
+            info.is_some_and(|info| info.subscribers.iter().any(|reader| reader.alive))
+                || traced.child.try_wait().unwrap().is_some()
+        });
+        stage.ok(&["pub", "x", "b"]);
+        if !traced.wait().success() {
+            return None;
+        }
+        let text = std::fs::read_to_string(&trace).unwrap();
+        Some(text.matches("sync(").count())
+    };
+    let (Some(block), Some(never)) = (
+        syncs("block.olv", &[]),
+        syncs("never.olv", &["--sync", "never"]),
+    ) else {
+        return skip("strace is missing or may not trace: what --sync does is left out");
+    };
+    assert!(
+        block > never,
+        "{block} calls with block, {never} with never"
+    );
+}
+
+/// What a killed recorder leaves is refused, unless its end is accepted.
+fn unfinished(stage: &Stage) {
+    let file = stage.path("x.olv");
+    let writer = stage.start(&["pub", &format!("file://{file}"), "--rate", "1000"]);
+    until("a block in the journal", || {
+        std::fs::metadata(&file).is_ok_and(|found| found.len() > 16_384)
+    });
+    writer.signal(Signal::KILL);
+    drop(writer);
+    let told = stage.fails(&["replay", &file, "y"], 1);
+    assert!(told.contains("unfinished=accept"), "{told}");
+    stage.ok(&["replay", &file, "y", "--unfinished", "accept"]);
 }
 
 fn replay(stage: &Stage) {

@@ -111,6 +111,22 @@ impl Stage {
         output
     }
 
+    /// Runs without the right to a real-time class or to locked memory; `None` where the programs that take these rights
+    /// away are missing.
+    pub(crate) fn run_powerless(&self, words: &[&str]) -> Option<Output> {
+        let tool = env!("CARGO_BIN_EXE_olivine");
+        let mut fence = vec!["prlimit", "--memlock=0:0", "--rtprio=0:0"];
+        if rustix::process::geteuid().is_root() {
+            fence.extend(["setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
+        }
+        let mut command = std::process::Command::new(fence[0]);
+        command.args(&fence[1..]).arg(tool).args(words);
+        command.env("OLIVINE_DIR", self.place.path());
+        let output = command.output().ok()?;
+        self.note(words, output.status.code(), said(&output));
+        Some(output)
+    }
+
     /// A path in the place that no channel has.
     pub(crate) fn path(&self, name: &str) -> String {
         let folder = self.place.path().join("files");

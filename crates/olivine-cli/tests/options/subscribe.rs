@@ -13,6 +13,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("sub", &["--delivery", "--name", "--wait"], kind),
     Scene::acts("sub", &["--expire"], expire),
     Scene::acts("sub", &["--topic"], topic),
+    Scene::acts("sub", &["--batch"], batch),
 ];
 
 const OLDEST: [&str; 4] = ["sub", "x", "--from", "oldest"];
@@ -129,4 +130,17 @@ fn topic(stage: &Stage) {
     assert!(all.contains('a') && all.contains('b'), "{all}");
     // A reader without topics takes all of them.
     assert_eq!(read(&[]).lines().count(), 2);
+}
+
+/// Between two batches there is time for a row.
+fn batch(stage: &Stage) {
+    let file = stage.path("rows.csv");
+    let rows = |more: &[&str]| {
+        stage.ok(&["pub", "x", "--count", "100"]);
+        let words = ["--count", "100", "--out", "none", "--interval", "1ns"];
+        stage.ok(&oldest(&[&words[..], &["--csv", &file], more].concat()));
+        std::fs::read_to_string(&file).unwrap().lines().count()
+    };
+    assert_eq!(rows(&[]), 2);
+    assert!(rows(&["--batch", "1"]) > 50);
 }

@@ -1,0 +1,461 @@
+//! Options of the measurements of channels: short runs whose results carry what was asked for.
+
+use crate::common::{json, said, skip, until};
+use crate::stage::{Scene, Stage};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const METHOD: &[&str] = &[
+    "--cpus",
+    "--runs",
+    "--seconds",
+    "--fifo",
+    "--mlock",
+    "--save",
+    "--json",
+];
+/// The shortest run there is.
+const SHORT: &[&str] = &["--runs", "1", "--seconds", "0.001"];
+
+const PINGPONG: &[&str] = &["bench", "pingpong", "--wait", "adaptive", "--align", "8"];
+const THROUGHPUT: &[&str] = &[
+    "bench",
+    "throughput",
+    "--size",
+    "32",
+    "--wait",
+    "adaptive",
+    "--capacity",
+    "64KiB",
+];
+const LATENCY: &[&str] = &[
+    "bench", "latency", "--rate", "2K", "--wait", "adaptive", "--align", "8",
+];
+const FANOUT: &[&str] = &["bench", "fanout", "--subscribers", "1"];
+const MESH: &[&str] = &["bench", "mesh", "--publishers", "1", "--subscribers", "1"];
+const PACED: &[&str] = &["bench", "bridge", "paced", "--rate", "2K"];
+
+pub(crate) const SCENES: &[Scene] = &[
+    Scene::acts("bench floor", METHOD, |stage| {
+        method(stage, &["bench", "floor"])
+    }),
+    Scene::acts("bench pingpong", METHOD, |stage| method(stage, PINGPONG)),
+    Scene::acts("bench throughput", METHOD, |stage| {
+        method(stage, THROUGHPUT)
+    }),
+    Scene::acts("bench latency", METHOD, |stage| method(stage, LATENCY)),
+    Scene::acts("bench fanout", METHOD, |stage| method(stage, FANOUT)),
+    Scene::acts("bench mesh", METHOD, |stage| method(stage, MESH)),
+    Scene::acts("bench bridge", METHOD, |stage| method(stage, PACED)),
+    Scene::acts("bench sweep", METHOD, |stage| {
+        let job = job(stage);
+        method(stage, &["bench", "sweep", &job]);
+    }),
+    Scene::acts(
+        "bench pingpong",
+        &["--size", "--slots", "--wait", "--align", "--capacity"],
+        pingpong,
+    ),
+    Scene::acts("bench pingpong", &["--method", "--rivals"], |stage| {
+        methods(stage, PINGPONG, &["bench", "pingpong", "--method"])
+    }),
+    Scene::acts(
+        "bench throughput",
+        &["--size", "--batch", "--wait", "--align", "--capacity"],
+        throughput,
+    ),
+    Scene::acts("bench throughput", &["--method", "--rivals"], |stage| {
+        methods(stage, THROUGHPUT, &["bench", "throughput", "--method"])
+    }),
+    Scene::acts(
+        "bench latency",
+        &["--rate", "--size", "--wait", "--align", "--capacity"],
+        latency,
+    ),
+    Scene::acts(
+        "bench fanout",
+        &["--subscribers", "--size", "--batch", "--wait", "--capacity"],
+        |stage| many(stage, "fanout"),
+    ),
+    Scene::acts(
+        "bench mesh",
+        &[
+            "--publishers",
+            "--subscribers",
+            "--size",
+            "--batch",
+            "--wait",
+            "--capacity",
+        ],
+        |stage| many(stage, "mesh"),
+    ),
+    Scene::acts("bench sweep", &["--preset", "--out"], sweep),
+    Scene::acts(
+        "bench bridge",
+        &["--rivals", "--folder", "--wait", "--rate"],
+        bridge,
+    ),
+    Scene::acts("bench selfcheck", METHOD, selfcheck),
+];
+
+/// A result with these words.
+fn measured(stage: &Stage, words: &[&[&str]]) -> Value {
+    let words = [&words.concat()[..], &["--json"]].concat();
+    json(&stage.ok(&words))
+}
+
+/// The rows of a short result.
+fn rows(stage: &Stage, words: &[&[&str]]) -> Vec<Value> {
+    let all = [words, &[SHORT]].concat();
+    let found = measured(stage, &all);
+    found["results"].as_array().unwrap().clone()
+}
+
+/// The first row of a short result.
+fn row(stage: &Stage, words: &[&[&str]]) -> Value {
+    rows(stage, words).swap_remove(0)
+}
+
+/// Whether a setting of the measured channel is in a row.
+fn has(row: &Value, setting: &str) -> bool {
+    let settings = row["settings"].as_str().unwrap();
+    settings.split('&').any(|pair| pair == setting)
+}
+
+/// Options that every measurement of this program has.
+fn method(stage: &Stage, words: &[&str]) {
+    let saved = stage.path("saved.json");
+    let short = [words, SHORT].concat();
+    let plain = stage.out(&short);
+    assert!(serde_json::from_str::<Value>(&plain).is_err(), "{plain}");
+    assert!(!std::path::Path::new(&saved).exists());
+    let output = stage.ok(&[&short[..], &["--json", "--save", &saved]].concat());
+    assert_eq!(std::fs::read(&saved).unwrap(), output.stdout);
+    let one = json(&output);
+    assert_eq!((runs(&one), &one["cpus"][0]), (1, &cpus().0.into()));
+    let longer = measured(stage, &[words, &["--runs", "1", "--seconds", "0.9"]]);
+    assert!(work(&longer) > work(&one), "{words:?}");
+    assert_eq!(
+        runs(&measured(
+            stage,
+            &[words, &["--runs", "2", "--seconds", "0.002"]]
+        )),
+        2
+    );
+    pinned(stage, words);
+    powers(stage, &short);
+}
+
+/// `--cpus` ties the process that measures.
+fn pinned(stage: &Stage, words: &[&str]) {
+    let (first, second) = cpus();
+    let pair = format!("{second},{first}");
+    let other = ["--cpus", &pair, "--seconds", "60"];
+    for (more, cpu) in [(&[][..], first), (&other[..], second)] {
+        let mut run = stage.start(&[words, more].concat());
+        let status = format!("/proc/{}/status", run.child.id());
+        let tied = format!("\nCpus_allowed_list:\t{cpu}\n");
+        until("the process to be tied to its CPU", || {
+            assert!(run.child.try_wait().unwrap().is_none(), "it ended before");
+            std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&tied))
+        });
+        run.signal(Signal::INT);
+        let _ = run.output();
+    }
+}
+
+/// `--fifo` and `--mlock` ask the kernel, which refuses them to a process without these rights.
+fn powers(stage: &Stage, short: &[&str]) {
+    for (option, what) in [("--fifo", "SCHED_FIFO"), ("--mlock", "lock memory")] {
+        let Some(output) = stage.run_powerless(&[short, &[option]].concat()) else {
+            return skip("prlimit and setpriv are missing: --fifo and --mlock are left out");
+        };
+        // A sweep has a row that says so.
+        let said = said(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{short:?} {option}: {said}");
+        assert!(
+            said.contains(what) && said.contains(option),
+            "{option}: {said}"
+        );
+    }
+}
+
+/// The CPUs of a pair that none are named for.
+fn cpus() -> (u32, u32) {
+    let allowed = olivine::probe::allowed_cpus();
+    (allowed[0], allowed[1])
+}
+
+/// Runs of a result. Where a placement was not found in each run, its rows have fewer.
+fn runs(found: &Value) -> usize {
+    let of_floor = found["floor"]["copy_bytes_per_s"]["runs"].as_u64();
+    let rows = found["results"].as_array().unwrap().iter();
+    let runs = rows.flat_map(|row| row["runs"].as_array().unwrap());
+    let listed: BTreeSet<u64> = runs.filter_map(|run| run["run"].as_u64()).collect();
+    of_floor.map_or(listed.len(), |runs| usize::try_from(runs).unwrap())
+}
+
+/// How much was measured: slices, and messages where they are counted.
+fn work(found: &Value) -> u64 {
+    let lines = found["floor"]["cache_line"].as_array();
+    let lines = lines.into_iter().flatten().map(|line| &line["slices"]);
+    let rows = found["results"].as_array().unwrap();
+    let slices = rows.iter().map(|row| &row["slices_count"]);
+    let messages = rows.iter().map(|row| &row["one_way"]["count"]);
+    let all = lines.chain(slices).chain(messages);
+    all.filter_map(Value::as_u64).sum()
+}
+
+/// Messages that are larger than half of the ring have no figure.
+fn too_large(stage: &Stage, words: &[&str]) {
+    let words = [
+        words,
+        &["--size", "8KiB", "--capacity", "4KiB", "--json"],
+        SHORT,
+    ];
+    let output = stage.run(&words.concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(
+        json(&output)["results"][0]["status"],
+        "failed",
+        "{}",
+        said(&output)
+    );
+}
+
+/// A strategy that there is not is refused by the channel itself.
+fn wait_is_read(stage: &Stage, words: &[&str]) {
+    let told = stage.fails(&[words, &["--wait", "nap"]].concat(), 2);
+    assert!(told.contains("nap"), "{told}");
+}
+
+fn pingpong(stage: &Stage) {
+    let base = ["bench", "pingpong"];
+    let plain = row(stage, &[&base, &["--wait", "park", "--align", "8"]]);
+    assert_eq!(plain["method"], "olivine-park");
+    assert!(
+        plain["kernel"]["voluntary_switches_count"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    assert_eq!(plain["size_bytes"], 32);
+    let both = rows(stage, &[&base, &["--wait", "adaptive"]]);
+    assert!(both.iter().any(|row| has(row, "align=64")), "{both:?}");
+    let more = [
+        "--size",
+        "64",
+        "--slots",
+        "5",
+        "--align",
+        "128",
+        "--capacity",
+        "64KiB",
+        "--wait",
+        "adaptive",
+    ];
+    for row in rows(stage, &[&base, &more]) {
+        assert_eq!(row["size_bytes"], 64);
+        let settings = ["subscribers_max=5", "align=128", "capacity=64KiB"];
+        assert!(settings.iter().all(|setting| has(&row, setting)), "{row}");
+    }
+    too_large(stage, &base);
+    wait_is_read(stage, &base);
+    stage.ok(&[&base[..], &["--method", "pipe"], SHORT].concat());
+    // A method waits as its name says, and only a channel has slots.
+    for option in [&["--wait", "park"], &["--slots", "5"]] {
+        stage.fails(&[&base[..], &["--method", "pipe"], option].concat(), 2);
+    }
+}
+
+/// Other methods, and rivals from a folder.
+fn methods(stage: &Stage, plain: &[&str], base: &[&str]) {
+    assert!(
+        row(stage, &[plain])["method"]
+            .as_str()
+            .unwrap()
+            .starts_with("olivine-")
+    );
+    let size = ["--size", "32"];
+    assert_eq!(row(stage, &[base, &["pipe"], &size])["method"], "pipe");
+    for option in [["--align", "64"], ["--capacity", "64KiB"]] {
+        let told = stage.fails(&[base, &["pipe"], &option].concat(), 2);
+        assert!(told.contains(option[0]), "{told}");
+    }
+    let folder = stage.path("no-rivals");
+    let words = [base, &["pipe", "--rivals", &folder], &size, SHORT].concat();
+    let told = stage.fails(&words, 1);
+    assert!(told.contains(&folder), "{told}");
+}
+
+fn throughput(stage: &Stage) {
+    let base = ["bench", "throughput"];
+    let rings = rows(stage, &[&base, &["--batch", "4", "--wait", "adaptive"]]);
+    assert!(rings.iter().all(|row| row["batch_count"] == 4));
+    assert!(rings.iter().any(|row| has(row, "capacity=4MiB")));
+    let more = ["--size", "64", "--align", "128", "--wait", "yield"];
+    let found = row(stage, &[&base, &more, &["--capacity", "64KiB"]]);
+    assert_eq!(
+        (&found["ring_bytes"], &found["wait"]),
+        (&65_536.into(), &"yield".into())
+    );
+    assert!(has(&found, "align=128") && has(&found, "wait=yield"));
+    carries(&found, 64.0);
+    too_large(stage, &base);
+    wait_is_read(stage, &base);
+    let told = stage.fails(
+        &["bench", "throughput", "--method", "pipe", "--wait", "park"],
+        2,
+    );
+    assert!(told.contains("--wait"), "{told}");
+}
+
+/// Each message of a rate had so many bytes.
+fn carries(row: &Value, size: f64) {
+    let (bytes, messages) = (&row["bytes_per_s"], &row["deliveries_per_s"]);
+    let each = bytes.as_f64().unwrap() / messages.as_f64().unwrap();
+    assert!((each - size).abs() < 0.01, "{row}");
+}
+
+fn latency(stage: &Stage) {
+    let base = ["bench", "latency", "--rate"];
+    let plain = rows(stage, &[&base, &["2K"], &["--wait", "adaptive"]]);
+    assert!(plain.iter().any(|row| has(row, "align=64")), "{plain:?}");
+    let more = ["10K", "--size", "64", "--align", "128", "--wait", "park"];
+    let found = row(stage, &[&base, &more, &["--capacity", "64KiB"]]);
+    assert_eq!(
+        (&found["size_bytes"], &found["wait"]),
+        (&64.into(), &"park".into())
+    );
+    assert_eq!(found["ring_bytes"], 65_536);
+    assert!(has(&found, "align=128"), "{found}");
+    let count = |row: &Value| row["one_way"]["count"].as_u64().unwrap();
+    assert!(count(&found) > count(&plain[0]), "{found}");
+    too_large(stage, &["bench", "latency", "--rate", "2K"]);
+    wait_is_read(stage, &["bench", "latency"]);
+    stage.fails(&["bench", "latency", "--size", "8"], 2);
+}
+
+fn many(stage: &Stage, scenario: &str) {
+    let base = ["bench", scenario];
+    let two = ["--subscribers", "2", "--wait", "yield"];
+    let one = ["--subscribers", "1"];
+    let publishers: &[&str] = if scenario == "mesh" {
+        &["--publishers", "1"]
+    } else {
+        &[]
+    };
+    let pairs = |row: &Value| row["pairs"].as_array().unwrap().len();
+    let found = row(stage, &[&base, &two, publishers]);
+    assert_eq!((pairs(&found), &found["wait"]), (2, &"yield".into()));
+    assert!(has(&found, "wait=yield"), "{found}");
+    let more = ["--size", "64", "--batch", "4", "--capacity", "64KiB"];
+    let found = row(stage, &[&base, &one, publishers, &more]);
+    assert_eq!((pairs(&found), &found["batch_count"]), (1, &4.into()));
+    assert_eq!(found["wait"], "adaptive");
+    assert!(has(&found, "capacity=64KiB"), "{found}");
+    carries(&found, 64.0);
+    let words: Vec<&str> = [&base[..], &one, publishers].concat();
+    too_large(stage, &words);
+    wait_is_read(stage, &words);
+    if scenario == "mesh" {
+        let found = row(stage, &[&base, &one, &["--publishers", "2"]]);
+        assert_eq!(pairs(&found), 2);
+    }
+    stage.fails(&["bench", scenario, "--size", "8"], 2);
+}
+
+/// A job file with one point, and its path.
+fn job(stage: &Stage) -> String {
+    let path = stage.path("job.toml");
+    let text = "about = \"one point\"\n[[measure]]\nscenario = \"latency\"\nsize = [32]\nrate = [2000.0]\n\
+                wait = [\"adaptive\"]\n";
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn sweep(stage: &Stage) {
+    let (job, kept) = (job(stage), stage.path("kept.json"));
+    let words = [&["bench", "sweep", &job][..], SHORT, &["--json"]].concat();
+    let session = |words: &[&str]| json(&stage.ok(words))["results"][0]["session"].clone();
+    assert_ne!(session(&words), session(&words));
+    assert!(!std::path::Path::new(&kept).exists());
+    // What is kept is not measured again.
+    let keeping = [&words[..], &["--out", &kept]].concat();
+    assert_eq!(session(&keeping), session(&keeping));
+    let told = stage.fails(&["bench", "sweep", "--preset", "nothing"], 2);
+    assert!(told.contains("ipc-bench"), "{told}");
+    let begun = stage.path("begun.json");
+    let run = stage.start(&["bench", "sweep", "--preset", "olive", "--out", &begun]);
+    until("the first file", || std::path::Path::new(&begun).exists());
+    run.signal(Signal::INT);
+    let output = run.output();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("olive: "));
+}
+
+fn bridge(stage: &Stage) {
+    let found = row(stage, &[PACED]);
+    assert_eq!(found["rate_per_s"], 2_000.0);
+    let paced = [
+        "bench", "bridge", "paced", "--wait", "park", "--rate", "20K",
+    ];
+    let other = row(stage, &[&paced]);
+    assert_eq!(
+        (&other["rate_per_s"], &other["wait"]),
+        (&20_000.0.into(), &"park".into())
+    );
+    let count = |row: &Value| row["one_way"]["count"].as_u64().unwrap();
+    assert!(count(&other) > count(&found));
+    wait_is_read(stage, &["bench", "bridge", "paced"]);
+    let gone = stage.path("gone");
+    let disk = [&["bench", "bridge", "disk"][..], SHORT].concat();
+    stage.ok(&disk);
+    let output = stage.run(&[&disk[..], &["--folder", &gone]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&gone), "{text}");
+    let stream = ["bench", "bridge", "stream", "--rivals", &gone];
+    let told = said(&stage.ok(&[&stream[..], SHORT].concat()));
+    assert!(told.contains(&gone), "{told}");
+    // An option of a part that is not measured.
+    for option in [["--rate", "1K"], ["--wait", "park"], ["--rivals", &gone]] {
+        let told = stage.fails(&["bench", "bridge", "disk", option[0], option[1]], 2);
+        assert!(told.contains(option[0]), "{told}");
+    }
+    let told = stage.fails(&["bench", "bridge", "paced", "--folder", "/tmp"], 2);
+    assert!(told.contains("--folder"), "{told}");
+}
+
+/// The self-check judges the machine as well, so that its verdict is not looked at here.
+fn selfcheck(stage: &Stage) {
+    let words = ["bench", "selfcheck"];
+    let saved = stage.path("findings.json");
+    let plain = stage.run(&[&words[..], SHORT].concat());
+    assert!(String::from_utf8_lossy(&plain.stdout).starts_with("CHECK"));
+    let longer = [
+        "--json",
+        "--save",
+        &saved,
+        "--runs",
+        "2",
+        "--seconds",
+        "0.4",
+    ];
+    let longer = stage.run(&[&words[..], &longer].concat());
+    assert_eq!(std::fs::read(&saved).unwrap(), longer.stdout);
+    // A slice of the stalled run delays a thousand messages by half of the stall.
+    let due = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "where").unwrap();
+        words[at + 1].parse::<u64>().unwrap()
+    };
+    let what = json(&longer)["checks"][0]["what"].to_string();
+    assert!(
+        due(&what) > due(&String::from_utf8_lossy(&plain.stdout)),
+        "{what}"
+    );
+    pinned(stage, &words);
+    powers(stage, &[&words[..], SHORT].concat());
+}

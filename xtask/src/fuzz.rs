@@ -7,6 +7,7 @@ use crate::pool;
 use crate::report::{Report, Step};
 use crate::tools::Tool;
 use anyhow::{Context as _, Result};
+use data_encoding::HEXLOWER;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -200,6 +201,17 @@ impl Heard {
 }
 
 impl Target {
+    /// The inputs that are kept: one a line, in hexadecimal digits.
+    fn kept(&self) -> Result<Vec<Vec<u8>>> {
+        let path = root()
+            .join(&self.folder)
+            .join("corpus")
+            .join(format!("{}.hex", self.name));
+        let packed = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let decode = |line: &str| HEXLOWER.decode(line.as_bytes());
+        Ok(packed.lines().map(decode).collect::<Result<_, _>>()?)
+    }
+
     fn artifacts(&self) -> PathBuf {
         builds().join("artifacts").join(&self.name)
     }
@@ -214,18 +226,22 @@ impl Target {
     }
 
     fn heard(&self, length: Duration) -> Result<Heard> {
-        let Self { folder, name } = self;
+        let name = &self.name;
         let found = builds().join("corpus").join(name);
+        let kept = builds().join("kept").join(name);
         let artifacts = self.artifacts();
-        for folder in [&found, &artifacts] {
+        for folder in [&found, &kept, &artifacts] {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        for (n, input) in self.kept()?.iter().enumerate() {
+            std::fs::write(kept.join(n.to_string()), input)?;
         }
         let mut command = Command::new(builds().join(HOST).join("release").join(name));
         command
             .current_dir(root())
             .arg(&found)
-            .arg(root().join(folder).join("corpus").join(name))
+            .arg(&kept)
             .arg(format!("-max_len={INPUT_MAX}"))
             .arg(format!("-timeout={INPUT_SECONDS}"))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
@@ -304,9 +320,9 @@ mod tests {
         let targets = targets(root()).unwrap();
         assert!(targets.len() > 4, "{targets:?}");
         for target in targets {
-            let folder = root().join(target.folder);
-            assert!(folder.join(format!("targets/{}.rs", target.name)).is_file());
-            assert!(folder.join("corpus").join(&target.name).is_dir());
+            let source = format!("targets/{}.rs", target.name);
+            assert!(root().join(&target.folder).join(source).is_file());
+            assert!(target.kept().unwrap().len() > 20, "{}", target.name);
         }
     }
 

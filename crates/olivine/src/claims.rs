@@ -20,21 +20,21 @@ pub use control::check_control;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use data_encoding::HEXLOWER;
     use std::path::Path;
 
     /// Checks every kept input of a target; returns how many there were.
     fn replay(target: &str, check: fn(&[u8])) -> usize {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-        let files: Vec<_> = std::fs::read_dir(folder.join(target))
-            .unwrap_or_else(|error| panic!("corpus of {target}: {error}"))
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        for file in &files {
-            println!("{}", file.display());
-            check(&std::fs::read(file).unwrap());
+        let packed = std::fs::read_to_string(folder.join(format!("{target}.hex")))
+            .unwrap_or_else(|error| panic!("corpus of {target}: {error}"));
+        for line in packed.lines() {
+            println!("{line}");
+            check(&HEXLOWER.decode(line.as_bytes()).unwrap());
         }
-        println!("{target}: {} kept inputs hold", files.len());
-        files.len()
+        let count = packed.lines().count();
+        println!("{target}: {count} kept inputs hold");
+        count
     }
 
     #[test]

@@ -154,24 +154,22 @@ fn decode(data: &[u8], pieces: usize) -> Result<(Vec<u8>, usize, bool), Reject> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use data_encoding::HEXLOWER;
     use proptest::prelude::*;
     use std::{fs, path::Path};
 
-    /// Checks every file of a corpus; returns how many there were.
+    /// Checks every input of a corpus; returns how many there were.
     fn replay(corpus: &str, check: fn(&[u8])) -> usize {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("fuzz/corpus")
-            .join(corpus);
-        let files: Vec<_> = fs::read_dir(&folder)
-            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        for file in &files {
-            println!("{}", file.display());
-            check(&fs::read(file).unwrap());
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+        let packed = fs::read_to_string(folder.join(format!("{corpus}.hex")))
+            .unwrap_or_else(|error| panic!("corpus {corpus}: {error}"));
+        for line in packed.lines() {
+            println!("{line}");
+            check(&HEXLOWER.decode(line.as_bytes()).unwrap());
         }
-        println!("{corpus}: {} kept inputs hold", files.len());
-        files.len()
+        let count = packed.lines().count();
+        println!("{corpus}: {count} kept inputs hold");
+        count
     }
 
     #[test]

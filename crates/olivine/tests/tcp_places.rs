@@ -156,7 +156,12 @@ fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
     let cases = [
         ("align=64", "", "align", ["8", "64"]),
         ("", "align=64", "align", ["64", "8"]),
-        ("capacity=64KiB", "", "capacity", ["1048576", "65536"]),
+        (
+            "capacity=64KiB",
+            "capacity=1MiB",
+            "capacity",
+            ["1048576", "65536"],
+        ),
     ];
     for (there, source, key, values) in cases {
         for role in ["listen", "connect"] {

@@ -34,10 +34,7 @@ mod tcp;
 mod traffic;
 
 /// Runs of a scene in an ordinary test.
-///
-/// Few: about one run in fifty of `tcp` hangs, because a source does not learn whether its `End` arrived. That is a
-/// known defect of the bridge, not of the suite.
-const RUNS: u64 = 2;
+const RUNS: u64 = 8;
 
 #[test]
 fn tcp_loses_and_repeats_nothing() {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod blocks;
 pub(crate) mod bridges;
 #[cfg(feature = "tls")]
 pub(crate) mod certificates;

@@ -3,7 +3,7 @@
 use super::destination::Receiving;
 use super::greet;
 use super::pipe::{Broken, Pipe};
-use super::seats::END_GRACE;
+use super::seats::Left;
 use super::socket;
 use super::source::Sending;
 use super::{Tally, Tcp};
@@ -31,8 +31,8 @@ pub(super) fn source(
 ) -> Result<(), LinkError> {
     let mut egress = source.take_first()?;
     let ours = greet::of_source(tcp, &egress);
-    // When the connection broke last, if the far side did not say that it leaves.
-    let broke: Cell<Option<Instant>> = Cell::new(None);
+    // How the last connection ended, and when.
+    let left: Cell<Option<(Left, Instant)>> = Cell::new(None);
     let is_delivered = |egress: &mut Egress| {
         let goal = match control.stopping() {
             Some(_) => egress.set_goal(),
@@ -40,12 +40,20 @@ pub(super) fn source(
         };
         goal.is_ok() && matches!(egress.is_delivered(), Ok(true))
     };
-    // A far side that went away a moment ago is still to hear that the stream has ended.
-    let is_done = |egress: &mut Egress| {
-        let lately = |broke: Instant| broke.elapsed() < END_GRACE;
-        is_delivered(egress) && !(broke.get().is_some_and(lately) && egress.is_ended())
+    let may_go = |egress: &mut Egress| {
+        let come_back = |(left, since): (Left, Instant)| left.may_come_back(since.elapsed());
+        let (may_come_back, end_said) = match left.get() {
+            Some(left) => (come_back(left), matches!(left.0, Left::EndSaid(_))),
+            None => (false, false),
+        };
+        let delivered = is_delivered(egress);
+        let ended = delivered && egress.is_ended();
+        // A far side that was told the end, did not answer and does not come back has heard it.
+        (control.stopping().is_some() || (end_said && ended))
+            && delivered
+            && !(may_come_back && ended)
     };
-    let ended = attempts(tcp, control, &mut egress, is_done, |egress, pipe, known| {
+    let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
         greet::call(pipe, control, &ours, known)?;
         let open_there = greet::resume(pipe, control, egress)?;
         control.connected(format!("connected to {}", pipe.socket.far()));
@@ -59,15 +67,18 @@ pub(super) fn source(
             until_end,
             open_there,
         };
-        let outcome = sending.run();
-        if outcome.is_ok() {
-            pipe.say(control, Close::End, "every publisher has closed");
+        sending.run()?;
+        pipe.say_end(control)
+    };
+    let ended = attempts(tcp, control, &mut egress, may_go, |egress, pipe, known| {
+        let connections = control.status().connections;
+        let outcome = session(egress, pipe, known);
+        let was_connected = control.status().connections > connections;
+        let end_said = matches!(left.get(), Some((Left::EndSaid(_), _)));
+        // An address that only accepts connections says nothing about who was told the end.
+        if was_connected || !end_said {
+            left.set(Some((Left::after(&outcome, pipe), Instant::now())));
         }
-        let told = matches!(
-            outcome,
-            Ok(()) | Err(Broken::Told { .. } | Broken::Ours { .. })
-        );
-        broke.set((!told).then(Instant::now));
         outcome
     });
     if !is_delivered(&mut egress) {
@@ -88,12 +99,12 @@ pub(super) fn destination(
     // Messages that had come when the source ended last.
     let mut ended: Option<u64> = None;
     loop {
-        let nothing_to_deliver = |_: &mut Option<Ingress>| true;
+        let may_go = |_: &mut Option<Ingress>| control.stopping().is_some();
         attempts(
             tcp,
             control,
             &mut ingress,
-            nothing_to_deliver,
+            may_go,
             |ingress, pipe, known| {
                 let ours = greet::of_destination(tcp, &destination, ingress.is_some());
                 let ours = ours.map_err(Broken::Failed)?;
@@ -143,14 +154,14 @@ pub(super) fn destination(
     }
 }
 
-/// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as long
-/// as `is_delivered` says that there is something left, and the far side is not away for too long. `session` is told
-/// whether the far side spoke the protocol before.
+/// Connects and runs `session` with `state` until it ends well, or cannot. Between two attempts `may_go` says whether
+/// nothing is left to do; once asked to end, it does not wait for a far side that is away for too long. `session` is
+/// told whether the far side spoke the protocol before.
 fn attempts<S>(
     tcp: &Tcp,
     control: &Control,
     state: &mut S,
-    is_delivered: impl Fn(&mut S) -> bool,
+    may_go: impl Fn(&mut S) -> bool,
     mut session: impl FnMut(&mut S, &mut Pipe, bool) -> Result<(), Broken>,
 ) -> Result<(), LinkError> {
     let mut absence = Absence::new(control, tcp.patience());
@@ -183,7 +194,7 @@ fn attempts<S>(
             return Err(broken.into_error(&tcp.address.to_string()));
         }
         let note = format!("waiting for {}: {broken}", tcp.address);
-        if !absence.goes_on(note, || is_delivered(state)) {
+        if may_go(state) || !absence.goes_on(note, || false) {
             return Ok(());
         }
     }

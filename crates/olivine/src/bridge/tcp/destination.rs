@@ -76,7 +76,9 @@ impl Receiving<'_> {
                         let _ = self.pipe.flush();
                         return match close {
                             Close::End => {
+                                // Closed first: who is killed after the answer leaves no lane open.
                                 self.ingress.close_lanes();
+                                self.pipe.say(self.control, Close::End, "heard");
                                 Ok(())
                             }
                             close => Err(Broken::Told { close, reason }),

@@ -2,13 +2,13 @@
 
 use super::destination::Receiving;
 use super::pipe::{Broken, Pipe};
-use super::seats::{Seats, Taken, Tasks};
+use super::seats::{Left, Seats, Taken, Tasks};
 use super::socket::{self, NAP, Socket, wait};
 use super::source::Sending;
 use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
-use crate::bridge::wire::hello::Hello;
+use crate::bridge::wire::hello::{Hello, Side};
 use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, Part};
@@ -73,7 +73,7 @@ pub(super) fn sources(
     let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
         let open_there = greet::resume(pipe, control, egress)?;
         let tally = Tally(control);
-        let outcome = Sending {
+        let mut sending = Sending {
             pipe,
             egress,
             control,
@@ -81,12 +81,9 @@ pub(super) fn sources(
             strategy: tcp.strategy(),
             until_end,
             open_there,
-        }
-        .run();
-        if outcome.is_ok() {
-            pipe.say(control, Close::End, "every publisher has closed");
-        }
-        outcome
+        };
+        sending.run()?;
+        pipe.say_end(control)
     };
     let forget = |egress: Egress, _: Option<&str>| egress.unsubscribe();
     let server = Server {
@@ -261,7 +258,7 @@ impl<S: Send> Server<'_, S> {
         if self.control.stopping().is_some() {
             return self.seats.is_delivered(self.tcp.patience());
         }
-        // A destination that was to end with its sources, or a source with its publishers.
+        // A destination that was to end with its sources, or a source with the end of its stream.
         self.until_end && self.seats.has_served() && self.seats.is_empty()
     }
 
@@ -331,7 +328,13 @@ impl<S: Send> Server<'_, S> {
                 Ok((theirs, taken))
             });
         let (theirs, Taken { mut held, seat }) = match taken {
-            Ok(taken) => taken,
+            Ok(taken) => {
+                // A source has served a destination once that has heard the end; a destination takes what comes.
+                if self.ours.side == Side::Destination {
+                    self.seats.set_served();
+                }
+                taken
+            }
             Err(broken) => {
                 control.report(|status| {
                     status.refusals += 1;
@@ -376,11 +379,14 @@ impl<S: Send> Server<'_, S> {
             }
         });
         let far = pipe.socket.far().to_owned();
+        let left = Left::after(&outcome, &pipe);
+        if outcome.is_ok() {
+            self.seats.set_served();
+        }
         // The connection is closed before the seat is free: who comes next finds nothing of it.
         drop(pipe);
         if keep {
-            let left = matches!(outcome, Err(Broken::Told { .. } | Broken::Ours { .. }));
-            self.seats.leave(&seat, held, !left);
+            self.seats.leave(&seat, held, left);
         } else {
             self.seats.remove(&seat);
             let failure = outcome

@@ -1,6 +1,7 @@
 //! A connection with what both directions share: arrived bytes, small blocks on their way out, signs of life.
 
 use super::socket::{Got, NAP, Socket, Trouble, wait};
+use crate::bridge::absence::PAUSE_MAX;
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
 use crate::error::LinkError;
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Small blocks that may wait to be written, in bytes. A peer that does not read gets no more of them.
 const OUT_MAX: usize = 64 * 1024;
+/// Shortest time that a far side has to come back and hear the end of the stream.
+const END_GRACE_MIN: Duration = PAUSE_MAX.saturating_mul(2);
 
 /// A connection.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Pipe {
     greeted: bool,
     /// A block of frames is written in part: nothing else may go out before its rest.
     pub(super) half_out: bool,
+    /// The end of the stream was said.
+    end_said: bool,
 }
 
 /// Why a connection ended. What may be tried again, and what not, is for the caller to say.
@@ -100,6 +105,7 @@ impl Pipe {
             timeout,
             greeted: false,
             half_out: false,
+            end_said: false,
         }
     }
 
@@ -217,6 +223,41 @@ impl Pipe {
             }
         }
         self.hang_up(control, until);
+    }
+
+    /// Says that the stream has ended, and waits for the answer: a destination that did not hear it waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// The answer did not come within the time-out, or was another one.
+    pub(super) fn say_end(&mut self, control: &Control) -> Result<(), Broken> {
+        wire::put_close(&mut self.out, Close::End, "every publisher has closed");
+        self.end_said = true;
+        self.expect(control, self.timeout, |arrived| match arrived {
+            Arrived::Close {
+                close: Close::End, ..
+            } => Ok(Some(())),
+            Arrived::Close { close, reason } => Err(Broken::Told { close, reason }),
+            Arrived::Ack { .. } | Arrived::Beat => Ok(None),
+            other => {
+                let text = format!("a source that has said its end does not expect {other:?}");
+                Err(WireError::Nonsense(text).into())
+            }
+        })?;
+        // The destination waits for that before it closes its own direction.
+        self.socket.finish();
+        Ok(())
+    }
+
+    /// Whether [`Pipe::say_end`] has begun to say it.
+    pub(super) fn has_said_end(&self) -> bool {
+        self.end_said
+    }
+
+    /// How long a far side whose connection broke has to come back and hear the end of the stream. It may find out by
+    /// its own time-out only; the pause between two attempts comes on top.
+    pub(super) fn end_grace(&self) -> Duration {
+        END_GRACE_MIN.max(self.timeout * 2 + PAUSE_MAX)
     }
 
     /// Says why we end, where there is something to say.

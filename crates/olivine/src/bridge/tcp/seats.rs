@@ -1,7 +1,6 @@
 //! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
 
-use super::pipe::Broken;
-use crate::bridge::absence::PAUSE_MAX;
+use super::pipe::{Broken, Pipe};
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use crate::uri::EXPIRE_DEFAULT;
@@ -12,9 +11,6 @@ use std::time::{Duration, Instant};
 
 /// How long a newer connection of the same far side waits for the older one to let go.
 const LET_GO_MAX: Duration = Duration::from_secs(2);
-/// How long a far side whose connection broke has to come back and hear that the stream has ended: twice the longest
-/// pause between its attempts.
-pub(super) const END_GRACE: Duration = PAUSE_MAX.saturating_mul(2);
 /// Far sides that have a place at a time, connected or not.
 const SEATS_MAX: usize = 4096;
 
@@ -42,6 +38,7 @@ pub(super) struct Tasks<S> {
 #[derive(Debug)]
 struct State<S> {
     seats: HashMap<String, Seat<S>>,
+    /// See [`Seats::set_served`].
     served: bool,
 }
 
@@ -57,8 +54,47 @@ struct Seat<S> {
 enum Place<S> {
     /// A connection has it; its socket, to cut it.
     Taken(Option<TcpStream>),
-    /// Nobody does, since then; with whether the connection broke before everything was said.
-    Free(Box<S>, Instant, bool),
+    /// No connection does, since then.
+    Free {
+        held: Box<S>,
+        since: Instant,
+        left: Left,
+    },
+}
+
+/// How the last connection of a seat ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// One of the two sides said that it leaves, and why.
+    InOrder,
+    /// It broke. The far side has so long to come back and hear the end of the stream.
+    Broke(Duration),
+    /// It broke after the end of the stream was said and before the far side answered. The far side may have heard
+    /// it, and then it does not come back; else it has so long for that.
+    EndSaid(Duration),
+}
+
+impl Left {
+    /// After a connection with this outcome. Who says that bytes were changed on the way comes back, as from a
+    /// connection that broke.
+    pub(super) fn after(outcome: &Result<(), Broken>, pipe: &Pipe) -> Self {
+        match outcome {
+            Ok(()) => Self::InOrder,
+            Err(broken @ (Broken::Told { .. } | Broken::Ours { .. })) if !broken.is_corrupt() => {
+                Self::InOrder
+            }
+            _ if pipe.has_said_end() => Self::EndSaid(pipe.end_grace()),
+            _ => Self::Broke(pipe.end_grace()),
+        }
+    }
+
+    /// Whether the far side may come back to hear the end of the stream, `away` after it left.
+    pub(super) fn may_come_back(self, away: Duration) -> bool {
+        match self {
+            Self::InOrder => false,
+            Self::Broke(grace) | Self::EndSaid(grace) => away < grace,
+        }
+    }
 }
 
 /// A seat that a connection has.
@@ -128,7 +164,6 @@ impl<S> Seats<S> {
                         place: Place::Taken(socket.take()),
                     };
                     state.seats.insert(seat.clone(), taken);
-                    state.served = true;
                     drop(state);
                     let opened = open();
                     if opened.is_err() {
@@ -136,10 +171,10 @@ impl<S> Seats<S> {
                     }
                     return opened.map(|held| Taken { held, seat });
                 }
-                Some(found) if matches!(found.place, Place::Free(..)) => {
+                Some(found) if matches!(found.place, Place::Free { .. }) => {
                     (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
                     let before = std::mem::replace(&mut found.place, Place::Taken(socket.take()));
-                    if let Place::Free(held, ..) = before {
+                    if let Place::Free { held, .. } = before {
                         return Ok(Taken { held: *held, seat });
                     }
                 }
@@ -166,10 +201,11 @@ impl<S> Seats<S> {
         }
     }
 
-    /// The connection has ended, or `broke`: keeps the seat for who comes back.
-    pub(super) fn leave(&self, seat: &str, held: S, broke: bool) {
+    /// The connection has ended: keeps the seat for who comes back.
+    pub(super) fn leave(&self, seat: &str, held: S, left: Left) {
         if let Some(found) = self.lock().seats.get_mut(seat) {
-            found.place = Place::Free(Box::new(held), Instant::now(), broke);
+            let (held, since) = (Box::new(held), Instant::now());
+            found.place = Place::Free { held, since, left };
         }
         self.changed.notify_all();
     }
@@ -181,23 +217,34 @@ impl<S> Seats<S> {
     }
 
     /// Gives up seats that nobody came back to in time; returns how many had something left to deliver, and how many
-    /// messages that were.
+    /// messages that were. A far side that was told the end of the stream, did not answer and did not come back has
+    /// heard it: it is served.
     pub(super) fn expire(&self, forget: impl Fn(S)) -> (u64, u64) {
+        let tasks = &self.tasks;
         let mut state = self.lock();
-        let expired = |seat: &Seat<S>| match &seat.place {
-            Place::Free(_, since, _) => !seat.expire.is_zero() && since.elapsed() > seat.expire,
+        let mut heard = false;
+        let mut expired = |seat: &mut Seat<S>| match &mut seat.place {
+            Place::Free { held, since, left } => {
+                let away = since.elapsed();
+                let has_heard = matches!(left, Left::EndSaid(_))
+                    && !left.may_come_back(away)
+                    && (tasks.is_delivered)(held)
+                    && (tasks.has_end)(held);
+                heard |= has_heard;
+                has_heard || (!seat.expire.is_zero() && away > seat.expire)
+            }
             Place::Taken(_) => false,
         };
         let keys: Vec<String> = state
             .seats
-            .iter()
-            .filter(|(_, seat)| expired(seat))
-            .map(|(key, _)| key.clone())
+            .iter_mut()
+            .filter_map(|(key, seat)| expired(seat).then(|| key.clone()))
             .collect();
+        state.served |= heard;
         let (mut abandoned, mut messages) = (0, 0);
         for key in keys {
             if let Some(Seat {
-                place: Place::Free(mut held, ..),
+                place: Place::Free { mut held, .. },
                 ..
             }) = state.seats.remove(&key)
             {
@@ -217,10 +264,11 @@ impl<S> Seats<S> {
         let tasks = &self.tasks;
         let done = |seat: &mut Seat<S>| match &mut seat.place {
             Place::Taken(_) => false,
-            Place::Free(held, since, broke) => {
+            Place::Free { held, since, left } => {
                 (tasks.set_goal)(held);
-                let end_is_due = *broke && since.elapsed() < END_GRACE && (tasks.has_end)(held);
-                ((tasks.is_delivered)(held) && !end_is_due) || since.elapsed() > patience
+                let away = since.elapsed();
+                let end_is_due = left.may_come_back(away) && (tasks.has_end)(held);
+                ((tasks.is_delivered)(held) && !end_is_due) || away > patience
             }
         };
         self.lock().seats.values_mut().all(done)
@@ -231,7 +279,7 @@ impl<S> Seats<S> {
         let tasks = &self.tasks;
         let left = |seat: &mut Seat<S>| match &mut seat.place {
             Place::Taken(_) => Some(0),
-            Place::Free(held, ..) => {
+            Place::Free { held, .. } => {
                 (tasks.set_goal)(held);
                 (!(tasks.is_delivered)(held)).then(|| (tasks.undelivered)(held))
             }
@@ -241,7 +289,12 @@ impl<S> Seats<S> {
         (!counts.is_empty()).then(|| counts.iter().sum())
     }
 
-    /// Whether somebody ever had a seat.
+    /// Somebody was served: a listener that is to end with that may end once every seat is empty.
+    pub(super) fn set_served(&self) {
+        self.lock().served = true;
+    }
+
+    /// Whether somebody was served.
     pub(super) fn has_served(&self) -> bool {
         self.lock().served
     }
@@ -285,7 +338,7 @@ mod tests {
         let hello = Hello::default();
         for number in 0..SEATS_MAX {
             let taken = seats.take(&number.to_string(), &hello, None, || Ok(()));
-            seats.leave(&taken.unwrap().seat, (), false);
+            seats.leave(&taken.unwrap().seat, (), Left::InOrder);
         }
         let refused = seats.take("one more", &hello, None, || Ok(()));
         assert!(

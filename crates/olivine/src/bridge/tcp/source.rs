@@ -126,7 +126,9 @@ impl Sending<'_> {
                     room,
                 } => self.acknowledge(state, lane, position, room)?,
                 Arrived::Beat => {}
-                Arrived::Close { close, reason } => return Err(Broken::Told { close, reason }),
+                Arrived::Close { close, reason } if close != Close::End => {
+                    return Err(Broken::Told { close, reason });
+                }
                 other => {
                     let text = format!("a source does not expect {other:?}");
                     return Err(WireError::Nonsense(text).into());

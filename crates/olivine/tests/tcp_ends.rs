@@ -1,0 +1,215 @@
+//! The end of a stream over `tcp://`: who hears of it, and when a listener that is to end with it does.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::blocks::{END, LANE_END, by_block};
+use common::proxy::{Proxy, Way};
+use common::{Place, free_port, until};
+use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn uri(port: u16, query: &str) -> String {
+    format!("tcp://127.0.0.1:{port}/test?{query}")
+}
+
+/// URIs of the source and the destination of a connection through `proxy`, which leads to `port`.
+fn ends(source_listens: bool, port: u16, proxy: &Proxy) -> [String; 2] {
+    let listens = uri(port, "role=listen&timeout=500ms");
+    let connects = uri(proxy.port, "role=connect&timeout=500ms");
+    match source_listens {
+        true => [listens, connects],
+        false => [connects, listens],
+    }
+}
+
+/// The way of what a source says, and that of what a destination says.
+fn ways(source_listens: bool) -> [Way; 2] {
+    match source_listens {
+        true => [Way::FromListener, Way::ToListener],
+        false => [Way::ToListener, Way::FromListener],
+    }
+}
+
+fn start(from: &str, to: &str, until_end: bool) -> Bridge {
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    Bridge::start(&config(from), &config(to), until_end).unwrap()
+}
+
+/// The next message, in time.
+fn next(subscriber: &mut Subscriber) -> Vec<u8> {
+    let mut message = None;
+    until("a message comes", || {
+        let received = subscriber.receive_timeout(Duration::from_millis(50));
+        message = received.expect("no end").map(|message| message.to_vec());
+        message.is_some()
+    });
+    message.unwrap()
+}
+
+fn end_comes(subscriber: &mut Subscriber) {
+    until("the end is told", || {
+        match subscriber.receive_timeout(Duration::from_millis(50)) {
+            Ok(None) => false,
+            Err(ReceiveError::Closed) => true,
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// The first end of a stream that goes this way meets this fate, after the ends of its lanes were lost; the flag says
+/// that it has.
+fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<AtomicBool> {
+    let met = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&met);
+    proxy.rewrite(
+        way,
+        by_block(move |block| {
+            if flag.load(Ordering::Acquire) {
+                return block.bytes();
+            }
+            if block.closes_with(END) {
+                flag.store(true, Ordering::Release);
+                return fate(block.bytes());
+            }
+            // It would be as good as the end.
+            match block.kind() {
+                LANE_END => Vec::new(),
+                _ => block.bytes(),
+            }
+        }),
+    );
+    met
+}
+
+/// The connection breaks in the very moment, or a bit of it is changed.
+#[test]
+fn a_destination_hears_the_end_though_the_first_telling_was_lost() {
+    let swallowed = |_: Vec<u8>| Vec::new();
+    let changed = |mut bytes: Vec<u8>| {
+        bytes[0] ^= 0x40;
+        bytes
+    };
+    for source_listens in [true, false] {
+        for (fate, cut) in [
+            (swallowed as fn(Vec<u8>) -> Vec<u8>, true),
+            (changed, false),
+        ] {
+            let port = free_port();
+            let proxy = Proxy::start(port);
+            let [source, destination] = ends(source_listens, port, &proxy);
+            let [from_source, _] = ways(source_listens);
+            let met = end_meets(&proxy, from_source, fate);
+            let mut publisher = Publisher::open(&source).unwrap();
+            let mut subscriber = Subscriber::open(&destination).unwrap();
+            publisher.publish(b"last").unwrap();
+            assert_eq!(next(&mut subscriber), b"last");
+            let closing = std::thread::spawn(move || publisher.close());
+            until("the end is said", || met.load(Ordering::Acquire));
+            if cut {
+                proxy.cut();
+            }
+            end_comes(&mut subscriber);
+            closing.join().unwrap().unwrap();
+        }
+    }
+}
+
+/// The destination heard the end and is gone; its answer was lost. The source waits for it for a while, not for ever.
+#[test]
+fn a_source_ends_though_the_answer_to_its_end_was_lost() {
+    for (source_listens, name) in [(true, ""), (true, "&name=kept"), (false, "")] {
+        let place = Place::new();
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let [source, destination] = ends(source_listens, port, &proxy);
+        let [_, from_destination] = ways(source_listens);
+        let met = end_meets(&proxy, from_destination, |_| Vec::new());
+        let from = place.uri("from", "");
+        let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
+        let sending = start(&from, &source, true);
+        let mut subscriber = Subscriber::open(&format!("{destination}{name}")).unwrap();
+        publisher.publish(b"last").unwrap();
+        assert_eq!(next(&mut subscriber), b"last");
+        publisher.close().unwrap();
+        end_comes(&mut subscriber);
+        until("the answer is lost", || met.load(Ordering::Acquire));
+        proxy.set_down(true);
+        drop(subscriber);
+        until("the source has ended", || sending.has_ended());
+        let status = sending.status();
+        assert_eq!((status.abandoned, status.undelivered), (0, 0), "{status:?}");
+        assert!(sending.stop(common::WATCHDOG).unwrap());
+    }
+}
+
+#[test]
+fn a_listening_source_ends_with_its_stream_and_not_with_a_subscriber_that_leaves() {
+    let place = Place::new();
+    let port = free_port();
+    let from = place.uri("from", "");
+    let mut publisher = Publisher::open(&from).unwrap();
+    let sending = start(&from, &uri(port, "role=listen"), true);
+    let mut carry = |number: u8| {
+        let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
+        until("it is there", || sending.status().peers == 1);
+        publisher.publish(&[number]).unwrap();
+        assert_eq!(next(&mut subscriber), [number]);
+        subscriber
+    };
+    for number in 0..3 {
+        drop(carry(number));
+        until("it has left", || sending.status().peers == 0);
+    }
+    let mut subscriber = carry(3);
+    publisher.close().unwrap();
+    end_comes(&mut subscriber);
+    until("the source has ended", || sending.has_ended());
+}
+
+#[test]
+fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
+    let place = Place::new();
+    let port = free_port();
+    let from = place.uri("from", "subscribers_max=1");
+    let mut publisher = Publisher::open(&from).unwrap();
+    let near = Subscriber::open(&from).unwrap();
+    let sending = start(&from, &uri(port, "role=listen"), true);
+    let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
+    until("it was turned away", || sending.status().refusals > 1);
+    assert!(!sending.has_ended(), "{:?}", sending.status());
+    drop(near);
+    until("it is there", || sending.status().peers == 1);
+    publisher.publish(b"now").unwrap();
+    assert_eq!(next(&mut subscriber), b"now");
+    publisher.close().unwrap();
+    end_comes(&mut subscriber);
+    until("the source has ended", || sending.has_ended());
+}
+
+#[test]
+fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take() {
+    let (here, there) = (Place::new(), Place::new());
+    let port = free_port();
+    // A file lies where the folder of the channels belongs.
+    std::fs::write(there.dir(), "in the way").unwrap();
+    let to = there.uri("to", "");
+    let receiving = start(&uri(port, "role=listen"), &to, true);
+    let from = here.uri("from", "");
+    let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
+    let sending = start(&from, &uri(port, "role=connect"), true);
+    until("it was turned away", || receiving.status().refusals > 1);
+    assert!(!receiving.has_ended(), "{:?}", receiving.status());
+    std::fs::remove_file(there.dir()).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    publisher.publish(b"now").unwrap();
+    assert_eq!(next(&mut subscriber), b"now");
+    publisher.close().unwrap();
+    end_comes(&mut subscriber);
+    until("both have ended", || {
+        receiving.has_ended() && sending.has_ended()
+    });
+}

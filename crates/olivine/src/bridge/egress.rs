@@ -427,6 +427,24 @@ mod tests {
         }
     }
 
+    /// The cursor follows the header by an instruction, or never, where the publisher is killed between the two.
+    #[test]
+    fn frame_that_only_its_header_tells_of_is_handed_over_whole() {
+        let config = Config::parse("inproc://shown").unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut publisher: Publisher =
+            Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
+        let start = publisher.cursor().0;
+        let end = publisher.publish(&[7; 24]).unwrap().0;
+        assert_eq!(egress.look().unwrap(), 1);
+        publisher.put_cursor_back(start);
+        assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), end);
+        assert_eq!(egress.next_frame(0).unwrap(), Some((end, 24)));
+        let frames = egress.frames(0, end).unwrap();
+        assert_eq!((frames.position, frames.end), (start, end));
+        assert_eq!(frames.bytes.get(8..32), Some(&[7; 24][..]));
+    }
+
     /// A publisher that never stops would keep a bridge from its end.
     #[test]
     fn what_is_published_after_the_wish_to_end_is_neither_delivered_nor_missed() {

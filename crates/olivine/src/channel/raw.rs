@@ -176,6 +176,13 @@ impl<T: ?Sized> Publisher<T> {
 }
 
 impl Publisher {
+    /// Puts the cursor back, as if this publisher had been killed before it moved.
+    #[cfg(all(test, feature = "tcp"))]
+    pub(crate) fn put_cursor_back(&self, position: u64) {
+        let cursor = self.producer.lane().resolve(lane::CURSOR);
+        cursor.store(position, Ordering::Relaxed);
+    }
+
     /// Writes a part of a message of `length` bytes that becomes visible by [`Publisher::publish_parts`].
     ///
     /// # Errors

@@ -546,8 +546,17 @@ impl Consumer {
     #[cfg(not(loom))]
     pub(crate) fn frames(&mut self, from: u64, end: u64) -> View<'_> {
         assert!(self.released <= from && from <= end);
-        // Acquire: pairs with CURSOR, so that no caller's mistake shows what is not committed.
-        let end = end.min(self.cursor.load(Ordering::Acquire).max(self.position));
+        // No caller's mistake shows what is not committed.
+        let mut committed = self.cursor();
+        if end > committed {
+            // COMMIT (acquire): a frame that only its header tells of, as `committed` finds it.
+            let word = self.ring.header(committed).load(Ordering::Acquire);
+            let shape = (word != 0).then(|| self.shape(committed, word));
+            if let Some(Ok(shape)) = shape {
+                committed += shape.padded;
+            }
+        }
+        let end = end.min(committed);
         let length = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
         // SAFETY: committed (CURSOR, or the header that moved our position); our own position in the gate, at or
         // before `from`, holds the publisher back until `release_to`, which needs `&mut self`.

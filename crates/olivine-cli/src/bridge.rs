@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// How long a bridge that is asked to stop may make no progress before it is given up.
 const STALLED: Duration = Duration::from_secs(5);
+/// How long bridges that are asked to stop may take in all, however much progress they make.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How often bridges that end are looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 /// What is left to a bridge that is given up.
@@ -103,6 +105,13 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         }
         // What it carried while it was stopped is counted, too.
         let control = one.bridge.status();
+        if control.undelivered > 0 {
+            failed = true;
+            complain(&format!(
+                "{}: {} messages were not delivered: they wait for the next bridge of the same two URIs",
+                one.pair.source, control.undelivered
+            ));
+        }
         match outcome {
             Ok(delivered) => {
                 if control.abandoned > 0 {
@@ -110,13 +119,6 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
                     complain(&format!(
                         "{}: gave up {} of those it serves, with messages that they had not got",
                         one.pair.source, control.abandoned
-                    ));
-                }
-                if control.undelivered > 0 {
-                    failed = true;
-                    complain(&format!(
-                        "{}: {} messages were not delivered: they wait for the next bridge of the same two URIs",
-                        one.pair.source, control.undelivered
                     ));
                 }
                 let done = delivered || ended;
@@ -136,7 +138,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
     if complete { Ok(()) } else { stop.cut_short() }
 }
 
-/// Lets bridges deliver what is published, for as long as any of them gets on with it.
+/// Lets bridges deliver what was published when they were asked to stop, for as long as any of them gets on with it, and
+/// not for longer than [`DRAIN_MAX`].
 fn drain(running: &[Running], leave: bool) {
     for one in running {
         if leave {
@@ -145,23 +148,46 @@ fn drain(running: &[Running], leave: bool) {
             one.bridge.ask_to_finish();
         }
     }
-    let progress = || -> u64 {
+    let mut patience = Patience::new(Instant::now());
+    while !running.iter().all(|one| one.bridge.has_ended()) {
         let acknowledged = running
             .iter()
             .map(|one| one.bridge.status().acknowledged_bytes);
-        acknowledged.sum()
-    };
-    let (mut before, mut since) = (progress(), Instant::now());
-    while since.elapsed() < STALLED && !running.iter().all(|one| one.bridge.has_ended()) {
+        if !patience.lasts(acknowledged.sum(), Instant::now()) {
+            return;
+        }
         #[allow(
             clippy::disallowed_methods,
             reason = "the bridges run on threads of their own; this one only reports"
         )]
         std::thread::sleep(LOOK.min(DRAIN_LOOK));
-        let now = progress();
-        if now != before {
-            (before, since) = (now, Instant::now());
+    }
+}
+
+/// How long bridges that are asked to stop are waited for.
+#[derive(Debug)]
+struct Patience {
+    began: Instant,
+    /// When the progress changed last, and what it was.
+    moved: Instant,
+    progress: u64,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            moved: now,
+            progress: 0,
         }
+    }
+
+    fn lasts(&mut self, progress: u64, now: Instant) -> bool {
+        if progress != self.progress {
+            (self.progress, self.moved) = (progress, now);
+        }
+        let since = |then: Instant| now.saturating_duration_since(then);
+        since(self.moved) < STALLED && since(self.began) < DRAIN_MAX
     }
 }
 
@@ -335,6 +361,20 @@ mod tests {
         assert_eq!(broken(&status), 1, "a second one does");
         (status.peers, status.stage) = (0, LinkStage::Ended);
         assert_eq!(broken(&status), 1, "and ended in order");
+    }
+
+    #[test]
+    fn bridge_that_is_asked_to_stop_is_waited_for_while_it_gets_on_and_not_for_ever() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut patience = Patience::new(began);
+        assert!(patience.lasts(0, at(4)));
+        assert!(!patience.lasts(0, at(5)), "no progress");
+        let mut patience = Patience::new(began);
+        for second in 1..30 {
+            assert!(patience.lasts(second, at(second)), "second {second}");
+        }
+        assert!(!patience.lasts(30, at(30)), "progress, and too long");
     }
 
     #[test]

@@ -84,6 +84,22 @@ fn what_is_published_into_a_file_is_received_from_it_in_order() {
     }
 }
 
+#[test]
+fn message_longer_than_a_turn_of_the_recorder_is_recorded() {
+    let place = Place::new();
+    let path = place.file("long.olv");
+    let long = vec![7; 3 << 19];
+    let mut publisher = Publisher::open(&uri(&path, "capacity=8MiB&sync=never")).unwrap();
+    for message in [&b"before"[..], &long, b"behind"] {
+        publisher.publish(message).unwrap();
+    }
+    publisher.close().unwrap();
+    let mut subscriber = Subscriber::open(&uri(&path, "capacity=8MiB")).unwrap();
+    for message in [&b"before"[..], &long, b"behind"] {
+        assert!(common::receive(&mut subscriber, |found| **found == *message));
+    }
+}
+
 #[cfg(feature = "zstd")]
 #[test]
 fn a_packed_journal_is_shorter_and_holds_the_same() {

@@ -5,9 +5,12 @@
 mod common;
 mod nats_server;
 
-use common::{bridges, until};
+use common::{Busy, bridges, until};
 use nats_server::{Server, cluster, server};
-use olivine::{LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{
+    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
+    Subscriber,
+};
 
 /// The other processes.
 #[test]
@@ -319,6 +322,41 @@ fn killed_bridges_lose_and_repeat_nothing() {
     // The bridge that comes second would otherwise start with what comes then.
     let back = format!("{uri}&from=oldest");
     bridges::Pair::new(&uri, &back).carry_and_kill(40_000, 6000, |_| ());
+}
+
+#[test]
+fn publisher_s_bridge_that_is_asked_to_end_ends_though_its_publisher_never_stops() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::Place::new();
+    let ring = place.uri("busy", "capacity=64KiB");
+    let uri = server.uri("busy", "timeout=1s");
+    let mut subscriber = joined(&uri);
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let start = || Bridge::start(&config(&ring), &config(&uri), true).unwrap();
+    let mut publisher = None;
+    let mut expected = 0;
+    for _ in 0..3 {
+        let bridge = start();
+        let busy = publisher.get_or_insert_with(|| Busy::start(&ring, 8));
+        for _ in 0..5000 {
+            assert_eq!(next_number(&mut subscriber), expected);
+            expected += 1;
+        }
+        bridge.ask_to_finish();
+        until("it has ended", || bridge.has_ended());
+        assert!(bridge.stop(common::WATCHDOG).unwrap());
+        assert!(busy.is_running());
+    }
+    let bridge = start();
+    let published = publisher.unwrap().stop();
+    while expected < published {
+        assert_eq!(next_number(&mut subscriber), expected);
+        expected += 1;
+    }
+    until("it has ended", || bridge.has_ended());
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
 }
 
 fn leader(server: &Server, stream: &str) -> Option<String> {

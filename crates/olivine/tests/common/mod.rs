@@ -11,7 +11,7 @@ pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
 
-use olivine::{Message, Subscriber};
+use olivine::{Message, NotSent, Publisher, Subscriber};
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -281,6 +281,45 @@ impl Patience {
     /// Time since the beginning, by the ordinary clock.
     pub(crate) fn waited(&self) -> Duration {
         self.began.elapsed()
+    }
+}
+
+/// A publisher of numbers on a thread of its own that never stops by itself.
+pub(crate) struct Busy {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: std::thread::JoinHandle<u64>,
+}
+
+impl Busy {
+    /// Publishes into `uri` for as long as there is room, and waits for room: numbers, in messages of `length` bytes.
+    pub(crate) fn start(uri: &str, length: usize) -> Self {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stops = std::sync::Arc::clone(&stop);
+        let mut publisher = Publisher::open(uri).expect("a publisher");
+        let thread = std::thread::spawn(move || {
+            let (mut number, mut message) = (0_u64, vec![0; length]);
+            while !stops.load(std::sync::atomic::Ordering::Relaxed) {
+                message[..8].copy_from_slice(&number.to_le_bytes());
+                match publisher.publish_timeout(&message, Patience::STEP_MAX) {
+                    Ok(_) => number += 1,
+                    Err(NotSent::BackPressured) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            publisher.close().expect("a good end");
+            number
+        });
+        Self { stop, thread }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Ends it; returns how many numbers it published.
+    pub(crate) fn stop(self) -> u64 {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.thread.join().expect("no panic")
     }
 }
 

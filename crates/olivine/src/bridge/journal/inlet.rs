@@ -170,6 +170,13 @@ impl JournalInlet {
         format!("journal {} {channel}", self.path().display())
     }
 
+    /// Where the journal ends now.
+    fn end(&self) -> Result<u64, LinkError> {
+        let mut replay = Replay::open(self.path()).map_err(link_error)?;
+        replay.seek_end().map_err(link_error)?;
+        Ok(replay.position())
+    }
+
     fn replay(
         &self,
         replay: &mut Replay,
@@ -178,9 +185,21 @@ impl JournalInlet {
     ) -> Result<(), LinkError> {
         let mut note = String::new();
         let mut looked_again = false;
+        // Where the journal ended when we were asked to end: a recorder that goes on cannot keep us from it.
+        let mut goal = None;
         loop {
-            if control.must_stop() {
-                return Ok(());
+            if control.stopping().is_some() {
+                let goal = match goal {
+                    Some(goal) => goal,
+                    None => *goal.insert(self.end()?),
+                };
+                if control.must_stop() || replay.position() >= goal {
+                    if replay.position() < goal {
+                        // The next replay goes on here.
+                        control.leave_undelivered(0);
+                    }
+                    return Ok(());
+                }
             }
             if let Some(run) = replay.next_run().map_err(link_error)? {
                 if self.wants(run.lane) {
@@ -188,6 +207,7 @@ impl JournalInlet {
                     looked_again = false;
                     let (position, time) = (run.journal_position, run.time_ns);
                     if !replaying.deliver(position, time, run.frames, control)? {
+                        control.leave_undelivered(0);
                         return Ok(());
                     }
                 }

@@ -167,22 +167,24 @@ impl Recording {
         let ready =
             ready.map_err(|source| io_error("wait for messages of", &self.recorder, source))?;
         loop {
-            let taken = self.pass(control)?;
             if control.must_stop() {
                 self.settle(control)?;
-                return self.give_up(None);
+                return self.give_up(control);
             }
-            if taken > 0 {
+            let is_asked = control.stopping().is_some();
+            if is_asked {
+                self.egress.set_goal().map_err(receive_error)?;
+            }
+            if self.pass(control)? > 0 {
                 continue;
             }
-            if control.stopping().is_some() || until_end && self.egress.is_ended() {
-                // Whatever was committed before the wish to end is seen by one more look.
-                if self.pass(control)? > 0 {
-                    continue;
-                }
+            if is_asked || until_end && self.egress.is_ended() {
                 self.settle(control)?;
-                self.recorder.close().map_err(link_error)?;
-                return Ok(());
+                if self.egress.is_delivered().map_err(receive_error)? {
+                    return self.recorder.close().map(|_| ()).map_err(link_error);
+                }
+                // What was committed before the publisher was seen to have closed.
+                continue;
             }
             self.egress.arm();
             if self.pass(control)? > 0 {
@@ -219,11 +221,21 @@ impl Recording {
             let before = total;
             for place in 0..places {
                 let lane = self.lane(place)?;
-                let most = self.egress.position(place) + TURN_BYTES;
-                let found = self.egress.frames(place, most).map_err(receive_error)?;
-                if found.bytes.is_empty() {
+                let position = self.egress.position(place);
+                let goal = self.egress.goal(place);
+                if goal <= position {
                     continue;
                 }
+                let most = goal.min(position + TURN_BYTES);
+                let mut end = self.egress.frames_end(place, most).map_err(receive_error)?;
+                if end == position {
+                    // Nothing, or a message that is longer than a turn.
+                    match self.egress.next_frame(place).map_err(receive_error)? {
+                        Some((next, _)) => end = next,
+                        None => continue,
+                    }
+                }
+                let found = self.egress.frames(place, end).map_err(receive_error)?;
                 let (end, bytes) = (found.end, found.bytes.len() as u64);
                 match self
                     .recorder
@@ -357,22 +369,15 @@ impl Recording {
         Ok(())
     }
 
-    /// There is no time to record the rest: says what is missing.
-    fn give_up(mut self, problem: Option<String>) -> Result<(), LinkError> {
-        let places = self.egress.look().map_err(receive_error)?;
-        for place in 0..places {
-            let (lane, position) = (self.egress.lane(place), self.egress.acknowledged(place));
-            if self.egress.committed(place).map_err(receive_error)? > position {
-                return Err(LinkError::Lost {
-                    far: self.recorder.path().display().to_string(),
-                    lane,
-                    position,
-                    problem: problem
-                        .unwrap_or_else(|| "it was closed before everything was recorded".into()),
-                });
-            }
+    /// There is no time to record the rest: counts it. The journal is left without its end, so that nobody who reads it
+    /// takes it for complete.
+    fn give_up(mut self, control: &Control) -> Result<(), LinkError> {
+        self.egress.set_goal().map_err(receive_error)?;
+        if self.egress.is_delivered().map_err(receive_error)? {
+            self.recorder.close().map_err(link_error)?;
+        } else {
+            control.leave_undelivered(self.egress.undelivered());
         }
-        self.recorder.close().map_err(link_error)?;
         Ok(())
     }
 }

@@ -74,8 +74,13 @@ pub(super) async fn run(
     outgoing.distrust().map_err(|source| LinkError::Receive {
         source: Arc::new(source),
     })?;
-    let is_delivered =
-        |outgoing: &mut Outgoing<'_>| outgoing.egress.is_delivered().unwrap_or(false);
+    let is_delivered = |outgoing: &mut Outgoing<'_>| {
+        let goal = match control.stopping() {
+            Some(_) => outgoing.egress.set_goal(),
+            None => Ok(()),
+        };
+        goal.is_ok() && outgoing.egress.is_delivered().unwrap_or(false)
+    };
     let ended = Door::new(settings)
         .attempts(control, &mut outgoing, is_delivered, Outgoing::session)
         .await;
@@ -215,6 +220,9 @@ impl Outgoing<'_> {
         loop {
             if self.control.must_stop() {
                 return Err(Broken::Stopped.into());
+            }
+            if self.control.stopping().is_some() {
+                self.egress.set_goal()?;
             }
             session.connection.live()?;
             let mut heard = session.acks.next().now_or_never().flatten();
@@ -372,7 +380,12 @@ impl Outgoing<'_> {
             return Ok(false);
         }
         let position = self.egress.position(place);
-        let mut most = self.egress.frames_end(place, position + RUN_BYTES)?;
+        let goal = self.egress.goal(place);
+        if goal <= position {
+            return self.send_end(session, place, position).await;
+        }
+        let most = goal.min(position + RUN_BYTES);
+        let mut most = self.egress.frames_end(place, most)?;
         if most == position {
             match self.egress.next_frame(place)? {
                 Some((end, _)) => most = end,
@@ -543,7 +556,8 @@ impl Outgoing<'_> {
             return Ok(true);
         }
         for place in 0..lanes {
-            let more = self.egress.committed(place)? != self.egress.position(place);
+            let committed = self.egress.committed(place)?.min(self.egress.goal(place));
+            let more = committed > self.egress.position(place);
             let lane = self.lanes[place];
             let ended = lane.is_open && !lane.is_ending && self.egress.is_lane_ended(place);
             if more || ended {

@@ -1,5 +1,8 @@
 //! `olivine ls`, `inspect`, `rm` and `gc`: looking at channels from outside and taking them away.
 
+mod held;
+mod unlinked;
+
 use crate::args::channel::{full_uri, shm_only};
 use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::failure::{Failure, Outcome, complain};
@@ -11,12 +14,14 @@ use olivine_bench::text;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use unlinked::Unlinked;
 
 /// Lists the channels of a folder.
 pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref())?;
     let mut listed = admin::list(&dir).map_err(failed)?;
     listed.sort_by(|a, b| a.name.cmp(&b.name));
+    let gone = unlinked::find(&dir);
     if common.json {
         let channels: Vec<Value> = listed
             .iter()
@@ -25,10 +30,19 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
                 Err(error) => json!({ "name": channel.name, "error": chain(error) }),
             })
             .collect();
-        return print_json(&json!({ "dir": dir, "channels": channels }));
+        let gone: Vec<Value> = gone.iter().map(Unlinked::json).collect();
+        return print_json(&json!({ "dir": dir, "channels": channels, "unlinked": gone }));
+    }
+    let mut notes: String = listed
+        .iter()
+        .filter_map(|channel| Some(held::lines(channel.result.as_ref().ok()?)))
+        .collect();
+    notes.extend(gone.iter().map(Unlinked::line));
+    if !notes.is_empty() {
+        notes.insert(0, '\n');
     }
     if listed.is_empty() {
-        return print(&format!("no channels in {}\n", dir.display()));
+        return print(&format!("no channels in {}\n{notes}", dir.display()));
     }
     let mut unreadable = Vec::new();
     let rows = listed
@@ -67,7 +81,7 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
         "MEMORY",
         "LAG",
     ];
-    print(&table(&heads, &[4, 5, 6], rows))?;
+    print(&(table(&heads, &[4, 5, 6], rows) + &notes))?;
     unreadable.iter().for_each(|line| complain(line));
     Ok(())
 }
@@ -86,9 +100,27 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         let path = path.split('?').next().unwrap_or_default();
         return crate::journal::inspect(Path::new(path), common);
     }
-    let info = admin::inspect(&config(&args.uri, args.dir.as_deref())?)?;
+    let config = config(&args.uri, args.dir.as_deref())?;
+    let info = match admin::inspect(&config) {
+        Ok(info) => info,
+        Err(error) => {
+            let dir = args
+                .dir
+                .as_ref()
+                .map_or_else(admin::default_dir, PathBuf::from);
+            if let Some(gone) = unlinked_of(&dir, config.channel()) {
+                complain(gone.line().trim_end());
+            }
+            return Err(error.into());
+        }
+    };
+    let folder = info.path.parent().unwrap_or(&info.path);
+    let gone = unlinked_of(folder, &info.name);
     if common.json {
-        return print_json(&channel_json(&info));
+        let mut shown = channel_json(&info);
+        let processes = gone.map(|gone| gone.processes).unwrap_or_default();
+        shown["unlinked_process_ids"] = json!(processes);
+        return print_json(&shown);
     }
     let shape = if is_open(&info) {
         format!(
@@ -139,7 +171,19 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         out.push('\n');
         out.push_str(&table(&heads, &[0, 2, 6, 7], rows));
     }
+    let mut notes = held::lines(&info);
+    notes.extend(gone.as_ref().map(Unlinked::line));
+    if !notes.is_empty() {
+        out.push('\n');
+        out.push_str(&notes);
+    }
     print(&out)
+}
+
+/// The channel called `name` of `folder` whose files were removed, if a process still uses it.
+fn unlinked_of(folder: &Path, name: &str) -> Option<Unlinked> {
+    let found = unlinked::find(folder);
+    found.into_iter().find(|gone| gone.name == name)
 }
 
 /// Removes channels by name; goes on after one that cannot be removed.
@@ -363,14 +407,9 @@ fn publisher_row(publisher: &PublisherInfo) -> Vec<String> {
 }
 
 fn subscriber_row(subscriber: &SubscriberInfo) -> Vec<String> {
-    let state = match (subscriber.alive, subscriber.parked) {
-        (false, _) => "gone",
-        (true, true) => "asleep",
-        (true, false) => "awake",
-    };
     vec![
         subscriber.slot.to_string(),
-        state.to_owned(),
+        held::state(subscriber).to_owned(),
         subscriber.pid.to_string(),
         subscriber.name.clone().unwrap_or_else(|| "-".to_owned()),
         subscriber.delivery.to_string(),
@@ -391,6 +430,8 @@ fn channel_json(info: &ChannelInfo) -> Value {
         limit_bytes: u64,
         back_pressure_count: u64,
         back_pressure_ns: u64,
+        blocked_ns: u64,
+        blocked_by_slot: Option<usize>,
         wakes_count: u64,
         takeovers_count: u64,
     }
@@ -405,6 +446,8 @@ fn channel_json(info: &ChannelInfo) -> Value {
             limit_bytes: publisher.limit,
             back_pressure_count: publisher.back_pressure_count,
             back_pressure_ns: publisher.back_pressure_ns,
+            blocked_ns: publisher.blocked_ns,
+            blocked_by_slot: publisher.blocked_by,
             wakes_count: publisher.wakes,
             takeovers_count: publisher.takeovers,
         })
@@ -417,6 +460,8 @@ fn channel_json(info: &ChannelInfo) -> Value {
                 "slot": subscriber.slot,
                 "process_id": subscriber.pid,
                 "alive": subscriber.alive,
+                "process": subscriber.process.to_string(),
+                "evicted": subscriber.evicted,
                 "name": subscriber.name,
                 "delivery": subscriber.delivery.to_string(),
                 "wait": subscriber.wait.to_string(),

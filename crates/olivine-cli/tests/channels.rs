@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, json, said};
+use common::{Place, json, said, until};
 use rustix::process::Signal;
 
 #[test]
@@ -99,4 +99,76 @@ fn completions_and_man_pages_name_every_command() {
         String::from_utf8_lossy(&page.stdout).contains(".TH olivine-bench-latency"),
         "{page:?}"
     );
+}
+
+/// A publisher that has no room is named with the reader it waits for, while it waits.
+#[test]
+fn ls_and_inspect_name_the_stopped_reader_that_holds_a_publisher_back() {
+    let place = Place::new();
+    let reader = place.start(&["sub", "x", "--out", "none"]);
+    place.await_subscribers("x", 1);
+    reader.signal(Signal::STOP);
+    let writer = place.start(&[
+        "pub",
+        "x",
+        "--size",
+        "512",
+        "--capacity",
+        "4KiB",
+        "--count",
+        "1000",
+    ]);
+    let shown = || json(&place.run(&["inspect", "x", "--json"]));
+    until("the publisher to have no room", || {
+        let shown = shown();
+        shown["publishers"][0]["blocked_ns"].as_u64() > Some(0)
+            && shown["subscribers"][0]["process"] == "stopped"
+    });
+    let lane = &shown()["publishers"][0];
+    assert_eq!(lane["blocked_by_slot"], 0, "{lane}");
+    assert!(lane["back_pressure_ns"].as_u64() >= lane["blocked_ns"].as_u64());
+    let held = format!("held back    x: publisher {} for ", writer.child.id());
+    let by = format!(" by subscriber {} (stopped)\n", reader.child.id());
+    for words in [&["ls"][..], &["inspect", "x"]] {
+        let text = String::from_utf8(place.run(words).stdout).unwrap();
+        assert!(text.contains(&held) && text.contains(&by), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+    let table = String::from_utf8(place.run(&["inspect", "x"]).stdout).unwrap();
+    assert!(!table.contains("awake"), "{table}");
+    reader.signal(Signal::CONT);
+    assert!(writer.output().status.success());
+    until("the end of the wait", || {
+        shown()["publishers"][0]["blocked_ns"] == 0
+    });
+}
+
+/// Who uses files that were removed is named: the folder shows another channel of the name, or none.
+#[test]
+fn ls_and_inspect_name_the_processes_of_a_channel_without_files() {
+    let place = Place::new();
+    let words = |words: &[&str]| place.run(words);
+    let reader = place.start(&["sub", "x", "--out", "none"]);
+    place.await_subscribers("x", 1);
+    assert!(!String::from_utf8_lossy(&words(&["ls"]).stdout).contains("unlinked"));
+    assert!(words(&["rm", "x", "--force"]).status.success());
+    let line = format!(
+        "unlinked     x: its files were removed while used by process {};\n",
+        reader.child.id()
+    );
+    let listed = String::from_utf8(words(&["ls"]).stdout).unwrap();
+    assert!(listed.starts_with("no channels in"), "{listed}");
+    assert!(listed.contains(&line), "{listed}");
+    let missing = words(&["inspect", "x"]);
+    assert_eq!(missing.status.code(), Some(1));
+    let used = format!("used by process {};", reader.child.id());
+    assert!(said(&missing).contains(&used), "{}", said(&missing));
+    // Another channel of this name.
+    assert!(words(&["pub", "x", "a"]).status.success());
+    let shown = json(&words(&["inspect", "x", "--json"]));
+    assert_eq!(shown["unlinked_process_ids"][0], reader.child.id());
+    let shown = json(&words(&["ls", "--json"]));
+    assert_eq!(shown["unlinked"][0]["name"], "x");
+    let text = String::from_utf8(words(&["inspect", "x"]).stdout).unwrap();
+    assert!(text.contains(&line), "{text}");
 }

@@ -1,0 +1,105 @@
+//! Channels whose files were removed while processes use them. Their folder shows them no longer; the mappings of the
+//! processes do.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The file that every participant of a channel maps.
+const CONTROL: &str = "control";
+/// What the kernel puts behind the path of a file that was removed.
+const REMOVED: &str = " (deleted)";
+
+/// A channel without files, and the processes that use it. Those of other users are not seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unlinked {
+    pub(super) name: String,
+    pub(super) processes: Vec<u32>,
+}
+
+impl Unlinked {
+    /// What happened, and what helps.
+    pub(super) fn line(&self) -> String {
+        let ids: Vec<String> = self.processes.iter().map(u32::to_string).collect();
+        format!(
+            "unlinked     {}: its files were removed while used by process {};\n             \
+             programs that open it now get another channel: start these again\n",
+            self.name,
+            ids.join(", "),
+        )
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({ "name": self.name, "process_ids": self.processes })
+    }
+}
+
+/// The channels of `folder` without files that a process still uses, by name.
+pub(super) fn find(folder: &Path) -> Vec<Unlinked> {
+    let folder = absolute(folder);
+    let mut found: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
+            continue;
+        };
+        // Gone meanwhile, or of another user.
+        let Ok(maps) = fs::read(entry.path().join("maps")) else {
+            continue;
+        };
+        for name in names(&String::from_utf8_lossy(&maps), &folder) {
+            let processes = found.entry(name).or_default();
+            if processes.last() != Some(&process) {
+                processes.push(process);
+            }
+        }
+    }
+    let found = found.into_iter().map(|(name, mut processes)| {
+        processes.sort_unstable();
+        Unlinked { name, processes }
+    });
+    found.collect()
+}
+
+/// The path under which the kernel knows a folder, which may be gone itself.
+fn absolute(folder: &Path) -> PathBuf {
+    let known = fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
+    known.unwrap_or_else(|_| folder.to_path_buf())
+}
+
+/// Names of the channels of `folder` whose removed control file is in a process's list of mappings.
+fn names(maps: &str, folder: &Path) -> Vec<String> {
+    let of_line = |line: &str| {
+        let path = Path::new(&line[line.find('/')?..]).to_str()?;
+        let path = Path::new(path.strip_suffix(REMOVED)?);
+        let channel = path.parent()?;
+        let is_ours = path.file_name()? == CONTROL && channel.parent()? == folder;
+        Some(
+            channel
+                .file_name()?
+                .to_str()
+                .filter(|_| is_ours)?
+                .to_owned(),
+        )
+    };
+    maps.lines().filter_map(of_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_control_files_of_one_folder_are_found_in_a_list_of_mappings() {
+        let maps = "\
+7f00-7f01 rw-s 00000000 00:19 17 /dev/shm/olivine-0/ticks/control (deleted)
+7f01-7f02 rw-s 00000000 00:19 18 /dev/shm/olivine-0/ticks/lane-0 (deleted)
+7f02-7f03 rw-s 00000000 00:19 19 /dev/shm/olivine-0/live/control
+7f03-7f04 rw-s 00000000 00:19 20 /dev/shm/other/x/control (deleted)
+7f04-7f05 rw-p 00000000 00:00 0
+7f05-7f06 rw-p 00000000 00:00 0 [stack]
+";
+        let found = names(maps, Path::new("/dev/shm/olivine-0"));
+        assert_eq!(found, ["ticks"]);
+    }
+}

@@ -161,6 +161,32 @@ typedef int32_t olivine_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What a durable subscriber found of its name when it was opened. Later versions may add values.
+enum olivine_durable
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The subscriber has no name.
+  OLIVINE_DURABLE_NONE = 0,
+  // The channel did not know the name: it starts where `from=` says.
+  OLIVINE_DURABLE_CREATED = 1,
+  // It goes on where the name was. Nothing was missed.
+  OLIVINE_DURABLE_RESUMED = 2,
+  // The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
+  // absent for longer than `expire=`. It goes on with the oldest message that is still there;
+  // `olivine_subscriber_lost_bytes` says how much it missed, and the first call that receives answers `EVICTED` once,
+  // unless the subscriber that lost the place was told before it left.
+  OLIVINE_DURABLE_LOST_PLACE = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum olivine_durable olivine_durable;
+#else
+typedef int32_t olivine_durable;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Sends messages into a channel.
 typedef struct olivine_publisher olivine_publisher;
 
@@ -415,6 +441,14 @@ olivine_status olivine_publisher_message_max(const struct olivine_publisher *pub
 // `publisher` is open; `count` may be written.
 olivine_status olivine_publisher_subscribers(const struct olivine_publisher *publisher, size_t *count);
 
+// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
+// `olivine_subscriber_is_unlinked`.
+//
+// # Safety
+//
+// `publisher` is open; `is_unlinked` may be written.
+olivine_status olivine_publisher_is_unlinked(const struct olivine_publisher *publisher, int *is_unlinked);
+
 // Fills `*stats`. Never waits.
 //
 // # Safety
@@ -541,6 +575,26 @@ olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscribe
 // `subscriber` is open; `lost_bytes` may be written.
 olivine_status olivine_subscriber_lost_bytes(const struct olivine_subscriber *subscriber,
                                              uint64_t *lost_bytes);
+
+// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE` without a name. Never waits.
+//
+// # Safety
+//
+// `subscriber` is open; `durable` may be written.
+olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subscriber,
+                                          olivine_durable *durable);
+
+// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by `rm`, by `olivine rm
+// --force`, or by systemd-logind at the last logout of their user), else 0.
+//
+// Those who have the channel open go on with each other. A program that opens its name now gets another channel: close
+// this subscriber and open it again to meet it. Makes one system call.
+//
+// # Safety
+//
+// `subscriber` is open; `is_unlinked` may be written.
+olivine_status olivine_subscriber_is_unlinked(const struct olivine_subscriber *subscriber,
+                                              int *is_unlinked);
 
 // `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
 // subscriber: neither read nor close it.

@@ -423,6 +423,12 @@ class Publisher {
         check(olivine_publisher_subscribers(handle_.get(), &count));
         return count;
     }
+    // Whether the channel's files were removed while it was open: newcomers meet another channel.
+    bool is_unlinked() const {
+        int is_unlinked = 0;
+        check(olivine_publisher_is_unlinked(handle_.get(), &is_unlinked));
+        return is_unlinked != 0;
+    }
     olivine_stats stats() const {
         olivine_stats stats = OLIVINE_STATS_INIT;
         check(olivine_publisher_stats(handle_.get(), &stats));
@@ -539,6 +545,18 @@ class Subscriber {
         std::uint64_t lost_bytes = 0;
         check(olivine_subscriber_lost_bytes(handle_.get(), &lost_bytes));
         return lost_bytes;
+    }
+    // What it found of its name when it was opened; OLIVINE_DURABLE_NONE without a name.
+    olivine_durable durable() const {
+        olivine_durable durable = OLIVINE_DURABLE_NONE;
+        check(olivine_subscriber_durable(handle_.get(), &durable));
+        return durable;
+    }
+    // Whether the channel's files were removed while it was open: newcomers meet another channel.
+    bool is_unlinked() const {
+        int is_unlinked = 0;
+        check(olivine_subscriber_is_unlinked(handle_.get(), &is_unlinked));
+        return is_unlinked != 0;
     }
     // Readable when there is something to poll; belongs to the subscriber.
     int event_fd() {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
 use crate::status::Status;
 use crate::structs::{Claim, Part, PublisherStats, Setting};
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
 use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
 use std::time::Instant;
@@ -519,6 +519,26 @@ pub unsafe extern "C" fn olivine_publisher_subscribers(
         let to = unsafe { place("count", count) }?;
         // SAFETY: the contract is the same.
         *to = unsafe { with(publisher, |state| Ok(state.look()?.subscribers())) }?;
+        Ok(())
+    })
+}
+
+/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
+/// `olivine_subscriber_is_unlinked`.
+///
+/// # Safety
+///
+/// `publisher` is open; `is_unlinked` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_is_unlinked(
+    publisher: *const Publisher,
+    is_unlinked: *mut c_int,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("is_unlinked", is_unlinked) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.is_unlinked().into())) }?;
         Ok(())
     })
 }

@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::structs::{Message, Setting};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::Subscriber as RustSubscriber;
+use olivine::{Durable as RustDurable, Subscriber as RustSubscriber};
 use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -267,6 +267,77 @@ pub unsafe extern "C" fn olivine_subscriber_lost_bytes(
             subscriber.lost_bytes()
         })
     }
+}
+
+/// What a durable subscriber found of its name when it was opened. Later versions may add values.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durable {
+    /// The subscriber has no name.
+    None = 0,
+    /// The channel did not know the name: it starts where `from=` says.
+    Created = 1,
+    /// It goes on where the name was. Nothing was missed.
+    Resumed = 2,
+    /// The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
+    /// absent for longer than `expire=`. It goes on with the oldest message that is still there;
+    /// `olivine_subscriber_lost_bytes` says how much it missed, and the first call that receives answers `EVICTED` once,
+    /// unless the subscriber that lost the place was told before it left.
+    LostPlace = 3,
+}
+
+impl From<Option<RustDurable>> for Durable {
+    fn from(found: Option<RustDurable>) -> Self {
+        match found {
+            None => Self::None,
+            Some(RustDurable::Created) => Self::Created,
+            Some(RustDurable::LostPlace { .. }) => Self::LostPlace,
+            Some(_) => Self::Resumed,
+        }
+    }
+}
+
+/// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE` without a name. Never waits.
+///
+/// # Safety
+///
+/// `subscriber` is open; `durable` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_durable(
+    subscriber: *const Subscriber,
+    durable: *mut Durable,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("durable", durable) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(subscriber, |subscriber| Ok(subscriber.durable().into())) }?;
+        Ok(())
+    })
+}
+
+/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by `rm`, by `olivine rm
+/// --force`, or by systemd-logind at the last logout of their user), else 0.
+///
+/// Those who have the channel open go on with each other. A program that opens its name now gets another channel: close
+/// this subscriber and open it again to meet it. Makes one system call.
+///
+/// # Safety
+///
+/// `subscriber` is open; `is_unlinked` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_is_unlinked(
+    subscriber: *const Subscriber,
+    is_unlinked: *mut c_int,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("is_unlinked", is_unlinked) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { with(subscriber, |subscriber| Ok(subscriber.is_unlinked().into())) }?;
+        Ok(())
+    })
 }
 
 /// A number of a subscriber, to look at.

@@ -31,6 +31,57 @@ fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
     }
 }
 
+/// A channel that waits for nobody for long.
+const IMPATIENT: &str = "&capacity=4KiB&slow=evict:1ms";
+
+#[test]
+fn a_durable_name_and_removed_files_are_told_in_c() {
+    let place = Place::new();
+    if let Some(program) = place.compile("cc", "c11", "place.c", Link::Static) {
+        let words = [
+            &*place.uri(IMPATIENT),
+            &*place.uri(&format!("{IMPATIENT}&name=archive")),
+        ];
+        assert_eq!(Running::launch(&program, &words).finish(), "found");
+    }
+}
+
+/// No byte is read or written that is not the program's, and none is kept that nobody can reach.
+#[test]
+fn valgrind_finds_nothing_in_programs_in_c() {
+    let mut probe = std::process::Command::new("valgrind");
+    if probe.arg("--version").output().is_err() {
+        stage::skip("no valgrind, so programs in C were not run under it");
+        return;
+    }
+    for (name, queries, said) in [
+        ("inproc.c", &[][..], "inside"),
+        ("durable.c", &["", "&name=archive"], "kept"),
+        (
+            "place.c",
+            &[IMPATIENT, "&capacity=4KiB&slow=evict:1ms&name=archive"],
+            "found",
+        ),
+    ] {
+        let place = Place::new();
+        let Some(program) = place.compile("cc", "c11 -g", name, Link::Static) else {
+            return;
+        };
+        let program = program.display().to_string();
+        let uris: Vec<String> = queries.iter().map(|query| place.uri(query)).collect();
+        let valgrind = [
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite,possible",
+            &program,
+        ];
+        let words = valgrind.into_iter().chain(uris.iter().map(String::as_str));
+        let words: Vec<&str> = words.collect();
+        assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
+    }
+}
+
 #[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = Place::new();

@@ -325,6 +325,11 @@ impl Publisher {
     }
 
     #[getter]
+    fn is_unlinked(&self) -> PyResult<bool> {
+        Ok(lock(&self.state)?.look()?.is_unlinked())
+    }
+
+    #[getter]
     fn subscribers(&self) -> PyResult<usize> {
         Ok(lock(&self.state)?.look()?.subscribers())
     }

@@ -5,7 +5,7 @@ use crate::patience::{aside, seconds, wait};
 use crate::settings::{config, link};
 use crate::views::{Place, Views, export};
 use core::ffi::c_int;
-use olivine::{Message as RustMessage, Subscriber as RustSubscriber};
+use olivine::{Durable, Message as RustMessage, Subscriber as RustSubscriber};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -288,6 +288,21 @@ impl Subscriber {
     #[getter]
     fn lag(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.lag())
+    }
+
+    #[getter]
+    fn durable(&self) -> PyResult<Option<&'static str>> {
+        let found = lock(&self.state)?.look()?.durable();
+        Ok(found.map(|found| match found {
+            Durable::Created => "created",
+            Durable::LostPlace { .. } => "lost place",
+            _ => "resumed",
+        }))
+    }
+
+    #[getter]
+    fn is_unlinked(&self) -> PyResult<bool> {
+        Ok(lock(&self.state)?.look()?.is_unlinked())
     }
 
     #[getter]

@@ -492,6 +492,29 @@ class Durable(Case):
         self.subscriber.close()
         self.assertEqual(self.first(), b"1")
 
+    def test_it_says_what_its_name_found(self):
+        self.assertEqual(self.subscriber.durable, "created")
+        self.subscriber.close()
+        self.assertEqual(self.again().durable, "resumed")
+        with Subscriber("shm://pair", dir=self.folder) as plain:
+            self.assertIsNone(plain.durable)
+
+    def test_a_name_whose_place_was_taken_says_so(self):
+        uri = "shm://short?capacity=4KiB&slow=evict:1ms"
+        publisher = Publisher(uri, dir=self.folder)
+        self.addCleanup(publisher.close)
+        Subscriber(uri, dir=self.folder, name="archive").close()
+        for _ in range(100):
+            publisher.publish(bytes(512))
+        with Subscriber(uri, dir=self.folder, name="archive") as late:
+            self.assertEqual(late.durable, "lost place")
+            self.assertGreater(late.lost_bytes, 0)
+
+    def test_removed_files_are_told(self):
+        self.assertFalse(self.publisher.is_unlinked or self.subscriber.is_unlinked)
+        os.remove(os.path.join(self.folder, "pair", "control"))
+        self.assertTrue(self.publisher.is_unlinked and self.subscriber.is_unlinked)
+
     def test_a_block_that_ends_well_goes_past_it(self):
         with self.subscriber as subscriber:
             subscriber.receive()

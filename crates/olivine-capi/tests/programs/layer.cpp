@@ -205,7 +205,17 @@ template <class Use> static char next_of(const char *uri, Use &&use) {
 // Destroying is what drop is elsewhere: the message that was being worked on comes again.
 static void durable(const char *uri) {
     using olivine::Subscriber;
-    Subscriber(uri, {{"name", "archive"}}).close();
+    {
+        Subscriber created(uri, {{"name", "archive"}});
+        WANT(created.durable() == OLIVINE_DURABLE_CREATED && !created.is_unlinked());
+        created.close();
+    }
+    {
+        Subscriber resumed(uri, {{"name", "archive"}});
+        WANT(resumed.durable() == OLIVINE_DURABLE_RESUMED);
+        resumed.close();
+        WANT(Subscriber(uri).durable() == OLIVINE_DURABLE_NONE);
+    }
     olivine::Publisher publisher(uri);
     for (const char *text : {"0", "1", "2", "3", "4"}) {
         publisher.publish(text);

@@ -23,6 +23,12 @@ const STRICT: [&str; 6] = [
 /// What the static library needs besides.
 const NATIVE: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
+/// Says that something was left out, and why.
+pub(crate) fn skip(why: &str) {
+    // Past the capture of output: `cargo xtask test` counts the line.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -70,11 +76,7 @@ impl Place {
         link: Link,
     ) -> Option<PathBuf> {
         if Command::new(compiler).arg("--version").output().is_err() {
-            // Past the capture of output: `cargo xtask test` counts the line.
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: no {compiler}, so {name} was not compiled by it"
-            );
+            skip(&format!("no {compiler}, so {name} was not compiled by it"));
             return None;
         }
         let program = self.0.path().join(format!("{name}-{compiler}"));

@@ -84,6 +84,10 @@ class Publisher:
     @property
     def capacity(self) -> int: ...
     @property
+    def is_unlinked(self) -> bool:
+        """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
+
+    @property
     def subscribers(self) -> int: ...
     @property
     def topic(self) -> str | None: ...
@@ -199,6 +203,15 @@ class Subscriber:
     def position(self) -> int: ...
     @property
     def lag(self) -> int: ...
+    @property
+    def durable(self) -> str | None:
+        """What a name (name=) found when it was opened: "created", "resumed", or "lost place", where it was evicted or
+        expired while it was away and lost_bytes says how much it missed. None without a name."""
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
+
     @property
     def lost_bytes(self) -> int: ...
     @property

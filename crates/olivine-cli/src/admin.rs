@@ -145,6 +145,8 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         info.path.display(),
     );
     if let Some(name) = &info.type_name {
+        // From shared memory: it must not make lines of its own.
+        let name = crate::terminal::escaped(name);
         out.push_str(&format!("type         {name}\n"));
     }
     out.push_str(&format!("memory       {}\n", text::bytes(info.file_bytes)));

@@ -97,6 +97,11 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
     table.set_header(headings);
+    // A name from shared memory must not make lines of its own.
+    let shown = |cell: String| terminal::escaped(&cell).into_owned();
+    let rows = rows
+        .into_iter()
+        .map(|row| row.into_iter().map(shown).collect::<Vec<_>>());
     table.add_rows(rows);
     let last = headings.len().saturating_sub(1);
     // Columns are two spaces apart, of which the line under the heads takes one. In pipes they begin at the edge, so that
@@ -131,6 +136,16 @@ mod tests {
     fn pipes_get_plain_columns() {
         let text = render(&["CHANNEL", "LAG"], &[1], rows(), false);
         assert_eq!(text, "CHANNEL   LAG\nticks      12\na        3456\n");
+    }
+
+    #[test]
+    fn a_name_with_line_ends_and_escapes_stays_in_its_cell() {
+        let hostile = vec![vec!["a\nb\u{1b}[2J\u{202e}".into(), "1".into()]];
+        for terminal in [false, true] {
+            let text = render(&["NAME", "LAG"], &[1], hostile.clone(), terminal);
+            assert!(text.contains("a\\nb\\x1b[2J\\u{202e}"), "{text}");
+            assert_eq!(text.lines().count(), 2 + usize::from(terminal), "{text}");
+        }
     }
 
     #[test]

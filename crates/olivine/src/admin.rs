@@ -7,9 +7,9 @@ mod process;
 
 pub use process::ProcessState;
 
-use crate::channel::attach::open_control;
+use crate::channel::attach::{busy, open_control};
 use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, remove_files};
-use crate::channel::boot;
+use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::clock::monotonic_ns;
@@ -246,8 +246,10 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
         }
         Ok(None) => return remove_folder(&folder, config.channel(), bytes),
         Err(OpenError::EarlierBoot { .. }) => {
-            if let Some(files) = folder.channel(config.channel(), false)? {
-                boot::remove_earlier(&files)?;
+            if let Some(files) = folder.channel(config.channel(), false)?
+                && let Earlier::Busy(pid) = boot::remove_earlier(&files)?
+            {
+                return Err(busy(config.channel(), pid).into());
             }
             return Ok(Removed { bytes });
         }
@@ -394,7 +396,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
             Err(OpenError::EarlierBoot { .. }) => {
                 if !dry_run
                     && let Some(files) = opened.channel(&name, false)?
-                    && !boot::remove_earlier(&files)?
+                    && boot::remove_earlier(&files)? != Earlier::Removed
                 {
                     continue;
                 }

@@ -13,7 +13,7 @@
 //! still find their handles poisoned where the kernel zeroes the page.
 
 use crate::region::{Memory, Word, Words};
-use crate::sync::{AtomicI32, Ordering};
+use crate::sync::{AtomicI32, AtomicU64, Ordering};
 use core::ptr::NonNull;
 use std::cell::Cell;
 use std::io;
@@ -176,9 +176,25 @@ thread_local! {
     static FORKING: Cell<Option<MutexGuard<'static, Pages>>> = const { Cell::new(None) };
 }
 
+/// Counts the forks between the first process that asked and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// A number that differs from that of the process which this one was forked from: what is known of a process is asked
+/// again where it has changed.
+pub(crate) fn generation() -> u64 {
+    register();
+    // Relaxed: changes only in a child with one thread.
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// Makes a `fork` by any thread wait until the guard is dropped, so that no child inherits what is half done, or a
 /// lock of this process that nobody there would ever give back. Not for long, and not twice by one thread.
 pub(crate) fn hold_off() -> MutexGuard<'static, Pages> {
+    register();
+    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn register() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         // SAFETY: the handlers are plain functions that live for ever. In the child they only store integers, close
@@ -186,7 +202,6 @@ pub(crate) fn hold_off() -> MutexGuard<'static, Pages> {
         let failed = unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(close_all)) };
         debug_assert_eq!(failed, 0, "registering handlers takes a few bytes");
     });
-    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs in the forking thread before `fork`.
@@ -267,6 +282,8 @@ impl Drop for ClosedInChildren {
 
 /// Runs in a child after `fork`: only async-signal-safe calls.
 extern "C" fn close_all() {
+    // Relaxed: the child has one thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
     let mut block = Some(&FIRST);
     while let Some(now) = block {
         for slot in &now.slots {
@@ -330,5 +347,21 @@ mod tests {
         let status = forker.take().unwrap().join().unwrap();
         assert_eq!(status, 0, "the child inherited the descriptor");
         drop(closed.unwrap());
+    }
+
+    #[test]
+    fn a_forked_child_is_another_generation() {
+        let before = generation();
+        // SAFETY: the child reads a number and ends.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let same = generation() == before;
+            // SAFETY: ends the child and nothing else.
+            unsafe { libc::_exit(i32::from(same)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child above; `status` lives across the call.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!((status, generation()), (0, before));
     }
 }

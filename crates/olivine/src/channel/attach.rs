@@ -6,7 +6,7 @@
 use super::attached::{
     Attached, holds_unseen, is_abandoned, is_current, lock_membership, remove_files,
 };
-use super::boot;
+use super::boot::{self, Earlier};
 use super::handover::Handover;
 use super::place::{Inside, Place, memory_file, to_bytes};
 #[cfg(feature = "tcp")]
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long joining waits for others to finish joining or leaving.
-pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// How often a channel has to come and go before opening it gives up.
 const TRIES_MIN: u32 = 100;
 
@@ -53,6 +53,8 @@ pub(crate) fn open<T>(
     let first = wanted.first();
     let started = Instant::now();
     let mut handover = Handover::default();
+    // Another process is at a channel of an earlier boot.
+    let mut busy = None;
     // Others come and go meanwhile; each round of theirs takes microseconds.
     let mut tries = 0;
     // The time alone says nothing of others where this process was stopped meanwhile.
@@ -67,7 +69,17 @@ pub(crate) fn open<T>(
                     scheme: elsewhere.word(),
                 });
             }
-            Scheme::Shm => find_files(config, &first)?,
+            Scheme::Shm => match find_files(config, &first) {
+                Err(refused @ OpenError::Busy { .. }) => {
+                    busy = Some(refused);
+                    Handover::step();
+                    None
+                }
+                found => {
+                    busy = None;
+                    found?
+                }
+            },
         };
         let Some(mut attached) = found else { continue };
         lock_membership(&attached, started)?;
@@ -97,10 +109,19 @@ pub(crate) fn open<T>(
             Err(error) => return Err(error),
         }
     }
-    Err(OpenError::Restless {
+    Err(busy.unwrap_or_else(|| OpenError::Restless {
         channel: config.channel().to_owned(),
         waited: BUSY_MAX,
-    })
+    }))
+}
+
+/// Process `pid` held the membership lock for as long as anybody waits for it.
+pub(crate) fn busy(channel: &str, pid: u64) -> OpenError {
+    OpenError::Busy {
+        channel: channel.to_owned(),
+        pid,
+        waited: BUSY_MAX,
+    }
 }
 
 /// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
@@ -173,8 +194,10 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
     let opened = open_control(files, config.channel(), true)
         .inspect_err(|_| folder.remove_if_empty(config.channel()));
     if let Err(OpenError::EarlierBoot { .. }) = &opened {
-        if let Some(files) = folder.channel(config.channel(), false)? {
-            boot::remove_earlier(&files)?;
+        if let Some(files) = folder.channel(config.channel(), false)?
+            && let Earlier::Busy(pid) = boot::remove_earlier(&files)?
+        {
+            return Err(busy(config.channel(), pid));
         }
         return Ok(None);
     }

@@ -192,15 +192,10 @@ pub(super) fn lock_membership(attached: &Attached, started: Instant) -> Result<(
         })?
     {
         if started.elapsed() > BUSY_MAX {
-            return Err(OpenError::Busy {
-                channel: attached.channel.clone(),
-                // Relaxed: for the message only.
-                pid: attached
-                    .control
-                    .word(control::MEMBER_PID)
-                    .load(Ordering::Relaxed),
-                waited: BUSY_MAX,
-            });
+            // Relaxed: for the message only.
+            let pid = attached.control.word(control::MEMBER_PID);
+            let pid = pid.load(Ordering::Relaxed);
+            return Err(attach::busy(&attached.channel, pid));
         }
         #[allow(
             clippy::disallowed_methods,

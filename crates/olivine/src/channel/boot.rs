@@ -44,24 +44,42 @@ fn is_earlier(file: BorrowedFd<'_>, now: [u64; control::BOOT_WORDS]) -> bool {
         && made != now
 }
 
-/// Removes a channel of an earlier boot. `false` where another process is at it, or has done it.
+/// What became of a channel of an earlier boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// It was removed.
+    Removed,
+    /// Another process has removed it.
+    Gone,
+    /// Another process holds its membership lock: it removes the channel, or joins it because it sees another boot id.
+    /// Its number, 0 if unknown.
+    Busy(u64),
+}
+
+/// Removes a channel of an earlier boot.
 ///
 /// # Errors
 ///
 /// What the system says, or that a process uses the channel all the same: one that sees another boot id.
-pub(crate) fn remove_earlier(files: &ChannelFolder) -> Result<bool, OpenError> {
+pub(crate) fn remove_earlier(files: &ChannelFolder) -> Result<Earlier, OpenError> {
     let path = files.path().join(CONTROL);
     let Some(file) = segment::open_file(files, CONTROL, true)? else {
-        return Ok(false);
+        return Ok(Earlier::Gone);
     };
     if !is_earlier(file.as_fd(), boot()) {
-        return Ok(false);
+        return Ok(Earlier::Gone);
     }
     let Some(locks) =
         Locks::named(files.as_fd(), CONTROL, &file).map_err(io_error("open", &path))?
     else {
-        return Ok(false);
+        return Ok(Earlier::Gone);
     };
+    // Under the membership lock: nobody joins between this question and the removal.
+    let locked = locks.try_lock(lock_byte::MEMBERSHIP);
+    if !locked.map_err(io_error("lock", &path))? {
+        return Ok(Earlier::Busy(member(file.as_fd())));
+    }
+    crate::points::look("boot.membership");
     if locks.held_by_others(lock_byte::LANE, lock_byte::END) {
         return Err(OpenError::Folder {
             path,
@@ -70,16 +88,101 @@ pub(crate) fn remove_earlier(files: &ChannelFolder) -> Result<bool, OpenError> {
                 .to_owned(),
         });
     }
-    let locked = locks.try_lock(lock_byte::MEMBERSHIP);
-    if !locked.map_err(io_error("lock", &path))? {
-        return Ok(false);
-    }
     let Locks::File(lock) = &locks else {
-        return Ok(false);
+        return Ok(Earlier::Gone);
     };
     if !files.is_current(lock.as_fd()) {
-        return Ok(false);
+        return Ok(Earlier::Gone);
     }
     files.remove()?;
-    Ok(true)
+    Ok(Earlier::Removed)
+}
+
+/// The process that took the membership lock last; 0 if that cannot be read.
+fn member(file: BorrowedFd<'_>) -> u64 {
+    let mut bytes = [0; 8];
+    let read = rustix::io::pread(file, &mut bytes, control::MEMBER_PID as u64 * 8);
+    if read == Ok(bytes.len()) {
+        u64::from_le_bytes(bytes)
+    } else {
+        0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::points::hook;
+    use crate::segment::Folder;
+    use crate::uri::Config;
+    use std::os::unix::fs::FileExt;
+
+    /// A channel of another boot, which a name keeps, with its folder.
+    fn left_behind(name: &str) -> (tempfile::TempDir, String, ChannelFolder) {
+        let place = tempfile::tempdir().unwrap();
+        let uri = format!(
+            "shm://{name}?capacity=4KiB&dir={}/channels",
+            place.path().display()
+        );
+        drop(crate::Subscriber::open(&format!("{uri}&name=n")).unwrap());
+        let folder = Folder::open(&Config::parse(&uri).unwrap(), false)
+            .unwrap()
+            .unwrap();
+        let files = folder.channel(name, false).unwrap().unwrap();
+        let control = std::fs::File::options()
+            .write(true)
+            .open(files.path().join(CONTROL));
+        control
+            .unwrap()
+            .write_all_at(&[7; 16], control::BOOT as u64 * 8)
+            .unwrap();
+        (place, uri, files)
+    }
+
+    /// A program of another machine or sandbox, which sees another boot id, joins at the worst moment.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
+    fn a_channel_of_another_boot_is_not_removed_under_a_participant_that_joins() {
+        let (_place, _, files) = left_behind("joins");
+        let path = files.path().join(CONTROL);
+        let opened = segment::open_file(&files, CONTROL, true).unwrap().unwrap();
+        let locks = Locks::named(files.as_fd(), CONTROL, &opened)
+            .unwrap()
+            .unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        hook::at("boot.membership", move || {
+            // What a joiner does.
+            let joins = locks.try_lock(lock_byte::MEMBERSHIP).unwrap();
+            if joins {
+                assert!(locks.try_lock(lock_byte::SLOT).unwrap());
+                locks.unlock(lock_byte::MEMBERSHIP);
+            }
+            tell.send((joins, locks)).unwrap();
+        });
+        let removed = remove_earlier(&files);
+        let (joined, _locks) = told.try_recv().unwrap();
+        assert_eq!(joined, path.exists(), "{removed:?}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
+    fn an_opener_that_meets_a_stopped_remover_of_an_earlier_boot_gives_up_with_its_number() {
+        let (_place, uri, files) = left_behind("stopped");
+        let path = files.path().join(CONTROL);
+        let opened = segment::open_file(&files, CONTROL, true).unwrap().unwrap();
+        let locks = Locks::named(files.as_fd(), CONTROL, &opened)
+            .unwrap()
+            .unwrap();
+        assert!(locks.try_lock(lock_byte::MEMBERSHIP).unwrap());
+        assert_eq!(
+            remove_earlier(&files).unwrap(),
+            Earlier::Busy(u64::from(std::process::id()))
+        );
+        let refused = crate::Publisher::open(&uri).unwrap_err();
+        assert!(matches!(refused, OpenError::Busy { .. }), "{refused}");
+        assert!(path.exists());
+        locks.unlock(lock_byte::MEMBERSHIP);
+        drop(crate::Publisher::open(&uri).unwrap());
+        assert_eq!(remove_earlier(&files).unwrap(), Earlier::Gone);
+    }
 }

@@ -4,9 +4,10 @@ use super::attached::Attached;
 use super::slots::{self, Found, Missed};
 use super::status::Durable;
 use crate::error::OpenError;
+use crate::region::{Ring, Word, Words};
 use crate::ring::consume::{Consumer, GateWords, committed_up_to};
 use crate::ring::gate::{clear_slot, join_lane, set_bit};
-use crate::ring::layout::{control, lane, lane_entry};
+use crate::ring::layout::{Geometry, control, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Start};
 use crate::wait::wake;
@@ -38,10 +39,10 @@ pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, Op
     if joined.is_err() && claimed.found == Found::Nothing {
         clear_slot(control, geometry, claimed.index);
     }
-    let lanes = joined?;
+    let (lanes, is_doubtful) = joined?;
     let (durable, must_tell) = match &config.name {
         Some(_) => {
-            let (durable, must_tell) = slots::news(control, geometry, claimed);
+            let (durable, must_tell) = slots::news(control, geometry, claimed, is_doubtful);
             (Some(durable), must_tell)
         }
         None => (None, false),
@@ -60,11 +61,47 @@ pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, Op
     })
 }
 
+/// A durable name's position in one lane, as the slot says it. Any participant could have written that word, so it is
+/// checked before it is used.
+struct Left {
+    position: u64,
+    /// A publisher of this channel may have written a frame there: it is aligned, in the lane, and not behind its end.
+    is_sound: bool,
+}
+
+impl Left {
+    fn of(position: u64, geometry: &Geometry, cursor: &Word) -> Self {
+        // A publisher that died before it stored its cursor is less than a ring ahead of it.
+        let end = cursor
+            .load(Ordering::Acquire)
+            .saturating_add(geometry.capacity);
+        let is_sound =
+            position.is_multiple_of(geometry.align) && (geometry.origin..=end).contains(&position);
+        Self { position, is_sound }
+    }
+
+    /// The position, if everything behind it is still there: the publisher's limit is at most a ring ahead of it. As in
+    /// `join_lane`, a limit that a publisher stored and has not used yet counts: what is given up then was sent before
+    /// the name joined, and is counted and told.
+    fn resume(&self, ring: &Ring, lane: &Words, geometry: &Geometry) -> Option<u64> {
+        if !self.is_sound {
+            return None;
+        }
+        let cursor = lane.resolve(lane::CURSOR);
+        let start = committed_up_to(ring, &cursor, geometry, self.position);
+        // Acquire: with the limit come the frames behind it.
+        let limit = lane.word(lane::LIMIT).load(Ordering::Acquire);
+        let is_kept = limit <= self.position.saturating_add(geometry.capacity);
+        (is_kept && start == self.position).then_some(start)
+    }
+}
+
+/// Takes a place in every lane. Also says whether a place of a durable name was not as its name had left it.
 fn join_lanes(
     attached: &Attached,
     config: &Config,
     claimed: slots::Claimed,
-) -> Result<Vec<Consumer>, OpenError> {
+) -> Result<(Vec<Consumer>, bool), OpenError> {
     let Attached {
         place,
         control,
@@ -101,40 +138,50 @@ fn join_lanes(
     let missed = Missed::of(control, geometry, claimed.index);
     let mut consumers = Vec::new();
     let mut starts = Vec::new();
+    let mut is_doubtful = false;
     for (index, (words, ring)) in &present {
         let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
-        // Where a durable name was that lost its place: what is still there behind it was not missed.
-        let left = position_word(*index).load(Ordering::Acquire);
+        let word = position_word(*index);
+        let left = Left::of(word.load(Ordering::Acquire), geometry, &cursor);
+        is_doubtful |= (resumed || lost) && !left.is_sound;
+        let place = (resumed || lost)
+            .then(|| left.resume(ring, words, geometry))
+            .flatten();
+        if resumed && let Some(start) = place {
+            word.store(start, Ordering::Release);
+            starts.push(start);
+            continue;
+        }
+        // Where a publisher was not held back at the place, or the place is none.
+        is_doubtful |= resumed;
+        let lost = lost || resumed;
         let oldest = || {
-            limit
-                .load(Ordering::Acquire)
-                .saturating_sub(geometry.capacity)
+            let limit = limit.load(Ordering::Acquire);
+            limit.saturating_sub(geometry.capacity).max(geometry.origin)
         };
         let start = || match config.from {
-            _ if lost && left >= oldest() => committed_up_to(ring, &cursor, geometry, left),
-            _ if lost => oldest(),
+            // What is still there behind a place that was lost was not missed.
+            _ if lost => left.resume(ring, words, geometry).unwrap_or_else(oldest),
             Start::Oldest => oldest(),
             // CURSOR (acquire): frames before it are not ours, those after it are. Times and positions are for
             // journals, which settings of rings do not name.
             Start::Now | Start::Time(_) | Start::Position(_) => cursor.load(Ordering::Acquire),
         };
+        let mut before = if left.is_sound {
+            left.position
+        } else {
+            geometry.origin
+        };
         let store = |position: u64| {
             if lost {
-                // Relaxed: only we write it.
-                let before = position_word(*index).load(Ordering::Relaxed);
                 missed.add(position.saturating_sub(before));
+                before = position;
                 crate::points::pass("join.missed_counted");
             }
-            position_word(*index).store(position, Ordering::Release);
+            word.store(position, Ordering::Release);
             set_bit(control, control::GATING, claimed.index, true);
         };
-        starts.push(if resumed {
-            let word = position_word(*index);
-            // Our own word, but anybody could have written it: never past what is published.
-            let start = committed_up_to(ring, &cursor, geometry, word.load(Ordering::Acquire));
-            word.store(start, Ordering::Release);
-            start
-        } else if gates {
+        starts.push(if gates {
             // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
             let start = join_lane(geometry.capacity, &limit, start, store);
             // ROOM: the publisher may sleep because of a position that was proposed and given up, or of the origin.
@@ -163,7 +210,7 @@ fn join_lanes(
             start,
         ));
     }
-    Ok(consumers)
+    Ok((consumers, is_doubtful))
 }
 
 pub(super) fn consumer(
@@ -171,8 +218,8 @@ pub(super) fn consumer(
     config: &Config,
     slot: usize,
     index: usize,
-    words: crate::region::Words,
-    ring: crate::region::Ring,
+    words: Words,
+    ring: Ring,
     start: u64,
 ) -> Consumer {
     let Attached {
@@ -232,5 +279,96 @@ mod tests {
             assert_eq!(publisher.subscribers(), 1);
             publisher.offer(b"in time").unwrap();
         }
+    }
+
+    /// What the name `n` is told, with the position of its slot in lane 0 set to `word` while it is away. It had read
+    /// the first `read` of `sent` messages of 32 bytes each with their headers.
+    fn come_back(
+        name: &str,
+        read: u64,
+        sent: u64,
+        word: impl Fn(u64) -> u64,
+    ) -> (Durable, Vec<u64>) {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("channels");
+        let plain = Config::parse(&format!("shm://{name}?capacity=4KiB&dir={}", dir.display()));
+        let plain = plain.unwrap().origin(65536);
+        let named = plain.clone().name("n");
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let mut publisher = Publisher::open_with(&plain).unwrap();
+        let mut first = crate::Subscriber::open_with(&named).unwrap();
+        for n in 0..sent {
+            let mut message = [0; 24];
+            message[..8].copy_from_slice(&n.to_le_bytes());
+            publisher.offer(&message).unwrap();
+            if n < read {
+                assert_eq!(number(&first.try_receive().unwrap().unwrap()), n);
+            }
+        }
+        let (control, geometry) = {
+            let Attached {
+                control, geometry, ..
+            } = first.attached();
+            (control.clone(), geometry.clone())
+        };
+        let slot = first.slot();
+        first.close();
+        let position = control.word(geometry.position(slot, 0));
+        let left = position.load(Ordering::Relaxed);
+        assert_eq!(left, geometry.origin + read * 32);
+        position.store(word(left), Ordering::Relaxed);
+        let mut again = crate::Subscriber::open_with(&named).unwrap();
+        let durable = again.durable().unwrap();
+        if matches!(durable, Durable::LostPlace { .. }) {
+            let told = again.try_receive().map(|_| ());
+            assert!(
+                matches!(told, Err(crate::ReceiveError::Evicted)),
+                "{told:?}"
+            );
+        }
+        let mut found = Vec::new();
+        while let Some(message) = again.try_receive().unwrap() {
+            found.push(number(&message));
+        }
+        again.unsubscribe();
+        (durable, found)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+    fn a_durable_position_that_nobody_left_is_a_lost_place() {
+        // As it was left.
+        let (durable, found) = come_back("kept", 3, 10, |left| left);
+        assert_eq!((durable, found), (Durable::Resumed, (3..10).collect()));
+        // In the middle of a frame, before the first, behind the last, further than a ring ahead of the publisher: what
+        // is there comes from the oldest message on. Nothing was missed, and it is told all the same.
+        for word in [
+            |left: u64| left + 4,
+            |left| left - 1,
+            |_| 0,
+            |_| 65536 - 4096,
+            |left| left + 4096,
+            |_| (1 << 62) + 8,
+            |_| u64::MAX - 7,
+        ] {
+            let (durable, found) = come_back("nobodys", 3, 10, word);
+            let Durable::LostPlace { bytes } = durable else {
+                panic!("{:x}: {durable:?}", word(65536 + 96));
+            };
+            assert_eq!(
+                (bytes, found),
+                (0, (0..10).collect()),
+                "{:x}",
+                word(65536 + 96)
+            );
+        }
+        // Where the publisher was allowed to write since: what is gone is counted.
+        let (durable, found) = come_back("behind", 400, 410, |_| 65536);
+        let Durable::LostPlace { bytes } = durable else {
+            panic!("{durable:?}");
+        };
+        let first = bytes / 32;
+        assert!(first > 400 - 4096 / 32 && first <= 400, "{bytes}");
+        assert_eq!(found, (first..410).collect::<Vec<_>>());
     }
 }

@@ -124,7 +124,10 @@ impl<T: ?Sized> Subscriber<T> {
                         handler(message_of(payload, lane, frame, topic));
                     }
                 }
-                None => wrong = Some(no_topic(lane, frame)),
+                // The first one of several.
+                None => {
+                    wrong.get_or_insert_with(|| no_topic(lane, frame));
+                }
             });
             // As in `poll_lanes`.
             self.turn += 1;
@@ -317,7 +320,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[cold]
     #[inline(never)]
     fn take_shape(&mut self) {
-        self.checked |= self.around.attached.geometry.evict_after_ns != 0;
+        self.checked |= self.around.is_checked();
         self.topics = has_topics(&self.around.attached.geometry);
         self.slow |= self.checked || self.topics;
     }
@@ -342,9 +345,11 @@ impl<T: ?Sized> Subscriber<T> {
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) -> Result<(), ReceiveError> {
+        crate::points::look("look.around");
         if self.around.is_evicted() {
             return Err(self.around.evicted());
         }
+        crate::points::look("look.ends");
         if self.around.link_has_failed() && !self.found_new_lanes()? {
             self.around.link_failure(&self.lanes)?;
         }
@@ -410,3 +415,6 @@ fn drain(
         handler(message_of(bytes, lane, frame, &[]))
     })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

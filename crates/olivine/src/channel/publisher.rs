@@ -59,7 +59,7 @@ pub(super) struct Endpoint {
     connecting: bool,
     closed: bool,
     /// What its messages are about, on a channel with topics; empty for messages without one.
-    topic: Option<Box<str>>,
+    pub(super) topic: Option<Box<str>>,
     hold: Hold,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
@@ -416,9 +416,9 @@ impl<T: ?Sized> Publisher<T> {
             Ending::Failed(reason) => ending::close(lane, end, Some(reason)),
             Ending::Left => {}
         }
-        attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
-        // Uncounted: the lane, and its counters, may be somebody else's by now.
+        // Before the wait for the membership lock. Uncounted: the lane's counters say what its messages cost.
         self.producer.wake_everybody();
+        attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);
             let failed = link.control().has_failed();
@@ -461,3 +461,6 @@ impl Endpoint {
         link.is_some_and(|link| link.control().has_failed())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -293,9 +293,9 @@ impl<T: ?Sized> Subscriber<T> {
     /// Whether a lane was closed by its publisher, without a failure, and nothing is left in it to go past.
     pub(crate) fn is_lane_ended(&self, index: usize) -> bool {
         let consumer = &self.lanes[index];
-        // END: closed comes after the last frame, so the look for a frame is the last word.
+        // END: closed comes after the last frame and the last limit, so the look for them is the last word.
         let state = ending::state(consumer.lane());
-        state & 1 == 0 && !consumer.has_next() && !ending::is_failed(consumer.lane())
+        state & 1 == 0 && !self.around.has_more(consumer) && !ending::is_failed(consumer.lane())
     }
 
     /// Whether the stream has ended: every lane closed and none with a failure, after something was heard.
@@ -308,7 +308,9 @@ impl<T: ?Sized> Subscriber<T> {
     pub(crate) fn lane_failure(&self) -> Option<ReceiveError> {
         let mut lanes = self.lanes.iter();
         let is_told = |lane: &&Consumer| {
-            ending::is_failed(lane.lane()) && !lane.has_next() && lane.released() == lane.position()
+            ending::is_failed(lane.lane())
+                && !self.around.has_more(lane)
+                && lane.released() == lane.position()
         };
         lanes.find(is_told).and_then(failure_of)
     }

@@ -318,10 +318,17 @@ impl<'a> Missed<'a> {
 }
 
 /// What opening says to a durable subscriber about its name, and whether its first call that receives says so too.
-pub(crate) fn news(words: &Words, geometry: &Geometry, claimed: Claimed) -> (Durable, bool) {
+/// `is_doubtful` if a place of the name was not as the name had left it.
+pub(crate) fn news(
+    words: &Words,
+    geometry: &Geometry,
+    claimed: Claimed,
+    is_doubtful: bool,
+) -> (Durable, bool) {
     let (bytes, must_tell) = Missed::of(words, geometry, claimed.index).take();
+    let must_tell = must_tell || is_doubtful;
     let durable = match claimed.found {
-        _ if bytes > 0 => Durable::LostPlace { bytes },
+        _ if bytes > 0 || is_doubtful => Durable::LostPlace { bytes },
         Found::Nothing => Durable::Created,
         Found::Place | Found::LostPlace => Durable::Resumed,
     };

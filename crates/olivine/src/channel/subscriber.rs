@@ -18,7 +18,7 @@ use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
 use crate::uri::topic::Filter;
-use crate::uri::{Config, Delivery, Scheme};
+use crate::uri::{Config, Scheme};
 use crate::wait::{Idle, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
@@ -237,9 +237,7 @@ impl<T: ?Sized> Subscriber<T> {
             attached,
         });
         // Where the publisher is not trusted, a message that was handed out must not change any more.
-        let checked = sealed
-            || config.delivery == Delivery::Latest
-            || around.attached.geometry.evict_after_ns != 0;
+        let checked = around.is_checked();
         let topics = has_topics(&around.attached.geometry);
         // `validate` has seen that it can be read.
         let filter = config.topic.as_deref().and_then(Filter::read);

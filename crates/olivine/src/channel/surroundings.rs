@@ -14,7 +14,7 @@ use crate::ring::consume::Consumer;
 use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
-use crate::uri::{Config, Scheme};
+use crate::uri::{Config, Delivery, Scheme};
 use crate::wait::{Reliance, Sleeper, warden};
 
 /// That a durable name lost its place before this subscriber opened it.
@@ -210,6 +210,19 @@ impl Surroundings {
         }
     }
 
+    /// Whether this subscriber may be overrun, so that it copies messages out and checks the copies. A sealed publisher
+    /// is not trusted.
+    pub(super) fn is_checked(&self) -> bool {
+        self.config.scheme() == Scheme::Sealed
+            || self.config.delivery == Delivery::Latest
+            || self.attached.geometry.evict_after_ns != 0
+    }
+
+    /// Whether a poll of this lane finds something: a frame, or that it overran us.
+    pub(super) fn has_more(&self, lane: &Consumer) -> bool {
+        lane.has_next() || self.is_checked() && lane.is_lapped()
+    }
+
     /// Whether the bridge behind the ring gave up.
     pub(super) fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();
@@ -218,7 +231,7 @@ impl Surroundings {
 
     /// Says that the bridge behind the ring gave up, once everything that it had brought is read.
     pub(super) fn link_failure(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
-        if lanes.iter().any(Consumer::has_next) {
+        if lanes.iter().any(|lane| self.has_more(lane)) {
             return Ok(());
         }
         let failure = self.link.as_ref().and_then(|link| link.control().failure());
@@ -284,9 +297,9 @@ impl Surroundings {
     pub(super) fn is_at_end(&self, lanes: &[Consumer]) -> bool {
         let mut heard = self.heard;
         for (consumer, joined) in lanes.iter().zip(&self.joined) {
-            // END: closed comes after the last frame, so the look for a frame below is the last word.
+            // END: closed comes after the last frame and the last limit, so the look for them below is the last word.
             let state = ending::state(consumer.lane());
-            if state & 1 == 1 || consumer.has_next() {
+            if state & 1 == 1 || self.has_more(consumer) {
                 return false;
             }
             heard |= state != joined.state || consumer.has_moved();
@@ -325,9 +338,10 @@ pub(super) fn is_ready(around: &Surroundings, lanes: &[Consumer]) -> bool {
     around.epoch.load(Ordering::Acquire) != around.lanes_epoch || has_news(around, lanes)
 }
 
-/// Whether a poll of these lanes would find something: a message, an eviction, a failure or the end of the stream.
+/// Whether a poll of these lanes would find something: a message, an overrun, an eviction, a failure or the end of the
+/// stream.
 pub(super) fn has_news(around: &Surroundings, lanes: &[Consumer]) -> bool {
-    lanes.iter().any(Consumer::has_next)
+    lanes.iter().any(|lane| around.has_more(lane))
         || around.news == News::Untold
         || around.is_evicted()
         || around.is_at_end(lanes) && around.told_end != end_mark(lanes)
@@ -351,3 +365,6 @@ pub(super) fn failure_of(consumer: &Consumer) -> Option<ReceiveError> {
         reason: failure.reason,
     }))
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

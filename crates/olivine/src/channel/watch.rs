@@ -3,8 +3,8 @@
 use super::surroundings::{Surroundings, rely_on};
 use crate::link::Control;
 use crate::liveness::Looker;
-use crate::region::{Ring, Word};
-use crate::ring::consume::Consumer;
+use crate::region::Word;
+use crate::ring::consume::{Consumer, WatchPoint};
 use crate::ring::layout::slot;
 use crate::sync::Ordering;
 use crate::wait::{Sleeper, wake, warden};
@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     /// What to watch: the next header of each lane, and its state word with its value when we began.
-    lanes: Vec<(Ring, u64, Word, u64)>,
+    lanes: Vec<WatchPoint>,
     /// Their publishers.
     peers: Vec<warden::Peer>,
     epoch: u64,
@@ -47,7 +47,12 @@ impl State {
     /// Whether this is what would be watched now.
     fn is_at(&self, lanes: &[Consumer], epoch: u64) -> bool {
         let positions = lanes.iter().map(Consumer::position);
-        self.epoch == epoch && self.lanes.iter().map(|watched| watched.1).eq(positions)
+        self.epoch == epoch
+            && self
+                .lanes
+                .iter()
+                .map(|watched| watched.position)
+                .eq(positions)
     }
 }
 
@@ -116,7 +121,9 @@ impl Watch {
             state.fired = false;
         }
         state.lanes.clear();
-        state.lanes.extend(lanes.iter().map(Consumer::watch_point));
+        let checked = around.is_checked();
+        let points = lanes.iter().map(|lane| lane.watch_point(checked));
+        state.lanes.extend(points);
         if state.epoch != epoch || state.peers.len() != lanes.len() {
             let peers = lanes.iter().map(|lane| around.publisher_of(lane));
             state.peers = peers.collect();
@@ -172,13 +179,8 @@ fn run(
         drop(state);
         let is_over = |state: &State| state.stop || state.generation != generation;
         let ready = || {
-            // COMMIT (acquire): a message is there. A lane that closed, opened or appeared is news too.
-            lanes
-                .iter()
-                .any(|(ring, position, ..)| ring.header(*position).load(Ordering::Acquire) != 0)
-                || lanes
-                    .iter()
-                    .any(|(.., lane_state, before)| lane_state.load(Ordering::Acquire) != *before)
+            // A message is there. A lane that closed, opened, appeared or overran us is news too.
+            lanes.iter().any(WatchPoint::has_changed)
                 || epoch.load(Ordering::Acquire) != seen_epoch
                 || slot_state.load(Ordering::Acquire) == slot::EVICTED
                 || link.is_some_and(Control::has_failed)

@@ -154,6 +154,32 @@ pub(crate) struct Frame {
     pub(crate) end: u64,
 }
 
+/// What a lane looks like to a thread that waits on a subscriber's behalf.
+#[cfg(not(loom))]
+#[derive(Clone, Debug)]
+pub(crate) struct WatchPoint {
+    ring: Ring,
+    /// Start of the next frame.
+    pub(crate) position: u64,
+    state: Word,
+    state_before: u64,
+    /// Of a lane that may overrun the subscriber.
+    limit: Option<Word>,
+}
+
+#[cfg(not(loom))]
+impl WatchPoint {
+    /// Whether a frame is there, the lane was closed or opened, or the subscriber was overrun.
+    pub(crate) fn has_changed(&self) -> bool {
+        // COMMIT (acquire).
+        self.ring.header(self.position).load(Ordering::Acquire) != 0
+            || self.state.load(Ordering::Acquire) != self.state_before
+            || self.limit.as_ref().is_some_and(|limit| {
+                self.position + self.ring.capacity() < limit.load(Ordering::Acquire)
+            })
+    }
+}
+
 /// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
 /// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
 pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
@@ -364,19 +390,32 @@ impl Consumer {
         self.ring.header(self.position).load(Ordering::Acquire) != 0
     }
 
+    /// For a subscriber that may be overrun: whether the publisher may have written over the frame at the position. The
+    /// header there may read zero then, a whole number of rings behind the publisher.
+    pub(crate) fn is_lapped(&self) -> bool {
+        // Acquire: the frames before the limit are committed for whoever sees it, as in `next_checked`.
+        self.position + self.ring.capacity() < self.limit.load(Ordering::Acquire)
+    }
+
     /// Whether anything was read here.
     pub(crate) fn has_moved(&self) -> bool {
         self.position != self.start
     }
 
     /// What to look at for the next frame, and the lane's state word with its value now: for a thread that waits
-    /// on our behalf.
+    /// on our behalf. `checked` for a subscriber that may be overrun.
     #[cfg(not(loom))]
-    pub(crate) fn watch_point(&self) -> (Ring, u64, Word, u64) {
+    pub(crate) fn watch_point(&self, checked: bool) -> WatchPoint {
         let state = self.lane.resolve(lane::STATE);
         // Acquire: a lane that is closed here is found closed by the look that follows.
-        let now = state.load(Ordering::Acquire);
-        (self.ring.clone(), self.position, state, now)
+        let state_before = state.load(Ordering::Acquire);
+        WatchPoint {
+            ring: self.ring.clone(),
+            position: self.position,
+            state,
+            state_before,
+            limit: checked.then(|| self.limit.clone()),
+        }
     }
 
     /// The payload of `frame`, in place.

@@ -59,9 +59,15 @@ impl Gate {
             .map(|(slot, position)| Slowest { slot, position })
     }
 
-    /// Number of slots that gate.
+    /// Number of subscribers that gate. One that still joins does not count: it has not taken its place in every lane.
     pub(crate) fn count(&self) -> usize {
-        bits(&self.control, control::GATING, self.geometry.slots()).count()
+        let slots = bits(&self.control, control::GATING, self.geometry.slots());
+        let has_joined = |slot: &usize| {
+            // Acquire: the places of a subscriber come before its state.
+            let state = self.control.word(self.geometry.slot(*slot) + slot::STATE);
+            state.load(Ordering::Acquire) != slot::FREE
+        };
+        slots.filter(has_joined).count()
     }
 
     /// Whether every gating subscriber has reached `position`.

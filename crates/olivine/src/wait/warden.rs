@@ -58,9 +58,10 @@ impl Peer {
 
 /// The PID namespace of this process as a number, 0 where the system does not say.
 pub(crate) fn pid_space() -> u64 {
-    /// Process and namespace: a forked child may be in another one.
+    /// Process and namespace: a forked child may be in another one, and have the number of its parent there. A child of
+    /// the raw system call has the same generation.
     static KNOWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-    let me = u64::from(std::process::id());
+    let me = u64::from(std::process::id()) | (fork::generation() << 32);
     // Acquire: pairs with the release below.
     if KNOWN[0].load(Ordering::Acquire) == me {
         return KNOWN[1].load(Ordering::Relaxed);
@@ -85,6 +86,8 @@ pub(crate) struct Watches {
 struct Watched {
     byte: u64,
     pid: u32,
+    /// The PID namespace of that number.
+    space: u64,
     entry: Arc<Entry>,
     park: Word,
 }
@@ -109,18 +112,20 @@ impl Watches {
             if said == me && said.1 != 0 {
                 continue;
             }
-            let same = |one: &&Watched| (one.byte, one.pid) == (peer.byte, said.0);
+            let same =
+                |one: &&Watched| (one.byte, one.pid, one.space) == (peer.byte, said.0, said.1);
             let known = old.iter().find(same).filter(|one| !one.entry.has_ended());
             let watched = if let Some(known) = known {
                 Some(Watched {
                     byte: peer.byte,
                     pid: said.0,
+                    space: said.1,
                     entry: Arc::clone(&known.entry),
                     park: known.park.clone(),
                 })
             } else {
                 let set = if said.1 == me.1 && me.1 != 0 {
-                    self.watch(peer.byte, said.0, park)
+                    self.watch(peer.byte, said, park)
                 } else {
                     None
                 };
@@ -139,7 +144,10 @@ impl Watches {
             kept.extend(watched);
         }
         for gone in old {
-            let stays = kept.iter().any(|one| Arc::ptr_eq(&one.entry, &gone.entry));
+            // One entry serves all participants of a process.
+            let stays = kept
+                .iter()
+                .any(|one| one.byte == gone.byte && Arc::ptr_eq(&one.entry, &gone.entry));
             if !stays {
                 gone.forget(self.warden.as_ref());
             }
@@ -151,7 +159,7 @@ impl Watches {
         reliance
     }
 
-    fn watch(&mut self, byte: u64, pid: u32, park: &Word) -> Option<Watched> {
+    fn watch(&mut self, byte: u64, (pid, space): (u32, u64), park: &Word) -> Option<Watched> {
         if self.warden.is_none() {
             self.warden = Warden::current().ok();
             self.process = std::process::id();
@@ -161,6 +169,7 @@ impl Watches {
         Some(Watched {
             byte,
             pid,
+            space,
             entry,
             park,
         })
@@ -371,5 +380,94 @@ impl Shared {
             entries.remove(&pid);
             let _ = epoll::delete(&self.epoll, &entry.process);
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::region::{Memory, Words};
+    use std::process::{Child, Command, Stdio};
+
+    /// Another process; killed at the end.
+    struct Neighbour(Child);
+
+    impl Neighbour {
+        fn new() -> Self {
+            let mut command = Command::new("cat");
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            Self(command.spawn().unwrap())
+        }
+    }
+
+    impl Drop for Neighbour {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Words of participants: number, namespace and state of each, and the sleeper's own.
+    fn words() -> Words {
+        Words::new(&Memory::heap(64 * 8), 0, 64)
+    }
+
+    fn peer(words: &Words, byte: u64, pid: u32, space: u64) -> Peer {
+        let base = usize::try_from(byte).unwrap() * 3;
+        words.word(base).store(pid.into(), Ordering::Relaxed);
+        words.word(base + 1).store(space, Ordering::Relaxed);
+        words.word(base + 2).store(1, Ordering::Relaxed);
+        Peer {
+            byte,
+            pid: words.resolve(base),
+            space: words.resolve(base + 1),
+            open: Some(words.resolve(base + 2)),
+        }
+    }
+
+    fn sleepers(watches: &Watches) -> usize {
+        watches
+            .watched
+            .first()
+            .map_or(0, |one| one.entry.sleepers().len())
+    }
+
+    #[test]
+    fn a_watch_of_one_of_two_lanes_of_a_process_ends_with_that_lane() {
+        let (words, other) = (words(), Neighbour::new());
+        let park = words.resolve(60);
+        let peers = [1, 2].map(|byte| peer(&words, byte, other.0.id(), pid_space()));
+        let mut watches = Watches::default();
+        for _ in 0..3 {
+            assert_eq!(watches.rely_on(&park, &peers, |_| true), Reliance::Sure);
+            assert_eq!(sleepers(&watches), 2);
+            // The publisher of the second lane leaves.
+            assert_eq!(
+                watches.rely_on(&park, &peers[..1], |_| true),
+                Reliance::Sure
+            );
+            assert_eq!(sleepers(&watches), 1, "the watch of the second lane stayed");
+        }
+        let (warden, pid) = (watches.warden.clone().unwrap(), other.0.id());
+        drop(watches);
+        assert!(
+            !warden.shared.entries().contains_key(&pid),
+            "its descriptor stayed open"
+        );
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_is_not_the_one_that_is_watched() {
+        let (words, other) = (words(), Neighbour::new());
+        let park = words.resolve(60);
+        let mut watches = Watches::default();
+        let here = [peer(&words, 1, other.0.id(), pid_space())];
+        assert_eq!(watches.rely_on(&park, &here, |_| true), Reliance::Sure);
+        // The lane's next publisher has the same number elsewhere.
+        let elsewhere = [peer(&words, 1, other.0.id(), pid_space() + 1)];
+        assert_eq!(
+            watches.rely_on(&park, &elsewhere, |_| true),
+            Reliance::Unsure
+        );
     }
 }

@@ -103,15 +103,13 @@ impl<T: ?Sized> Publisher<T> {
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
             let reached = self.wait_until(left, |producer| producer.gate().count() >= count)?;
-            // Some of them may be dead: they are gone now, so that each round counts fewer of those. Some may be
-            // joining still: the gate counts them already, and they may be stopped.
+            // Some of them may be dead: they are gone now, so that each round counts fewer of those.
             if !reached || self.endpoint.count_living() >= count {
                 return Ok(reached);
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
             }
-            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 

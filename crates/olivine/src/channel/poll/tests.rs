@@ -1,0 +1,32 @@
+//! Frames that no publisher of the channel writes.
+
+use crate::error::{Damage, ReceiveError};
+use crate::{Publisher, Subscriber};
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn the_first_of_several_bad_frames_is_told() {
+    let uri = "inproc://bad-frames?capacity=4KiB&topic=a";
+    let mut publisher = Publisher::open(uri).unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    publisher.publish(b"good").unwrap();
+    let first = publisher.cursor().0;
+    let topic = publisher.endpoint.topic.take();
+    for length in 2..5 {
+        // Its last byte says that a longer topic than this precedes it.
+        publisher.publish(&vec![200; length]).unwrap();
+    }
+    publisher.endpoint.topic = topic;
+    publisher.publish(b"good").unwrap();
+    let mut good = 0;
+    let error = subscriber.poll(|_| good += 1, 10).unwrap_err();
+    let ReceiveError::Corrupt {
+        position,
+        damage: Damage::Topic { bytes },
+        ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((position, bytes, good), (first, 2, 2));
+}

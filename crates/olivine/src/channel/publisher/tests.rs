@@ -1,0 +1,102 @@
+//! How a publisher leaves, looked at between its steps.
+
+use crate::channel::attached::Attached;
+use crate::channel::slots;
+use crate::error::NotSent;
+use crate::points::hook;
+use crate::ring::gate::set_bit;
+use crate::ring::layout::{control, lock_byte, slot};
+use crate::sync::Ordering;
+use crate::wait::RAISED;
+use crate::{Publisher, Subscriber};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longer than any machine needs for one step.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The membership lock may be held by a stopped process for as long as ten seconds.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_sleeping_subscriber_is_woken_before_the_publisher_that_closes_waits_for_others() {
+    let publisher = Publisher::open("inproc://wakes-first").unwrap();
+    let subscriber = Subscriber::open("inproc://wakes-first").unwrap();
+    let attached = &publisher.endpoint.attached;
+    let words = attached.control.clone();
+    let park = attached.geometry.slot(subscriber.slot()) + slot::PARK;
+    // As a subscriber that sleeps has them.
+    set_bit(&words, control::ATTACHED, subscriber.slot(), true);
+    words.word(park).store(1, Ordering::Relaxed);
+    words
+        .word(control::SLEEPERS)
+        .store(RAISED, Ordering::Relaxed);
+    let (tell, told) = mpsc::channel();
+    let looks = words.clone();
+    // The first lock that closing takes is that of the membership.
+    hook::at("lock.taken", move || {
+        tell.send(looks.word(park).load(Ordering::Relaxed)).unwrap();
+    });
+    publisher.close().unwrap();
+    assert_eq!(told.try_recv(), Ok(0), "it sleeps on");
+}
+
+/// The time that the kernel has put this thread to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A subscriber that is stopped while it joins: its gating bit is set, its state says that its slot is free.
+fn joins(publisher: &Publisher) -> Attached {
+    let attached = publisher.endpoint.attached.beside().unwrap();
+    assert!(attached.locks.try_lock(lock_byte::SLOT).unwrap());
+    set_bit(&attached.control, control::GATING, 0, true);
+    attached
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_publisher_sleeps_while_a_subscriber_joins() {
+    let uri = "inproc://joins-slowly?wait=park&subscribers=1";
+    let mut publisher = Publisher::open(uri).unwrap();
+    let _joiner = joins(&publisher);
+    let before = sleeps();
+    let wait = Some(Duration::from_millis(500));
+    assert!(!publisher.wait_for_subscribers(1, wait).unwrap());
+    assert_eq!(
+        publisher.publish_timeout(b"x", Duration::from_millis(500)),
+        Err(NotSent::NotConnected)
+    );
+    // Naps take 8 ms, 16 ms and then longer.
+    let slept = sleeps() - before;
+    assert!((2..20).contains(&slept), "{slept} sleeps");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_publisher_that_waits_for_subscribers_is_woken_by_one_that_has_joined() {
+    type Way = fn(&mut Publisher);
+    let ways: [Way; 2] = [
+        |publisher| assert!(publisher.wait_for_subscribers(1, None).unwrap()),
+        |publisher| assert!(publisher.publish(b"x").is_ok()),
+    ];
+    for way in ways {
+        let mut publisher = Publisher::open("inproc://has-joined?wait=park&subscribers=1").unwrap();
+        let joiner = joins(&publisher);
+        let park = publisher.endpoint.sleeper.park.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(|| way(&mut publisher));
+            // One that never sleeps is found by the other test, and not by a hang here.
+            let patience = Instant::now();
+            while park.load(Ordering::Acquire) == 0 && patience.elapsed() < LONG {
+                std::thread::yield_now();
+            }
+            slots::attach(&joiner.control, &joiner.geometry, 0, false);
+            joiner.wake_publishers();
+        });
+        assert_eq!(publisher.subscribers(), 1);
+    }
+}

@@ -1,4 +1,4 @@
-//! `deep`: everything that takes longer than a change may wait for, with its report in `docs/evidence`.
+//! `ci --deep`: everything that takes longer than a change may wait for, with its report in `docs/evidence`.
 
 use crate::cargo::{TestOutput, at_most, cargo};
 use crate::child;
@@ -16,41 +16,38 @@ const CHURN_LIMIT: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Plan {
     /// How many participants to kill.
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
     /// What all choices are drawn from; printed when it is drawn itself.
-    #[arg(long)]
+    #[arg(long, requires = "deep")]
     seed: Option<u64>,
     /// How many seeds Miri runs with.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: u32,
     /// How many words each of the seven hostile peers overwrites.
-    #[arg(long, default_value_t = 150_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 150_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     writes: u64,
     /// CPU time of each fuzz target.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length)]
+    #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
     fuzz: Duration,
     /// How many messages cross a bad wire.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", value_name = "MESSAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     wire: u64,
     /// How long the wire is cut meanwhile.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = length)]
+    #[arg(long, requires = "deep", value_name = "TIME", default_value = "60s", value_parser = length)]
     cut: Duration,
     /// How long each attack on a sealed channel lasts.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = length)]
+    #[arg(long, requires = "deep", value_name = "TIME", default_value = "60s", value_parser = length)]
     sealed: Duration,
     /// How long the soak takes.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length)]
+    #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
     soak: Duration,
     /// How many connections come and go, on each back end.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
     /// How often every built-in method is measured in a row.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     benches: u32,
-    /// Only these steps, by name; nothing is written down then.
-    #[arg(long, value_name = "STEP")]
-    only: Vec<String>,
 }
 
 impl Plan {
@@ -68,11 +65,10 @@ impl Plan {
             soak,
             connections,
             benches,
-            only: _,
         } = self;
         let [fuzz, cut, sealed, soak] = [fuzz, cut, sealed, soak].map(Duration::as_secs);
         format!(
-            "cargo xtask deep --kills {kills} --seed {seed} --seeds {seeds} --writes {writes} --fuzz {fuzz}s \
+            "cargo xtask ci --deep --kills {kills} --seed {seed} --seeds {seeds} --writes {writes} --fuzz {fuzz}s \
              --wire {wire} --cut {cut}s --sealed {sealed}s --soak {soak}s --connections {connections} \
              --benches {benches}"
         )
@@ -153,7 +149,7 @@ impl Progress<'_> {
 }
 
 /// Runs everything. A step that fails is a failure in the report; those after it are run all the same.
-pub(crate) fn run(report: &mut Report, plan: &Plan) {
+pub(crate) fn run(report: &mut Report, plan: &Plan, only: Vec<String>) {
     let seed = plan.seed.unwrap_or_else(death::any_seed);
     let command = plan.command(seed);
     println!("{command}");
@@ -163,7 +159,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     };
     let mut progress = Progress {
         report,
-        only: &plan.only,
+        only: &only,
         said: Vec::new(),
         evidence,
         path: PathBuf::new(),
@@ -172,7 +168,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     };
     steps(&mut progress, plan, seed);
     let written = progress.write("whole");
-    if plan.only.is_empty() {
+    if only.is_empty() {
         let path = progress.path.display().to_string();
         report.run("evidence", || {
             written.map(|()| Step::single("evidence", true, path))
@@ -227,6 +223,8 @@ mod tests {
 
     #[derive(Debug, Parser)]
     struct Line {
+        #[arg(long)]
+        deep: bool,
         #[command(flatten)]
         plan: Plan,
     }
@@ -245,7 +243,16 @@ mod tests {
 
     #[test]
     fn the_command_that_is_written_down_means_the_same() {
-        let chosen = ["deep", "--kills", "7", "--cut", "2m", "--connections", "9"];
+        let chosen = [
+            "ci",
+            "--deep",
+            "--kills",
+            "7",
+            "--cut",
+            "2m",
+            "--connections",
+            "9",
+        ];
         let plan = Line::parse_from(chosen).plan;
         let command = plan.command(11);
         let words = command.split_whitespace().skip(2);

@@ -204,7 +204,7 @@ impl Target {
     /// The inputs that are kept: one a line, in hexadecimal digits.
     fn kept(&self) -> Result<Vec<Vec<u8>>> {
         let path = root()
-            .join(&self.folder)
+            .join(self.folder)
             .join("corpus")
             .join(format!("{}.hex", self.name));
         let packed = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -321,7 +321,7 @@ mod tests {
         assert!(targets.len() > 4, "{targets:?}");
         for target in targets {
             let source = format!("targets/{}.rs", target.name);
-            assert!(root().join(&target.folder).join(source).is_file());
+            assert!(root().join(target.folder).join(source).is_file());
             assert!(target.kept().unwrap().len() > 20, "{}", target.name);
         }
     }

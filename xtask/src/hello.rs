@@ -97,10 +97,6 @@ impl Server {
         self.url.trim_start_matches("http://").trim_end_matches('/')
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Asks it to stop, and returns what it says then.
     pub(crate) fn stop(mut self) -> Result<String> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);

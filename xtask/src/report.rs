@@ -92,11 +92,34 @@ impl Step {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     steps: Vec<Step>,
+    /// Steps to run, by name; all where empty.
+    only: Vec<String>,
 }
 
 impl Report {
-    /// Announces and runs a step; an error inside it is a failure of that step, not of the report.
+    /// Runs only these steps from here on; all where there is none.
+    pub(crate) fn choose(&mut self, only: Vec<String>) {
+        self.only = only;
+    }
+
+    /// Whether a step is to be run.
+    pub(crate) fn is_chosen(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// A report without steps, for the same choice of them.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            steps: Vec::new(),
+            only: self.only.clone(),
+        }
+    }
+
+    /// Announces and runs a step that is chosen; an error inside it is a failure of that step, not of the report.
     pub(crate) fn run(&mut self, name: &str, body: impl FnOnce() -> anyhow::Result<Step>) {
+        if !self.is_chosen(name) {
+            return;
+        }
         println!("\n== {name}");
         let start = Instant::now();
         let step = body().unwrap_or_else(|error| {
@@ -168,7 +191,19 @@ mod tests {
     fn report(steps: &[Step]) -> Report {
         Report {
             steps: steps.iter().cloned().map(Step::settle).collect(),
+            ..Report::default()
         }
+    }
+
+    #[test]
+    fn a_step_that_is_not_chosen_does_not_run_and_choosing_none_fails() {
+        let mut report = Report::default();
+        report.choose(vec!["b".to_owned()]);
+        report.run("a", || unreachable!());
+        assert!(report.has_failed());
+        report.run("b", || Ok(Step::single("b", true, "")));
+        assert!(!report.has_failed());
+        assert!(!report.beside().is_chosen("a"));
     }
 
     #[test]

@@ -57,9 +57,10 @@ fn side_by_side(
     main: impl FnOnce(&mut Report, &mut Vec<String>),
     (name, other): (&str, impl FnOnce(&mut Report, &mut Vec<String>) + Send),
 ) {
+    let beside = report.beside();
     thread::scope(|scope| {
         let beside = scope.spawn(|| {
-            let (mut report, mut said) = (Report::default(), Vec::new());
+            let (mut report, mut said) = (beside, Vec::new());
             other(&mut report, &mut said);
             (report, said)
         });
@@ -138,6 +139,14 @@ pub(crate) fn sanitizers(report: &mut Report, which: &[Sanitizer]) {
 
 /// The models, and their mutants where asked for.
 pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
+    if report.is_chosen("model") {
+        loom(report, mutants, said);
+    }
+    report.run("spin", || spin::run(mutants, said));
+    report.run("axiomatic", || axiomatic::run(said));
+}
+
+fn loom(report: &mut Report, mutants: bool, said: &mut Vec<String>) {
     println!("\n== model");
     match model::run(mutants, said) {
         Ok(steps) => steps.into_iter().for_each(|step| report.add(step)),
@@ -146,8 +155,6 @@ pub(crate) fn models(report: &mut Report, mutants: bool, said: &mut Vec<String>)
             report.add(Step::single("model", false, error.to_string()));
         }
     }
-    report.run("spin", || spin::run(mutants, said));
-    report.run("axiomatic", || axiomatic::run(said));
 }
 
 /// The journal's tests once more, in a build that packs blocks.

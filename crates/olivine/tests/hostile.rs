@@ -2,7 +2,7 @@
 //! memory, every call returns, nobody panics, and what goes wrong has a name.
 //!
 //! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_HOSTILE_WRITES` how many words each overwrites at least,
-//! `OLIVINE_SEED` repeats its choices. `cargo xtask hostile` runs it with the victims under AddressSanitizer.
+//! `OLIVINE_SEED` repeats its choices. `cargo xtask ci --deep --only hostile` runs it with the victims under AddressSanitizer.
 
 #![cfg(not(loom))]
 

@@ -90,13 +90,13 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
     Ok(files.len() + links.len() + descriptions.len())
 }
 
-/// The interpreter that the package's tests run by: one with numpy, where it can be had.
+/// The interpreter that the package's tests run by: one with numpy and mypy, where they can be had.
 pub(crate) fn python() -> Result<Step> {
     let folder = target().join("tools/python");
     let own = folder.join("bin/python3");
     let has_numpy = |python: &Path| {
         let said = Command::new(python)
-            .args(["-c", "import numpy; print(numpy.__version__)"])
+            .args(["-c", "import mypy, numpy; print(numpy.__version__)"])
             .output();
         let said = said.ok().filter(|said| said.status.success())?;
         Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
@@ -114,7 +114,7 @@ pub(crate) fn python() -> Result<Step> {
     let Some(python) = packages::program(&["python3"], "python3", Missing::Install) else {
         return missing("no python3, and none can be had");
     };
-    println!("installing numpy into {}", folder.display());
+    println!("installing numpy and mypy into {}", folder.display());
     let mut venv = Command::new(&python);
     venv.args(["-m", "venv", "--clear"]).arg(&folder);
     let mut pip = Command::new(&own);
@@ -125,16 +125,20 @@ pub(crate) fn python() -> Result<Step> {
         "--quiet",
         "--disable-pip-version-check",
     ]);
-    pip.args(["--only-binary", ":all:", "numpy"]);
+    pip.args(["--only-binary", ":all:", "numpy", "mypy"]);
     for command in [&mut venv, &mut pip] {
         let ran = child::capture(command, at_most(PYTHON_LIMIT));
         if !ran.is_ok_and(|(outcome, _)| outcome.success()) {
-            return missing("numpy is not there and cannot be had: the package is tested without");
+            return missing(
+                "numpy or mypy is not there and cannot be had: the package is tested without",
+            );
         }
     }
     match found(&own) {
         Some(note) => Ok(Step::single("python", true, note)),
-        None => missing("numpy was installed and does not load: the package is tested without"),
+        None => {
+            missing("numpy or mypy was installed and does not load: the package is tested without")
+        }
     }
 }
 

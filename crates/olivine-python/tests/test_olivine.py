@@ -389,6 +389,17 @@ class Ending(Case):
             while subscriber.poll() == []:
                 pass
 
+    def test_the_end_of_a_stream_is_not_final_and_wait_finds_it_at_once(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"1")
+        publisher.close()
+        self.assertEqual([bytes(message) for message in subscriber], [b"1"])
+        with Publisher("shm://pair", dir=self.folder) as later:
+            later.publish(b"2")
+            self.assertEqual([bytes(message) for message in subscriber.poll()], [b"2"])
+        with self.assertRaises(olivine.EndOfStream):
+            subscriber.wait(WATCHDOG) and subscriber.poll()
+
     def test_closed_handles_say_so(self):
         publisher, subscriber = self.pair()
         publisher.close()

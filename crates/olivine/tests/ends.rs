@@ -368,3 +368,21 @@ fn a_bridge_whose_source_has_ended_gives_its_place_up_and_a_named_one_keeps_it()
         }
     }
 }
+
+/// `wait` has said that there is something: the call behind it finds that.
+#[test]
+fn the_poll_after_a_wait_tells_the_end() {
+    let place = Place::new();
+    let uri = place.uri("announced", "");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    for round in 0..3_u32 {
+        let mut publisher = Publisher::open(&uri).unwrap();
+        publisher.publish_tagged(round, b"one").unwrap();
+        publisher.close().unwrap();
+        let seen = subscriber.poll(|message| assert_eq!(message.tag(), round), 10);
+        assert_eq!(seen.unwrap(), 1);
+        assert!(subscriber.wait(WATCHDOG).unwrap());
+        let told = subscriber.poll(|_| panic!("nothing was sent"), 10);
+        assert!(matches!(told, Err(ReceiveError::Closed)), "{told:?}");
+    }
+}

@@ -4,14 +4,38 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self, overload
+from typing import Self, final, overload
 
 if sys.version_info >= (3, 12):
     from collections.abc import Buffer
 else:
     from typing_extensions import Buffer
 
-Setting = str | int | bool | os.PathLike[str] | None
+_Setting = str | int | bool | os.PathLike[str] | None
+
+__all__ = [
+    "BackPressured",
+    "Claim",
+    "Closed",
+    "Corrupt",
+    "EndOfStream",
+    "Error",
+    "Evicted",
+    "Forked",
+    "InUse",
+    "LinkFailed",
+    "Message",
+    "NotConnected",
+    "NotSent",
+    "OpenError",
+    "Overrun",
+    "Publisher",
+    "ReceiveError",
+    "Subscriber",
+    "TooLong",
+    "UriError",
+    "VERSION",
+]
 
 VERSION: str
 
@@ -43,13 +67,14 @@ class Overrun(ReceiveError):
 class Evicted(ReceiveError): ...
 class Corrupt(ReceiveError): ...
 
+@final
 class Publisher:
     """Sends messages into a channel; each publisher has a lane of its own.
 
     While a call sends bytes, no other thread may write them: numpy, for one, writes without holding the interpreter.
     """
 
-    def __init__(self, uri: str, **keys: Setting) -> None:
+    def __new__(cls, uri: str, **keys: _Setting) -> Self:
         """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
 
         Waits while others open or close it (10 s at most), and up to 1 s for the first answer of a far side.
@@ -106,8 +131,14 @@ class Publisher:
         """
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self,
+        exception: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None: ...
 
+@final
 class Claim:
     """A reserved message. Leaving its block commits it, an exception aborts it."""
 
@@ -127,6 +158,7 @@ class Claim:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
 class Message:
     """A received message: bytes, by the buffer protocol, and what came with them."""
 
@@ -160,6 +192,7 @@ class Message:
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
 class Subscriber:
     """Receives messages of a channel from all its publishers, in order for each publisher.
 
@@ -168,7 +201,7 @@ class Subscriber:
     next subscriber of that name.
     """
 
-    def __init__(self, uri: str, **keys: Setting) -> None:
+    def __new__(cls, uri: str, **keys: _Setting) -> Self:
         """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
 
         Waits while others open or close it (10 s at most), up to 1 s for the first answer of a far side, and up to
@@ -176,11 +209,18 @@ class Subscriber:
         """
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message, a view of the ring; None when the time is over. Raises EndOfStream."""
+        """The next message, a view of the ring; None when the time is over.
+
+        Raises EndOfStream once every publisher has closed and everything was read. That is not final: where a later
+        publisher comes, further calls hand out its messages. A `for` loop ends there.
+        """
 
     @overload
-    def poll(self, limit: int = 256) -> list[Message]:
-        """Copies of up to `limit` messages. Never waits. Raises EndOfStream.
+    def poll(self, limit: int = 256, handler: None = None) -> list[Message]:
+        """Copies of up to `limit` messages. Never waits. Raises EndOfStream as `receive` does.
+
+        An empty list says that there is nothing to read now. The end of the stream is looked for every few calls that find
+        nothing, so that a few empty lists may come before it is raised; `wait` looks for it at once.
 
         What goes wrong behind messages (Overrun, Evicted, Corrupt) does not take them away: they are returned, and the
         next call that receives raises it.
@@ -189,6 +229,8 @@ class Subscriber:
         each has to be dealt with, receive, iterate or give a handler.
         """
 
+    @overload
+    def poll(self, limit: int = 256, *, handler: Callable[[Message], object]) -> int: ...
     @overload
     def poll(self, limit: int, handler: Callable[[Message], object]) -> int:
         """Hands out up to `limit` messages, views of the ring; how many. A handler that raises gets the same again."""

@@ -287,6 +287,8 @@ impl<T: ?Sized> Subscriber<T> {
             // A publisher that came is no news as long as it has sent nothing.
             self.found_new_lanes()?;
             if has_news(&self.around, &self.lanes) {
+                // Where that is no message, the next look that finds none looks around.
+                self.dry = 3;
                 return Ok(true);
             }
             let mut nap = Duration::MAX;

@@ -166,6 +166,14 @@ pub enum LinkError {
         /// What it said.
         reason: String,
     },
+    /// What publishes in the channel of the other side failed.
+    #[error("what feeds the channel of {far} failed: {reason}")]
+    FarFailed {
+        /// Address of the other side.
+        far: String,
+        /// What it said.
+        reason: String,
+    },
     /// The thread of the bridge panicked: a bug of ours.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,

@@ -183,6 +183,33 @@ fn a_failure_is_carried_on_by_the_next_bridge() {
     );
 }
 
+/// Whichever side listens. It was told as a reason to come back, and the subscriber waited for ever.
+#[cfg(feature = "tcp")]
+#[test]
+fn a_failure_is_carried_on_over_a_connection() {
+    for (ours, theirs) in [("listen", "connect"), ("connect", "listen")] {
+        let place = Place::new();
+        let path = place.file("damaged.olv");
+        journal(&path, 40, Some(30));
+        let (near, far) = (place.uri("near", ""), place.uri("far", ""));
+        let port = common::free_port();
+        let uri = |role| format!("tcp://127.0.0.1:{port}/failing?role={role}");
+        let mut subscriber = Subscriber::open(&far).unwrap();
+        let sending = bridge(&near, &uri(ours));
+        let receiving = bridge(&uri(theirs), &far);
+        until("they have met", || sending.status().peers == 1);
+        let _replay = bridge(&file(&path), &near);
+        let (tags, error) = received(&mut subscriber);
+        assert!(tags.into_iter().eq(0..30), "{ours}");
+        assert!(reason(&error).contains("is damaged at byte"), "{error}");
+        if ours == "connect" {
+            until("the source has failed", || sending.has_ended());
+        } else {
+            until("the destination has failed", || receiving.has_ended());
+        }
+    }
+}
+
 #[test]
 fn a_bridge_that_is_stopped_leaves_its_stream_to_the_next_one() {
     let place = Place::new();

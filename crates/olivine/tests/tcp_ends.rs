@@ -213,3 +213,83 @@ fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take(
         receiving.has_ended() && sending.has_ended()
     });
 }
+
+/// What lay in the old channel and did not arrive is lost: the lane fails, and then the new channel follows.
+#[test]
+fn a_channel_that_was_replaced_while_the_destination_was_away_is_told() {
+    let place = Place::new();
+    let port = free_port();
+    let to = place.uri("to", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let publish = |message: &[u8]| {
+        // It waits no longer than that for a destination that is away.
+        let listens = uri(port, "role=listen&expire=1s");
+        let mut publisher = Publisher::open(&listens).unwrap();
+        let receiving = start(&uri(port, "role=connect"), &to, false);
+        until("it is there", || {
+            publisher.link_status().unwrap().peers == 1
+        });
+        publisher.publish(message).unwrap();
+        (publisher, receiving)
+    };
+    let (mut publisher, receiving) = publish(b"first");
+    assert_eq!(next(&mut subscriber), b"first");
+    assert!(receiving.stop(common::WATCHDOG).unwrap());
+    publisher.publish(b"lost").unwrap();
+    drop(publisher);
+    let (_publisher, _receiving) = publish(b"second");
+    let mut told = None;
+    until("the loss is told", || {
+        match subscriber.receive_timeout(Duration::from_millis(50)) {
+            Ok(None) => false,
+            Ok(Some(message)) => panic!("{:?} without a word", &*message),
+            Err(error) => {
+                told = Some(error);
+                true
+            }
+        }
+    });
+    let Some(ReceiveError::Failed(error)) = told else {
+        panic!("{told:?}");
+    };
+    let told = error.to_string();
+    assert!(told.contains("messages are missing"), "{told}");
+    until("the new channel follows", || {
+        // Told again until the next publisher is there.
+        let received = subscriber.receive_timeout(Duration::from_millis(50));
+        matches!(received, Ok(Some(message)) if *message == *b"second")
+    });
+}
+
+#[test]
+fn a_kept_lane_that_the_source_does_not_announce_again_is_closed() {
+    let place = Place::new();
+    let port = free_port();
+    let (listens, connects) = (uri(port, "role=listen"), uri(port, "role=connect"));
+    let to = place.uri("to", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    // Channels with these numbers of publishers, one after the other; the first ends.
+    for (channel, publishers) in [("first", 2), ("second", 1)] {
+        let from = place.uri(channel, "");
+        let mut publishers: Vec<_> = (0..publishers)
+            .map(|_| Publisher::open(&from).unwrap())
+            .collect();
+        let sending = start(&from, &listens, channel == "first");
+        let receiving = start(&connects, &to, false);
+        until("it is there", || sending.status().peers == 1);
+        for publisher in &mut publishers {
+            publisher.publish(channel.as_bytes()).unwrap();
+            let mut came = false;
+            until("it comes", || {
+                let received = subscriber.receive_timeout(Duration::from_millis(50));
+                came = matches!(received, Ok(Some(message)) if *message == *channel.as_bytes());
+                came
+            });
+        }
+        for publisher in publishers {
+            publisher.close().unwrap();
+        }
+        end_comes(&mut subscriber);
+        drop((sending, receiving));
+    }
+}

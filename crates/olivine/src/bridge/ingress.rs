@@ -36,9 +36,6 @@ pub(crate) struct Ingress {
     messages: u64,
     /// Says why the bridge gave up, or that it was asked to stop.
     control: Arc<Control>,
-    /// The source's channel that was followed last.
-    #[cfg(feature = "tcp")]
-    follows: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -54,6 +51,9 @@ struct Lane {
     partial: Option<Partial>,
     /// Bytes of payload for which the source has no room.
     wanted: Option<usize>,
+    /// It was opened here only because it is kept, and the source has not announced it since: whether the bridge before
+    /// this one left it without an end.
+    kept: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +125,10 @@ impl Ingress {
             lanes: Vec::new(),
             messages: 0,
             control: Arc::clone(control),
-            #[cfg(feature = "tcp")]
-            follows: None,
         };
-        for index in kept {
-            let lane = ingress.open_lane(index)?;
+        for (index, is_left) in kept {
+            let mut lane = ingress.open_lane(index)?;
+            lane.kept = Some(is_left);
             ingress.lanes.push(lane);
         }
         Ok(ingress)
@@ -149,6 +148,7 @@ impl Ingress {
             publisher: Some(publisher),
             partial: None,
             wanted: None,
+            kept: None,
         })
     }
 
@@ -254,25 +254,46 @@ impl Ingress {
 
     /// The source carries the channel of this incarnation from here on.
     ///
+    /// It does not announce lanes of another one that were opened only because they are kept. Those that had ended are
+    /// closed; those that the bridge before this one left fail, because what was in them and did not arrive is lost.
+    ///
     /// # Errors
     ///
-    /// Why not: lanes are open of another incarnation that we followed, which never told their end. What was in it
-    /// and did not arrive is lost.
+    /// Why not: lanes of another incarnation that we followed are open, which never told their end. What was in it and
+    /// did not arrive is lost.
     #[cfg(feature = "tcp")]
     pub(crate) fn follow(&mut self, incarnation: u64) -> Result<(), String> {
-        let left = self.follows.filter(|followed| *followed != incarnation);
-        let is_open =
-            |lane: &&Lane| lane.publisher.is_some() && Some(lane.origin.incarnation) == left;
-        if let Some(lane) = self.lanes.iter().find(is_open) {
-            return Err(format!(
+        let is_other =
+            |lane: &Lane| lane.publisher.is_some() && lane.origin.incarnation != incarnation;
+        let lost = |lane: &Lane| {
+            format!(
                 "the source's channel is another one ({incarnation:016x}) than the one ({:016x}) whose lane {} was \
-                 open at position {}: messages are missing; open the channel again to go on without them",
+                 open at position {}: messages are missing",
                 lane.origin.incarnation,
                 lane.index,
                 lane.there(lane.position)
-            ));
+            )
+        };
+        let mut lanes = self.lanes.iter();
+        if let Some(lane) = lanes.find(|lane| is_other(lane) && lane.kept.is_none()) {
+            let rule = "open the channel again to go on without them";
+            return Err(format!("{}; {rule}", lost(lane)));
         }
-        self.follows = Some(incarnation);
+        // A lane without an incarnation was taken by a bridge that was killed before it published.
+        let was_left = |lane: &&Lane| {
+            is_other(lane) && lane.kept == Some(true) && lane.origin.incarnation != 0
+        };
+        let left = self.lanes.iter().filter(was_left);
+        for (index, reason) in left
+            .map(|lane| (lane.index, lost(lane)))
+            .collect::<Vec<_>>()
+        {
+            // It is open, so that nothing has to be opened for this.
+            let _ = self.fail_lane(index, &reason);
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| is_other(lane)) {
+            lane.publisher = None;
+        }
         Ok(())
     }
 
@@ -334,6 +355,7 @@ impl Ingress {
             self.lanes[place] = self.open_lane(index)?;
         }
         let lane = &mut self.lanes[place];
+        lane.kept = None;
         if lane.origin.incarnation != incarnation {
             let shift = position.wrapping_sub(lane.position);
             lane.origin = Origin { incarnation, shift };
@@ -580,9 +602,11 @@ impl Lane {
             if partial.come < padded {
                 return Ok(());
             }
-            publisher
-                .publish_parts(length, frame_tag(partial.header))
-                .map_err(|why| refused(why, part))?;
+            if let Err(why) = publisher.publish_parts(length, frame_tag(partial.header)) {
+                // Its last word comes again: else nothing would, where no other frame follows.
+                partial.come -= 8;
+                return Err(refused(why, part - 8));
+            }
             self.position = publisher.cursor().0;
             self.partial = None;
             *messages += 1;

@@ -91,10 +91,12 @@ pub(crate) enum Close {
     Failed = 14,
     /// Bytes were changed on the way.
     Corrupt = 15,
+    /// What feeds the source's channel failed: its lanes end with this reason.
+    Upstream = 16,
 }
 
 impl Close {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::End,
         Self::Leaving,
         Self::Protocol,
@@ -110,6 +112,7 @@ impl Close {
         Self::Lost,
         Self::Failed,
         Self::Corrupt,
+        Self::Upstream,
     ];
 
     fn of(code: u8) -> Option<Self> {

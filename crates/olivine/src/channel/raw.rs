@@ -46,7 +46,7 @@ impl Brought {
 
     /// The lane that is kept for us, if there is one.
     pub(super) fn find(self, attached: &Attached) -> Option<usize> {
-        kept_lanes(attached).find_map(|(index, kept)| (kept == self).then_some(index))
+        kept_lanes(attached).find_map(|(index, kept, _)| (kept == self).then_some(index))
     }
 
     /// Whether a publisher that brings messages for `wanted` may take the lane of these words. The caller holds
@@ -74,8 +74,8 @@ impl Brought {
     }
 }
 
-/// Lanes that are kept for bridges.
-fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought)> + '_ {
+/// Lanes that are kept for bridges, and whether each was left without an end.
+fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought, bool)> + '_ {
     let Attached {
         place,
         control,
@@ -88,15 +88,16 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought)> + '
             return None;
         }
         let words = place.look_at_lane(&attached.lane(index)).ok().flatten()?;
-        Some((index, Brought::of(&words)?))
+        Some((index, Brought::of(&words)?, ending::state(&words) & 1 == 1))
     })
 }
 
-/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`.
-pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<u32> {
+/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`; with whether each was left
+/// without an end, as a bridge that is killed or stopped leaves it.
+pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> {
     kept_lanes(attached)
-        .filter(|(_, kept)| kept.key == key)
-        .map(|(_, kept)| kept.lane)
+        .filter(|(_, kept, _)| kept.key == key)
+        .map(|(_, kept, is_left)| (kept.lane, is_left))
         .collect()
 }
 

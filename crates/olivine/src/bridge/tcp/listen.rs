@@ -403,7 +403,7 @@ fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
     match outcome {
         Ok(()) => false,
         Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
-            Close::Evicted | Close::Lost => false,
+            Close::Evicted | Close::Lost | Close::Upstream => false,
             // Without a name nobody comes back from these.
             Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,

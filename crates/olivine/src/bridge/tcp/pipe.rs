@@ -4,7 +4,7 @@ use super::socket::{Got, NAP, Socket, Trouble, wait};
 use crate::bridge::absence::PAUSE_MAX;
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
-use crate::error::LinkError;
+use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::Control;
 use std::io;
 use std::os::fd::AsFd;
@@ -272,7 +272,10 @@ impl Pipe {
                 };
                 self.say(control, close, &broken.to_string());
             }
-            Broken::Failed(error) => self.say(control, Close::Failed, &error.to_string()),
+            Broken::Failed(error) => match upstream(error) {
+                Some(reason) => self.say(control, Close::Upstream, &reason),
+                None => self.say(control, Close::Failed, &error.to_string()),
+            },
             Broken::Stopped => self.say(control, Close::Leaving, "this side stops"),
             Broken::Silent(_) => self.say(control, Close::Leaving, &broken.to_string()),
             Broken::Tls { .. } => self.leave_alert(control),
@@ -286,7 +289,7 @@ impl Pipe {
     }
 
     /// Until when the other side is given time to hear our last word.
-    fn last_word(&self) -> Instant {
+    pub(super) fn last_word(&self) -> Instant {
         Instant::now() + self.timeout.min(Duration::from_secs(1))
     }
 
@@ -347,6 +350,17 @@ impl Pipe {
     }
 }
 
+/// Why what feeds our channel failed, if it is that.
+fn upstream(error: &LinkError) -> Option<String> {
+    match error {
+        LinkError::Receive { source } => match &**source {
+            ReceiveError::Failed(failure) => Some(chain(failure)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 impl Broken {
     /// Whether trying again with the same settings can only fail again.
     pub(super) fn is_final(&self) -> bool {
@@ -362,6 +376,7 @@ impl Broken {
                     | Close::Evicted
                     | Close::Lost
                     | Close::Protocol
+                    | Close::Upstream
             ),
             Self::Wire(WireError::Checksum { .. }) => false,
             Self::Wire(_) | Self::Failed(_) => true,
@@ -399,6 +414,10 @@ impl Broken {
                 far,
                 problem: error.to_string(),
             },
+            Self::Told {
+                close: Close::Upstream,
+                reason,
+            } => LinkError::FarFailed { far, reason },
             Self::Told { reason, .. } => LinkError::Refused { far, reason },
             Self::Io(source) => LinkError::Io {
                 action: "reach",

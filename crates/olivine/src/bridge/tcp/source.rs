@@ -2,7 +2,7 @@
 
 use super::bell::Bell;
 use super::pipe::{Broken, Pipe};
-use super::socket::wait;
+use super::socket::{NAP, wait};
 use super::{Looks, Tally};
 use crate::bridge::egress::Egress;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
@@ -11,6 +11,7 @@ use crate::link::{Control, Stop};
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes of one lane's frames before the next lane gets its turn.
 const RUN_MAX: u64 = 1 << 20;
@@ -77,6 +78,40 @@ impl Sending<'_> {
     /// Runs until the end.
     pub(super) fn run(&mut self) -> Result<(), Broken> {
         let mut state = State::default();
+        let outcome = self.carry(&mut state);
+        let is_gone = |broken: &Broken| {
+            matches!(
+                broken,
+                Broken::Cut | Broken::Io(_) | Broken::Tls { .. } | Broken::Told { .. }
+            )
+        };
+        if !outcome.as_ref().is_err_and(is_gone) {
+            self.finish_block(&mut state);
+        }
+        outcome
+    }
+
+    /// Writes the rest of a block that is half out, if the far side takes it in time: what is said next would be taken
+    /// for frames.
+    fn finish_block(&mut self, state: &mut State) {
+        let until = self.pipe.last_word();
+        while let Some(run) = &mut state.run
+            && self.pipe.half_out
+        {
+            let Ok(count) = run.write(self.egress, self.pipe, &state.copy) else {
+                return;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            let socket = self.pipe.socket.as_fd();
+            if left.is_zero()
+                || (count == 0 && wait(self.control, &[(socket, true)], left.min(NAP)).is_err())
+            {
+                return;
+            }
+        }
+    }
+
+    fn carry(&mut self, state: &mut State) -> Result<(), Broken> {
         let mut looks = Looks::new(self.strategy);
         loop {
             if self.control.must_stop() {
@@ -85,23 +120,23 @@ impl Sending<'_> {
             if self.control.stopping().is_some() {
                 self.egress.set_goal().map_err(ring)?;
             }
-            let mut moved = self.hear(&mut state)?;
-            moved |= self.speak(&mut state)?;
+            let mut moved = self.hear(state)?;
+            moved |= self.speak(state)?;
             if moved {
                 looks.reset();
                 continue;
             }
-            if self.is_done(&state)? {
+            if self.is_done(state)? {
                 return Ok(());
             }
-            if self.may_leave(&state)? {
+            if self.may_leave(state)? {
                 return Err(Broken::Stopped);
             }
             self.pipe.live()?;
             if looks.again() {
                 continue;
             }
-            self.sleep(&mut state)?;
+            self.sleep(state)?;
             looks.woke();
         }
     }
@@ -186,19 +221,7 @@ impl Sending<'_> {
                 state.full = !flushed;
                 return Ok(moved | flushed);
             };
-            let bytes = match run.copied_from {
-                Some(from) => {
-                    let part = usize_of(run.at - from)..usize_of(run.block_end - from);
-                    &state.copy[part]
-                }
-                None => self.egress.bytes(run.place, run.at, run.block_end),
-            };
-            let header = &run.header[run.header_written..];
-            let count = self.pipe.write([header, bytes])?;
-            let of_header = count.min(header.len());
-            run.header_written += of_header;
-            run.at += (count - of_header) as u64;
-            self.pipe.half_out = run.header_written > 0 && run.at < run.block_end;
+            let count = run.write(self.egress, self.pipe, &state.copy)?;
             moved |= count > 0;
             if count == 0 {
                 state.full = true;
@@ -382,6 +405,26 @@ impl Sending<'_> {
 }
 
 impl Run {
+    /// Writes as much of the block as the socket takes; returns how many bytes that were.
+    fn write(
+        &mut self,
+        egress: &mut Egress,
+        pipe: &mut Pipe,
+        copy: &[u8],
+    ) -> Result<usize, Broken> {
+        let bytes = match self.copied_from {
+            Some(from) => &copy[usize_of(self.at - from)..usize_of(self.block_end - from)],
+            None => egress.bytes(self.place, self.at, self.block_end),
+        };
+        let header = &self.header[self.header_written..];
+        let count = pipe.write([header, bytes])?;
+        let of_header = count.min(header.len());
+        self.header_written += of_header;
+        self.at += (count - of_header) as u64;
+        pipe.half_out = self.header_written > 0 && self.at < self.block_end;
+        Ok(count)
+    }
+
     /// Begins the next block: all that is left, or as much as a block may hold.
     fn next_block(&mut self, egress: &mut Egress, copy: &[u8]) {
         let length = (self.end - self.at).min(FRAMES_MAX as u64);
@@ -414,3 +457,6 @@ pub(super) fn ring(error: ReceiveError) -> Broken {
 fn usize_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

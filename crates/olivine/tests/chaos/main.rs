@@ -13,6 +13,7 @@
 //! | [`traffic`] | publishers on threads, and the loop that receives and lets faults happen |
 //! | [`faults`] | faults of a connection, by [`common::proxy`] |
 //! | [`tcp`] | the scene of `tcp://` |
+//! | [`planted`] | faults of each kind that the suite must find |
 //!
 //! # How to add a scene
 //!
@@ -30,6 +31,7 @@ mod checker;
 mod common;
 mod faults;
 mod options;
+mod planted;
 mod tcp;
 mod traffic;
 

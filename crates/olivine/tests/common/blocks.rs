@@ -11,6 +11,7 @@ const HEADER: usize = 24;
 pub(crate) const LANE: u8 = 2;
 pub(crate) const FRAMES: u8 = 3;
 pub(crate) const LANE_END: u8 = 4;
+pub(crate) const ACK: u8 = 5;
 pub(crate) const CLOSE: u8 = 8;
 /// Codes of a close.
 pub(crate) const END: u8 = 1;

@@ -4,12 +4,14 @@
 
 mod common;
 
-use common::blocks::{END, LANE_END, by_block};
+use common::blocks::{Block, END, LANE_END, LEAVING, by_block};
 use common::proxy::{Proxy, Way};
 use common::{Place, free_port, until};
 use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
-use std::sync::Arc;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn uri(port: u16, query: &str) -> String {
@@ -182,6 +184,52 @@ fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
     until("it was turned away", || sending.status().refusals > 1);
     assert!(!sending.has_ended(), "{:?}", sending.status());
     drop(near);
+    until("it is there", || sending.status().peers == 1);
+    publisher.publish(b"now").unwrap();
+    assert_eq!(next(&mut subscriber), b"now");
+    publisher.close().unwrap();
+    end_comes(&mut subscriber);
+    until("the source has ended", || sending.has_ended());
+}
+
+/// It says who it is, as a subscriber does, and leaves before anything was carried.
+#[test]
+fn a_listening_source_does_not_end_with_a_stranger_that_says_hello_and_leaves() {
+    let place = Place::new();
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let said = Arc::clone(&seen);
+    proxy.rewrite(Way::ToListener, move |bytes| {
+        said.lock().unwrap().extend(bytes);
+        bytes.to_vec()
+    });
+    let from = place.uri("from", "");
+    let mut publisher = Publisher::open(&from).unwrap();
+    let sending = start(&from, &uri(port, "role=listen"), true);
+    drop(Subscriber::open(&uri(proxy.port, "role=connect")).unwrap());
+    let mut hello = Vec::new();
+    until("a hello is seen", || {
+        hello.clone_from(&seen.lock().unwrap());
+        let length = hello.get(12..16).and_then(|field| field.first_chunk::<4>());
+        let whole = length.map(|length| 20 + u32::from_le_bytes(*length) as usize);
+        whole.is_some_and(|whole| {
+            let is_whole = hello.len() >= whole;
+            hello.truncate(whole);
+            is_whole
+        })
+    });
+    let before = sending.status().connections;
+    let close = Block::close(LEAVING);
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stranger.write_all(&hello).unwrap();
+    stranger.write_all(&close.sealed()).unwrap();
+    until("it has left", || {
+        let status = sending.status();
+        status.connections > before && status.peers == 0
+    });
+    assert!(!sending.has_ended(), "{:?}", sending.status());
+    let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
     until("it is there", || sending.status().peers == 1);
     publisher.publish(b"now").unwrap();
     assert_eq!(next(&mut subscriber), b"now");

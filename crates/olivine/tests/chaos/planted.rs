@@ -179,14 +179,10 @@ fn a_planted_close_of_the_stream_fails_a_run() {
     let mut frames = 0;
     proxy.rewrite(
         Way::ToListener,
-        by_block(move |mut block| {
+        by_block(move |block| {
             frames += u64::from(block.kind() == FRAMES);
             if frames > 1 {
-                (block.header[0], block.header[1]) = (crate::common::blocks::CLOSE, END);
-                block.body.clear();
-                block.header[2..4].fill(0);
-                block.set_position(0);
-                return block.sealed();
+                return Block::close(END).sealed();
             }
             block.bytes()
         }),

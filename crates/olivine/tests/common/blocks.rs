@@ -15,6 +15,7 @@ pub(crate) const ACK: u8 = 5;
 pub(crate) const CLOSE: u8 = 8;
 /// Codes of a close.
 pub(crate) const END: u8 = 1;
+pub(crate) const LEAVING: u8 = 2;
 
 /// A block as it is on the wire; the header's checksum covers 20 bytes, in which the body's lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// A close with this code and no reason.
+    pub(crate) fn close(code: u8) -> Self {
+        let mut header = [0; HEADER];
+        (header[0], header[1]) = (CLOSE, code);
+        let body = Vec::new();
+        Self { header, body }
+    }
+
     pub(crate) fn kind(&self) -> u8 {
         self.header[0]
     }

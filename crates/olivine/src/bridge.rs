@@ -48,7 +48,7 @@ pub(crate) mod wire;
 
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
-use crate::channel::attach::{Part, TypeTag, draw};
+use crate::channel::attach::{Part, TypeTag, draw, least_for};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 #[cfg(feature = "tcp")]
@@ -162,7 +162,7 @@ impl Destination {
     /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then. A ring
     /// that is made without a `capacity=` gets at least that of the source, if a default can be so large.
     pub(crate) fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
-        self.ring.capacity_least = attach::least_for(capacity);
+        self.ring.capacity_least = least_for(capacity);
         if self.typed.any {
             let name = name.to_owned().into();
             let any = false;

@@ -314,6 +314,49 @@ fn messages_that_the_stream_removed_are_missed_aloud() {
 }
 
 #[test]
+fn subscriber_of_a_purged_stream_that_ends_is_told_what_is_missing() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::Place::new();
+    let query = format!("name=audit&dir={}", place.dir().display());
+    let uri = server.uri("emptied", &query);
+    let mut publisher = Publisher::open(&server.uri("emptied", "")).unwrap();
+    let mut subscriber = joined(&uri);
+    publisher.publish(b"read").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"read");
+    subscriber.close();
+    let stored = |publisher: &Publisher| publisher.link_status().unwrap().acknowledged_bytes;
+    let before = stored(&publisher);
+    publisher.publish(b"purged").unwrap();
+    until("it is stored", || stored(&publisher) > before);
+    let purged = server.ask("$JS.API.STREAM.PURGE.emptied", "");
+    assert!(purged.contains("\"success\":true"), "{purged}");
+    publisher.close().unwrap();
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    match subscriber.receive_timeout(common::WATCHDOG) {
+        Err(ReceiveError::Failed(LinkError::Lost { position, .. })) => assert!(position > 0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn publisher_s_status_says_what_a_power_cut_may_take() {
+    let Some(server) = server("") else {
+        return;
+    };
+    for (storage, says) in [("file", true), ("memory", false)] {
+        let uri = server.uri(storage, &format!("storage={storage}"));
+        let publisher = Publisher::open(&uri).unwrap();
+        until("it is connected", || {
+            publisher.link_status().unwrap().stage == LinkStage::Connected
+        });
+        let note = publisher.link_status().unwrap().note;
+        assert_eq!(note.contains("sync_interval: always"), says, "{note}");
+    }
+}
+
+#[test]
 fn killed_bridges_lose_and_repeat_nothing() {
     let Some(server) = server("") else {
         return;

@@ -1,6 +1,8 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
 use crate::channel::attach::{Part, TypeTag};
+#[cfg(any(feature = "journal", feature = "nats"))]
+use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{OpenError, ReceiveError};
 use crate::region::Word;
@@ -343,13 +345,25 @@ impl Egress {
     }
 
     /// Whether the lane's publisher has closed it and everything was handed over.
-    pub(crate) fn is_lane_ended(&mut self, place: usize) -> bool {
+    pub(crate) fn is_lane_ended(&self, place: usize) -> bool {
         self.subscriber.is_lane_ended(place)
     }
 
     /// Whether every publisher has closed and everything was handed over, given that there was one.
     pub(crate) fn is_ended(&self) -> bool {
         self.subscriber.is_at_end()
+    }
+
+    /// Whether the durable name was known: somebody before us went on under it.
+    #[cfg(any(feature = "journal", feature = "nats"))]
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.subscriber.durable() == Some(Durable::Resumed)
+    }
+
+    /// Publishers that have closed by now count as an end, though we heard nothing of them.
+    #[cfg(feature = "journal")]
+    pub(crate) fn expect_end(&mut self) {
+        self.subscriber.expect_end();
     }
 
     /// A descriptor that becomes readable once there is more than there was at the last [`Egress::arm`].

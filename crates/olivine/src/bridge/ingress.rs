@@ -252,6 +252,13 @@ impl Ingress {
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
     }
 
+    /// Whether the bridge before us left this lane of the source without its end.
+    #[cfg(feature = "journal")]
+    pub(crate) fn was_left_open(&self, index: u32) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| lane.index == index && lane.kept == Some(true))
+    }
+
     /// The source carries the channel of this incarnation from here on.
     ///
     /// It does not announce lanes of another one that were opened only because they are kept. Those that had ended are

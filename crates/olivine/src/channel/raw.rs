@@ -316,6 +316,12 @@ impl<T: ?Sized> Subscriber<T> {
         lanes.find(is_told).and_then(failure_of)
     }
 
+    /// What is closed by now counts as an end, though nothing was heard of it: an earlier life of the name may have heard.
+    #[cfg(feature = "journal")]
+    pub(crate) fn expect_end(&mut self) {
+        self.around.heard = true;
+    }
+
     /// Leaves for good when dropped, whatever the name.
     pub(crate) fn forget_name(&mut self) {
         self.around.config.name = None;

@@ -92,8 +92,10 @@ impl Verdict {
 pub(crate) struct Checker {
     streams: BTreeMap<u32, Stream>,
     verdict: Verdict,
-    /// A receiver was killed: the message that it had in hand may come again.
-    in_hand: bool,
+    /// Publisher and number of what arrived last.
+    last: Option<(u32, u64)>,
+    /// What a receiver had in hand when it was killed: it may come again, behind messages of others.
+    in_hand: Option<(u32, u64)>,
 }
 
 impl Checker {
@@ -109,12 +111,11 @@ impl Checker {
 
     /// A receiver of the messages was killed and started again.
     pub(crate) fn receiver_killed(&mut self) {
-        self.in_hand = true;
+        self.in_hand = self.last;
     }
 
     /// A message arrived.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
-        let in_hand = std::mem::take(&mut self.in_hand);
         let Some((publisher, number)) = read(bytes) else {
             self.verdict.torn += 1;
             return;
@@ -127,12 +128,14 @@ impl Checker {
             stream.next = number + 1;
         } else if stream.missing.remove(&number) {
             self.verdict.reordered += 1;
-        } else if in_hand && number + 1 == stream.next {
+        } else if self.in_hand == Some((publisher, number)) {
+            self.in_hand = None;
             return;
         } else {
             self.verdict.repeated += 1;
             return;
         }
+        self.last = Some((publisher, number));
         self.verdict.received += 1;
     }
 
@@ -281,6 +284,6 @@ mod tests {
             checker.take(&message(1, 9, 40));
             checker.verdict().repeated
         };
-        assert_eq!((again(9), again(8)), (1, 2));
+        assert_eq!((again(9), again(8)), (1, 1));
     }
 }

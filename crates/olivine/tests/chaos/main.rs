@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo test -p olivine --test chaos                               a few runs of each scene
-//! CHAOS_RUNS=1000 cargo test -p olivine --test chaos tcp           a thousand of one
+//! CHAOS_RUNS=1000 cargo test -p olivine --test chaos tcp_           a thousand of one
 //! CHAOS_SEED=42 CHAOS_RUNS=1 cargo test -p olivine --test chaos tcp -- --nocapture
 //! ```
 //!
@@ -14,6 +14,8 @@
 //! | [`faults`] | faults of a connection, by [`common::proxy`] |
 //! | [`tcp`] | the scene of `tcp://` |
 //! | [`planted`] | faults of each kind that the suite must find |
+//! | [`far`] | the scenes of `file://` and `nats://`: kills of recorders, replayers, bridges, readers and the server |
+//! | [`reader`] | a program with a durable name that is killed and goes on |
 //!
 //! # How to add a scene
 //!
@@ -29,9 +31,16 @@
 mod checker;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "journal")]
+mod far;
 mod faults;
+#[cfg(feature = "nats")]
+#[path = "../nats_server/mod.rs"]
+mod nats_server;
 mod options;
 mod planted;
+#[cfg(feature = "journal")]
+mod reader;
 mod tcp;
 mod traffic;
 
@@ -43,12 +52,51 @@ fn tcp_loses_and_repeats_nothing() {
     options::storm("tcp", RUNS, tcp::run);
 }
 
+#[cfg(feature = "journal")]
+#[test]
+fn file_loses_and_repeats_nothing() {
+    options::storm("file", RUNS, |random| {
+        far::run(random, far::Far::Journal, None)
+    });
+}
+
+#[cfg(all(feature = "journal", feature = "nats"))]
+#[test]
+fn nats_loses_and_repeats_nothing() {
+    let Some(server) = nats_server::server("") else {
+        return;
+    };
+    let server = std::cell::RefCell::new(server);
+    options::storm("nats", RUNS, |random| {
+        far::run(random, far::Far::Nats(&mut server.borrow_mut()), None)
+    });
+}
+
+#[cfg(feature = "journal")]
+#[test]
+fn planted_faults_are_found() {
+    use far::Planted;
+    let found = |planted| {
+        let run = far::run(&mut common::Random(1), far::Far::Journal, Some(planted));
+        assert!(!run.verdict.is_good(), "{planted:?}");
+        run.verdict
+    };
+    assert_eq!(found(Planted::Lost).lost, 1);
+    assert_eq!(found(Planted::Repeated).repeated, 1);
+    let torn = found(Planted::Torn);
+    assert_eq!((torn.torn, torn.lost), (1, 1));
+    assert_eq!(found(Planted::Hung).hung, 1);
+    assert_eq!(found(Planted::SilentEnd).silent_ends, 1);
+}
+
 /// The other processes.
 #[test]
 fn role() {
     match common::my_role().as_deref() {
         None => {}
         Some("bridge") => common::bridges::role(),
+        #[cfg(feature = "journal")]
+        Some("reader") => reader::role(),
         Some(other) => panic!("no role {other}"),
     }
 }

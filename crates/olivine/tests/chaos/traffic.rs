@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a message without a look around.
-const LOOK: Duration = Duration::from_millis(2);
+pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// Nothing arrives for so long: the stream hangs. By a clock that stands still while this process does not run.
 pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
@@ -150,10 +150,39 @@ pub(crate) trait Plan {
     }
 }
 
+/// What looking for a message came to.
+#[derive(Debug)]
+pub(crate) enum Got {
+    Nothing,
+    Message(Vec<u8>),
+    /// The receiver was killed and started again: the message that it had in hand may come again.
+    Restarted,
+    /// The end of the stream.
+    Closed,
+    Failed(String),
+}
+
+/// Where messages arrive.
+pub(crate) trait Receive {
+    /// The next one, if it comes soon; `received` have come so far.
+    fn next(&mut self, received: u64) -> Got;
+}
+
+impl Receive for Subscriber {
+    fn next(&mut self, _received: u64) -> Got {
+        match self.receive_timeout(LOOK) {
+            Ok(Some(bytes)) => Got::Message(bytes.to_vec()),
+            Ok(None) => Got::Nothing,
+            Err(ReceiveError::Closed) => Got::Closed,
+            Err(error) => Got::Failed(format!("{error:?}")),
+        }
+    }
+}
+
 /// Receives everything that `publishers` send until the end is told, something fails, or nothing comes for `hung`.
 pub(crate) fn receive_all(
     publishers: &mut Publishers,
-    subscriber: &mut Subscriber,
+    receiver: &mut impl Receive,
     plan: &mut impl Plan,
     hung: Duration,
 ) -> Checker {
@@ -173,31 +202,26 @@ pub(crate) fn receive_all(
             plan.before_close();
             publishers.close(*publisher);
         }
-        match subscriber.receive_timeout(LOOK) {
-            Ok(Some(bytes)) => {
+        match receiver.next(checker.received()) {
+            Got::Message(bytes) => {
                 checker.take(&bytes);
                 left = hung;
             }
-            Ok(None) => {}
-            Err(ReceiveError::Closed) if publishers.all_closed() => {
+            Got::Nothing => {}
+            Got::Restarted => checker.receiver_killed(),
+            Got::Closed if publishers.all_closed() => {
                 checker.ended();
                 return checker;
-            }
-            Err(ReceiveError::Closed) if plan.may_end_early() => {
-                std::thread::park_timeout(LOOK);
             }
             // Told before the publisher says that it has closed: nothing is wrong with that.
-            Err(ReceiveError::Closed) if publishers.closing > 0 => {
+            Got::Closed if plan.may_end_early() || publishers.closing > 0 => {
                 std::thread::park_timeout(LOOK);
             }
-            Err(ReceiveError::Closed) => {
+            Got::Closed => {
                 checker.ended();
                 return checker;
             }
-            Err(error) => {
-                checker.failed(format!("{error:?}"));
-                return checker;
-            }
+            Got::Failed(why) => checker.failed(why),
         }
         if checker.has_failed() {
             return checker;

@@ -102,3 +102,8 @@ pub(crate) fn keeping(from: &str, to: &str) -> Other {
     let [from, to] = ends(from, to);
     spawn("bridge", &[from, to, ("BRIDGE_KEEP", String::new())])
 }
+
+/// A bridge as a process of its own, which ends when its source has ended.
+pub(crate) fn ending(from: &str, to: &str) -> Other {
+    spawn("bridge", &ends(from, to))
+}

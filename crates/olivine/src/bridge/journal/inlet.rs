@@ -129,6 +129,8 @@ impl Inlet for JournalInlet {
         }
         let ingress = destination.ingress(&self.who())?;
         self.seek(&mut replay, &ingress).map_err(link_error)?;
+        // Who replayed before us may have delivered everything, and was killed before it told the end.
+        let is_owed = ingress.was_left_open(LANE) && !ingress.resume(replay.journal()).is_empty();
         let mut replaying = Replaying {
             path: self.path().display().to_string(),
             position: replay.position(),
@@ -136,7 +138,7 @@ impl Inlet for JournalInlet {
             pacer: Pacer::new(self.config.remote.pace.unwrap_or_default()),
             channel: None,
             is_open: false,
-            is_live: !was_there || replay.is_recorded_into().map_err(link_error)?,
+            is_live: !was_there || is_owed || replay.is_recorded_into().map_err(link_error)?,
             saw_end: false,
             destination: ingress,
             bytes: 0,

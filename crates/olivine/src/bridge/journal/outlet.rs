@@ -93,8 +93,13 @@ impl Outlet for JournalOutlet {
     ) -> Result<(), LinkError> {
         let channel = self.channel(source.ring());
         let Self { config, recorder } = *self;
+        let mut egress = source.take_first()?;
+        if recorder.recovered().is_some() && egress.is_resumed() {
+            // The recorder before us may have been killed when everything was recorded, and before it said so.
+            egress.expect_end();
+        }
         let recording = Recording {
-            egress: source.take_first()?,
+            egress,
             syncer: Syncer::start(recorder.path()).map_err(link_error)?,
             syncing: None,
             recorder,

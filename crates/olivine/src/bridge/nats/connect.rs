@@ -257,11 +257,11 @@ fn hear(trouble: &Mutex<Trouble>, event: &Event) {
     }
 }
 
-/// A session has begun.
-pub(super) fn connected(control: &Control, connection: &Connection) {
+/// A session has begun. `warning` is what a person should know about it, or empty.
+pub(super) fn connected(control: &Control, connection: &Connection, warning: &str) {
     let info = connection.client.server_info();
     control.connected(format!(
-        "connected to {} {}",
+        "connected to {} {}{warning}",
         info.server_name, info.version
     ));
 }

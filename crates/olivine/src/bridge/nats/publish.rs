@@ -74,17 +74,15 @@ pub(super) async fn run(
     outgoing.distrust().map_err(|source| LinkError::Receive {
         source: Arc::new(source),
     })?;
-    let is_delivered = |outgoing: &mut Outgoing<'_>| {
-        let goal = match control.stopping() {
-            Some(_) => outgoing.egress.set_goal(),
-            None => Ok(()),
-        };
-        goal.is_ok() && outgoing.egress.is_delivered().unwrap_or(false)
-    };
     let ended = Door::new(settings)
-        .attempts(control, &mut outgoing, is_delivered, Outgoing::session)
+        .attempts(
+            control,
+            &mut outgoing,
+            Outgoing::is_delivered,
+            Outgoing::session,
+        )
         .await;
-    if !is_delivered(&mut outgoing) {
+    if !outgoing.is_delivered() {
         control.leave_undelivered(outgoing.egress.undelivered());
     }
     ended
@@ -163,11 +161,19 @@ impl From<ReceiveError> for Hitch {
 }
 
 impl Outgoing<'_> {
-    /// What is in the ring already may have been sent by a bridge before us.
+    /// What is in the ring already may have been sent by a bridge before us. Lanes that have ended by now may not have been
+    /// told of: their end is sent once more, which changes nothing where it is known.
     fn distrust(&mut self) -> Result<(), ReceiveError> {
+        let is_resumed = self.egress.is_resumed();
         for place in 0..self.egress.look()? {
             let end = self.egress.committed(place)?;
             self.window.distrust(place, end);
+            let start = self.egress.position(place);
+            self.lanes.push(Lane {
+                start,
+                is_open: is_resumed,
+                ..Lane::default()
+            });
         }
         Ok(())
     }
@@ -191,7 +197,7 @@ impl Outgoing<'_> {
             acks: acks.map_err(|error| away(error.to_string()))?,
             payload_max,
         };
-        connect::connected(self.control, connection);
+        connect::connected(self.control, connection, session.place.warning());
         loop {
             match self.carry(&mut session).await {
                 Ok(()) => return Ok(()),
@@ -503,16 +509,29 @@ impl Outgoing<'_> {
         session.connection.live()
     }
 
+    /// Whether everything was delivered, up to the wish to end where there is one, the ends of lanes included.
+    fn is_delivered(&mut self) -> bool {
+        let goal = match self.control.stopping() {
+            Some(_) => self.egress.set_goal(),
+            None => Ok(()),
+        };
+        goal.is_ok() && self.egress.is_delivered().unwrap_or(false) && !self.owes_end()
+    }
+
+    /// Whether the end of a lane is not stored yet.
+    fn owes_end(&self) -> bool {
+        let mut lanes = (0..).zip(&self.lanes);
+        lanes.any(|(place, lane)| lane.is_open && self.egress.is_lane_ended(place))
+    }
+
     /// Whether everything was delivered and nothing more is to come.
     fn is_done(&mut self) -> Result<bool, Hitch> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
             return Ok(false);
         }
-        for place in 0..self.lanes.len() {
-            if self.lanes[place].is_open && self.egress.is_lane_ended(place) {
-                return Ok(false);
-            }
+        if self.owes_end() {
+            return Ok(false);
         }
         Ok(self.egress.look()? == self.lanes.len() && self.egress.is_delivered()?)
     }

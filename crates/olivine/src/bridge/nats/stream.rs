@@ -29,6 +29,20 @@ pub(super) struct Place {
     pub(super) type_name: String,
 }
 
+impl Place {
+    /// What a publisher should know about what "stored" means here; empty if nothing. The server does not tell its
+    /// clients how often it flushes its files.
+    pub(super) fn warning(&self) -> &'static str {
+        let config = &self.stream.cached_info().config;
+        if config.storage == StorageType::File && config.num_replicas <= 1 {
+            "; unless its configuration has 'sync_interval: always', it flushes its files every 2 minutes: a power cut may \
+             take messages that it has acknowledged since"
+        } else {
+            ""
+        }
+    }
+}
+
 /// What the server answered to a request.
 enum Answer {
     Info(Box<Info>),

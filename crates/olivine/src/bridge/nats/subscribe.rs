@@ -165,7 +165,7 @@ impl Incoming<'_> {
         sources: &mut Sources,
     ) -> Result<(), Broken> {
         let (consumer, info) = self.consumer(connection, place).await?;
-        connect::connected(self.control, connection);
+        connect::connected(self.control, connection, "");
         self.handed_out = info.delivered.consumer_sequence;
         let acknowledged = info.ack_floor.stream_sequence;
         self.done = Some(self.done.unwrap_or(acknowledged).max(acknowledged));

@@ -11,7 +11,7 @@
 //! at a time, as in an exchange of requests and replies, never rests: the cursor stands still. Nor does one that gets a
 //! few million a second: each of them would wait for the end of a rest.
 
-use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
+use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane, slot};
 use crate::error::{Damage, ReceiveError};
 use crate::region::{Copied, HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
@@ -142,6 +142,8 @@ pub(crate) struct GateWords {
     pub(crate) park: Word,
     /// Whether a real fence is needed before looking at the park word.
     pub(crate) fence: bool,
+    /// The slot's state, which says whether our place was taken; absent where the publisher is not trusted.
+    pub(crate) state: Option<Word>,
 }
 
 /// A committed frame, not yet consumed.
@@ -393,8 +395,19 @@ impl Consumer {
     /// For a subscriber that may be overrun: whether the publisher may have written over the frame at the position. The
     /// header there may read zero then, a whole number of rings behind the publisher.
     pub(crate) fn is_lapped(&self) -> bool {
-        // Acquire: the frames before the limit are committed for whoever sees it, as in `next_checked`.
         self.position + self.ring.capacity() < self.limit.load(Ordering::Acquire)
+            && !self.has_place()
+    }
+
+    /// Whether publishers stay behind our position, however far their limit is: a publisher stores its limit before it
+    /// looks for those who joined meanwhile (JOIN), and goes no further than they allow. Asked behind a look at the limit.
+    #[cold]
+    fn has_place(&self) -> bool {
+        // Acquire: a place is taken before its bit goes, and the bit goes before a limit that does without it is stored.
+        // Who has seen that limit, or what was written below it, sees that the place was taken.
+        fence(Ordering::Acquire);
+        let state = self.gate.as_ref().and_then(|gate| gate.state.as_ref());
+        state.is_some_and(|state| state.load(Ordering::Relaxed) != slot::EVICTED)
     }
 
     /// Whether anything was read here.
@@ -611,6 +624,7 @@ impl Consumer {
         // OVERRUN: the loads above come before the limit is read again.
         fence(Ordering::Acquire);
         self.position + self.ring.capacity() >= self.limit.load(Ordering::Relaxed)
+            || self.has_place()
     }
 
     /// For a subscriber that may be overrun: copies the next frame out and makes sure the copy is whole.
@@ -630,7 +644,9 @@ impl Consumer {
             // OVERRUN: the loads above come before the limit is read again.
             fence(Ordering::Acquire);
         }
-        if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed) {
+        if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed)
+            && !self.has_place()
+        {
             // Whatever was found may be torn: the publisher was free to write there. Skip to the cursor.
             let from = self.position;
             self.known = self.cursor();

@@ -76,6 +76,7 @@ impl Channel {
                 .control
                 .resolve(self.geometry.lane_entry(0) + lane_entry::PARK),
             fence: true,
+            state: None,
         };
         Consumer::new(
             self.ring.clone(),

@@ -119,6 +119,7 @@ impl Channel {
             position: self.position(lane, slot),
             park: self.lane_park(lane),
             fence: false,
+            state: None,
         });
         Consumer::new(ring, words, &self.geometry, lane, position, gate, false)
     }

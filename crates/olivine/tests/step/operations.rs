@@ -1,7 +1,7 @@
 //! The operations that are killed everywhere.
 
 use crate::scene::{Handles, Operation, Scene, childs};
-use olivine::{Publisher, Subscriber};
+use olivine::{Durable, Publisher, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -137,6 +137,21 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
             handles.subscriber = Some(subscriber);
             Ok(())
+        },
+        ..PLAIN
+    },
+    Operation {
+        name: "come back to a lost place",
+        before: Scene::leave_a_lost_place,
+        act: |uri, handles| {
+            let uri = format!("{uri}&name=durable");
+            let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+            let told = subscriber.durable();
+            handles.subscriber = Some(subscriber);
+            match told {
+                Some(Durable::LostPlace { .. }) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
         },
         ..PLAIN
     },

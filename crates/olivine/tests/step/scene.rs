@@ -177,6 +177,16 @@ impl Scene {
         self.talk();
     }
 
+    /// A durable subscriber was away for too long: its place was taken, and what it missed was overwritten.
+    pub(crate) fn leave_a_lost_place(&mut self) {
+        let query = "&name=durable&expire=1ns";
+        drop(Subscriber::open(&format!("{}{query}", self.uri())).unwrap());
+        for _ in 0..100 {
+            self.talk();
+            self.read_along();
+        }
+    }
+
     /// A durable subscriber has left its place, and too long ago.
     pub(crate) fn leave_an_expired_place(&mut self) {
         let query = "&name=durable&expire=1ns&from=oldest";

@@ -3,6 +3,8 @@
 
 use crate::error::ReceiveError;
 use crate::points::hook;
+use crate::ring::layout::lane;
+use crate::sync::Ordering;
 use crate::{Publisher, Subscriber};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -107,4 +109,23 @@ fn a_subscriber_lapped_by_whole_rings_is_told_of_the_overrun_and_not_of_the_end(
             ));
         }
     }
+}
+
+/// A publisher that joins nobody yet stores its limit, finds the newcomer, and stays behind it.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_limit_that_was_stored_before_a_subscriber_was_found_overruns_nobody_that_is_held_back_for() {
+    let (mut publisher, mut subscriber) = pair("held", "capacity=4KiB&slow=evict:1h");
+    for _ in 0..3 {
+        publisher.publish(&MESSAGE).unwrap();
+    }
+    let limit = publisher.producer.lane().word(lane::LIMIT);
+    limit.store(CAPACITY * 2, Ordering::Relaxed);
+    for _ in 0..3 {
+        let found = subscriber.try_receive().unwrap();
+        assert_eq!(found.as_deref(), Some(&MESSAGE[..]));
+    }
+    assert!(subscriber.try_receive().unwrap().is_none());
+    assert!(!subscriber.wait(Duration::ZERO).unwrap());
+    assert_eq!(subscriber.lost_bytes(), 0);
 }

@@ -52,6 +52,7 @@ impl Sealed {
             position: self.page.resolve(self.shape.position(0, 0)),
             park: self.room(),
             fence: false,
+            state: None,
         };
         Consumer::new(ring, words, &self.shape, 0, 0, Some(gate), false)
     }

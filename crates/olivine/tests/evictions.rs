@@ -1,0 +1,251 @@
+//! Durable subscribers of other processes that are evicted again and again, killed or closed, and come back by their
+//! names: each message is read, or told as lost.
+//!
+//! `OLIVINE_EVICTIONS=10000` sets how many evictions there are, a few hundred by default.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{Other, Patience, Place, Random, setting, spawn, until};
+use olivine::probe::SharedWords;
+use olivine::{Durable, Publisher, ReceiveError, Subscriber};
+use std::path::Path;
+
+/// Bytes of the frame of a message of 8 bytes.
+const FRAME: u64 = 16;
+/// Channels, each with a publisher and a durable name.
+const CHANNELS: u64 = 2;
+
+/// Words that all lives of a name and its publisher share. The number of the next message that was not handled.
+const NEXT: usize = 0;
+/// Bytes that were told as lost since the last message was received.
+const TOLD_SINCE: usize = 1;
+/// Evictions, as the publisher counts them.
+const EVICTIONS: usize = 2;
+/// Evictions that a life of the name waited for.
+const SEEN: usize = 3;
+/// 1 once nothing more is published, and how many messages were.
+const STOPPED: usize = 4;
+const PUBLISHED: usize = 5;
+/// Lives that were told that their place was lost, and lives in all.
+const TOLD_LIVES: usize = 6;
+const LIVES: usize = 7;
+/// Messages that were told as lost; not found; told though the life before had handled them; received twice.
+const TOLD: usize = 8;
+const MISSING: usize = 9;
+const TOLD_TOO_MUCH: usize = 10;
+const REPEATED: usize = 11;
+/// Messages that were received.
+const RECEIVED: usize = 12;
+const WORDS: usize = 13;
+
+fn add(words: &SharedWords, at: usize, more: u64) {
+    words.store(at, words.load(at) + more);
+}
+
+fn text(name: &str) -> String {
+    std::env::var(name).expect("set by the parent")
+}
+
+/// The other processes: lives of a durable name.
+#[test]
+fn role() {
+    if common::my_role().is_none() {
+        return;
+    }
+    let words = SharedWords::attach(Path::new(&text("OLIVINE_EVICTIONS_WORDS"))).unwrap();
+    let uri = text("OLIVINE_EVICTIONS_URI");
+    let mut random = Random(text("OLIVINE_EVICTIONS_SEED").parse().unwrap());
+    while !live(&uri, &words, &mut random) {}
+}
+
+/// A message came: what is missing before it must have been told, and not more than one message more, the one that
+/// a life before was working on when it ended.
+fn account(words: &SharedWords, number: u64) {
+    let (next, told) = (words.load(NEXT), words.load(TOLD_SINCE));
+    assert_eq!(told % FRAME, 0);
+    let told = told / FRAME;
+    let missing = number.saturating_sub(next);
+    assert!(
+        (missing..=missing + 1).contains(&told),
+        "{missing} messages are missing before {number}, {told} were told"
+    );
+    let repeated = next.saturating_sub(number);
+    assert!(repeated <= 1, "{repeated} messages came again");
+    add(words, TOLD, told);
+    add(words, MISSING, missing);
+    add(words, TOLD_TOO_MUCH, told - missing);
+    add(words, REPEATED, repeated);
+    add(words, RECEIVED, 1);
+    words.store(TOLD_SINCE, 0);
+    words.store(NEXT, number + 1);
+}
+
+/// From opening to the end of one subscriber; `true` once there is nothing more to read.
+fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    add(words, LIVES, 1);
+    let told = subscriber.lost_bytes();
+    if let Some(Durable::LostPlace { bytes }) = subscriber.durable() {
+        assert_eq!(bytes, told);
+        add(words, TOLD_LIVES, 1);
+    }
+    add(words, TOLD_SINCE, told);
+    // The first call says that the place was lost, unless the life before was told.
+    let mut is_first = true;
+    let mut left = 1 + random.below(300);
+    let mut patience = Patience::new();
+    let was_evicted = loop {
+        let is_last = words.load(STOPPED) == 1;
+        if is_last && words.load(NEXT) == words.load(PUBLISHED) {
+            subscriber.unsubscribe();
+            return true;
+        }
+        if left == 0 && !is_last {
+            break false;
+        }
+        let received = subscriber.receive_timeout(Patience::STEP_MAX);
+        let number = received
+            .map(|found| found.map(|message| u64::from_le_bytes(message[..].try_into().unwrap())));
+        match number {
+            Ok(Some(number)) => {
+                account(words, number);
+                left = left.saturating_sub(1);
+                patience = Patience::new();
+            }
+            Ok(None) => assert!(patience.lasts(), "no message comes"),
+            Err(ReceiveError::Evicted) if is_first && told > 0 => {}
+            Err(ReceiveError::Evicted) => break true,
+            Err(error) => panic!("{error}"),
+        }
+        is_first = false;
+    };
+    if !was_evicted {
+        let seen = words.load(SEEN);
+        until("an eviction", || {
+            words.load(EVICTIONS) > seen || words.load(STOPPED) == 1
+        });
+    }
+    words.store(SEEN, words.load(EVICTIONS));
+    if !was_evicted && random.below(2) == 0 {
+        let me = rustix::process::getpid();
+        rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+    }
+    if !was_evicted && random.below(2) == 0 {
+        // What is left to read before the place that was overwritten.
+        // Bounded: one that was not evicted after all may keep up for ever.
+        for _ in 0..512 {
+            let Ok(Some(message)) = subscriber.try_receive() else {
+                break;
+            };
+            let number = u64::from_le_bytes(message[..].try_into().unwrap());
+            account(words, number);
+        }
+    }
+    // What this life was told; its place stays before the message that it was handed last.
+    add(words, TOLD_SINCE, subscriber.lost_bytes() - told);
+    drop(subscriber);
+    false
+}
+
+/// Publishes to one channel until its name was evicted often enough; how often processes were started.
+fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
+    let path = place.file(&format!("words-{channel}"));
+    let words = SharedWords::create(&path, WORDS).unwrap();
+    let name = format!("evicts-{channel}");
+    let uri = place.uri(&name, "capacity=4KiB&slow=evict:1ms");
+    let named = place.uri(&name, "name=archive");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    // From the first message on.
+    drop(Subscriber::open(&named).unwrap());
+    let mut starts = 0;
+    let start = |starts: &mut u64| -> Other {
+        *starts += 1;
+        let seed = *starts + 1_000_000 * channel;
+        spawn(
+            "archive",
+            &[
+                ("OLIVINE_EVICTIONS_URI", named.clone()),
+                ("OLIVINE_EVICTIONS_WORDS", path.display().to_string()),
+                ("OLIVINE_EVICTIONS_SEED", seed.to_string()),
+            ],
+        )
+    };
+    let mut child = start(&mut starts);
+    let mut number = 0_u64;
+    let mut patience = Patience::new();
+    loop {
+        let mut before = words.load(EVICTIONS);
+        if before < evictions {
+            for _ in 0..64 {
+                publisher.publish(&number.to_le_bytes()).unwrap();
+                number += 1;
+            }
+            let evicted = publisher.stats().evicted;
+            words.store(EVICTIONS, evicted);
+            if evicted > before {
+                before = evicted;
+                patience = Patience::new();
+            }
+        } else {
+            words.store(PUBLISHED, number);
+            words.store(STOPPED, 1);
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            use std::os::unix::process::ExitStatusExt;
+            if status.success() {
+                assert_eq!(words.load(STOPPED), 1, "it ended too early");
+                break;
+            }
+            assert_eq!(status.signal(), Some(9), "{status}: a check failed");
+            child = start(&mut starts);
+            patience = Patience::new();
+        }
+        assert!(patience.lasts(), "no eviction behind {before}");
+    }
+    let mut found = [0; WORDS];
+    for (at, word) in found.iter_mut().enumerate() {
+        *word = words.load(at);
+    }
+    assert_eq!(found[NEXT], number, "everything was read or told");
+    // Each message once, but for those that came again.
+    assert_eq!(found[RECEIVED] - found[REPEATED] + found[MISSING], number);
+    (starts, found)
+}
+
+#[test]
+fn what_the_evicted_are_told_is_what_they_miss_however_often_they_come_back() {
+    let evictions = setting("OLIVINE_EVICTIONS", 300);
+    let place = Place::new();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CHANNELS)
+            .map(|channel| {
+                let place = &place;
+                scope.spawn(move || run(place, channel, evictions.div_ceil(CHANNELS)))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let sum = |at: usize| results.iter().map(|(_, found)| found[at]).sum::<u64>();
+    let starts = results.iter().map(|(starts, _)| starts).sum::<u64>();
+    println!(
+        "{} evictions, {starts} processes, {} lives, {} of them told of a lost place; {} messages published, {} received, \
+         {} missing, {} told as lost ({} of them the last message of a life), {} received twice",
+        sum(EVICTIONS),
+        sum(LIVES),
+        sum(TOLD_LIVES),
+        sum(PUBLISHED),
+        sum(RECEIVED),
+        sum(MISSING),
+        sum(TOLD),
+        sum(TOLD_TOO_MUCH),
+        sum(REPEATED),
+    );
+    assert!(sum(EVICTIONS) >= evictions);
+    assert!(sum(MISSING) > 0 && starts > CHANNELS);
+    assert_eq!(sum(TOLD), sum(MISSING) + sum(TOLD_TOO_MUCH));
+}

@@ -194,6 +194,15 @@ impl Comparison {
         } else {
             "; the runs did not take turns"
         };
+        if self.is_noise() && self.margin() > self.ratio {
+            // A difference and a margin say little there.
+            return format!(
+                "no difference that {} runs can show: {first} is {} to {} times as fast as {second}, which is noise{turns}",
+                self.runs,
+                three_figures(self.ratio_low),
+                three_figures(self.ratio_high),
+            );
+        }
         if self.is_noise() {
             return format!(
                 "no difference that {} runs can show: {first} and {second} differ by {} ± {margin} times, which is noise{turns}",
@@ -268,7 +277,12 @@ mod tests {
             interleaved: true,
         };
         assert!(found.is_noise() && found.reversed().is_noise());
-        assert!(found.sentence("a", "b").contains("which is noise"));
+        let said = found.sentence("a", "b");
+        assert!(said.contains("which is noise"), "{said}");
+        assert!(
+            said.contains("a is 41.0 to ") && !said.contains('±'),
+            "{said}"
+        );
         let steady = Comparison {
             ratio_low: 200.0,
             ratio_high: 240.0,

@@ -60,11 +60,14 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     let mut alone = false;
     if sender.wait_for_subscribers(settings::subscribers(&config), &uri)? {
         alone = !is_heard(&sender.publisher, &config);
+        // Takes ten milliseconds, which are no part of the time that was asked for.
+        let paced = match args.rate {
+            Rate::PerSecond(per_s) => Some((TickClock::calibrate(), per_s)),
+            Rate::Max => None,
+        };
         sender.stop = sender.stop.with_time_limit(args.duration);
         sender.meter.restart();
-        if let Rate::PerSecond(per_s) = args.rate {
-            sender.pacer = Some(Pacer::start(TickClock::calibrate(), per_s));
-        }
+        sender.pacer = paced.map(|(clock, per_s)| Pacer::start(clock, per_s));
         match args.stdin {
             Some(form) => input::send(&mut sender, form, args)?,
             None if generated => generate::send(&mut sender, args)?,

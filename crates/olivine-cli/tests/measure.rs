@@ -228,3 +228,14 @@ fn every_bench_command_gives_figures_with_ratios_and_leaves_nothing() {
     assert!(latency[0]["one_way"]["min_ns"].is_number());
     assert_eq!(place.left(), Vec::<String>::new());
 }
+
+/// The time counts from the first message: what comes before it takes ten milliseconds of it nowhere.
+#[test]
+fn a_rate_fills_its_whole_time() {
+    let place = Place::new();
+    let words = ["pub", "x", "--rate", "1000", "--duration", "200ms"];
+    common::until("a run that nothing else disturbs", || {
+        let sent = json(&place.run(&[&words[..], &["--json"]].concat()));
+        sent["messages_count"].as_u64() >= Some(195)
+    });
+}

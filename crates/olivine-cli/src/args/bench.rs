@@ -205,7 +205,21 @@ pub(crate) struct MeshArgs {
 Examples:
   olivine bench sweep --preset olive          what Olive published, here
   olivine bench sweep job.toml --out found.json
-  olivine bench sweep job.toml --out found.json    goes on where it stopped")]
+  olivine bench sweep job.toml --out found.json    goes on where it stopped
+
+A job file has an 'about' and any number of blocks. Each block crosses its
+lists; a list that its scenario ignores is refused:
+  about = \"sizes against methods\"
+  [[measure]]
+  scenario = \"pingpong\"            # or latency, throughput, fanout, mesh
+  size = [32, 1024]                # bytes of a message; all scenarios
+  method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput
+  wait = [\"spin\", \"adaptive\"]      # of channels of this library
+  capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
+  rate = [1000.0]                  # latency: messages a second
+  batch = [1, 16]                  # throughput, fanout, mesh
+  publishers = [6]                 # mesh
+  subscribers = [1, 2, 4]          # fanout, mesh")]
 pub(crate) struct SweepArgs {
     /// Job file in TOML
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]

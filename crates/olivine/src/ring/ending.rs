@@ -25,6 +25,12 @@ pub(crate) struct Failure {
 pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
     // Relaxed: only the lock's holder writes it.
     let closed = words.word(lane::STATE).load(Ordering::Relaxed) & !1;
+    close_as(words, closed, position, failure);
+}
+
+/// [`close`] with the state word that the closed lane gets. A model calls it: loom does not walk every order of a load of
+/// one thread and a store of another where the storing thread has loaded the word just before.
+pub(super) fn close_as(words: &Words, closed: u64, position: u64, failure: Option<&str>) {
     if let Some(reason) = failure {
         write(words, closed, position, reason);
     }

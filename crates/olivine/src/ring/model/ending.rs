@@ -21,7 +21,7 @@ fn a_closed_lane_shows_its_last_message_and_its_failure() {
             let words = words.clone();
             move || {
                 assert!(send(&mut producer, 1));
-                ending::close(&words, producer.position(), Some("torn"));
+                ending::close_as(&words, 2, producer.position(), Some("torn"));
             }
         });
         if ending::state(&words) & 1 == 0 {

@@ -319,3 +319,35 @@ fn without_a_name_nothing_is_said_about_one() {
     ));
     assert_eq!(&*subscriber.receive().unwrap(), b"x");
 }
+
+#[test]
+fn an_end_that_a_killed_or_absent_holder_was_not_told_is_told_to_the_next_and_once() {
+    let place = Place::new();
+    let uri = place.uri("owed", "capacity=4KiB");
+    let named = place.uri("owed", "name=archive");
+    let is_closed = |named: &str| {
+        let mut subscriber = Subscriber::open(named).unwrap();
+        // Not every call looks for an end.
+        let mut answers = (0..100).map(|_| subscriber.try_receive().map(|_| ()));
+        answers.any(|answer| matches!(answer, Err(ReceiveError::Closed)))
+    };
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let reader = start(&place, "hang", &named);
+    until("it is there", || publisher.subscribers() == 1);
+    send(&mut publisher, 0..10);
+    until("it has read", || words.load(OPEN) == 1);
+    kill(reader);
+    publisher.close().unwrap();
+    assert!(is_closed(&named), "it was killed before the end");
+    assert!(
+        !is_closed(&named),
+        "it was told, and waits for the next publisher"
+    );
+    Publisher::open(&uri).unwrap().close().unwrap();
+    assert!(is_closed(&named), "it was away");
+    assert!(!is_closed(&named), "and was told");
+    let later = place.uri("owed", "name=later");
+    assert!(!is_closed(&later), "an end before its time");
+    assert!(!is_closed(&later), "also when it comes back");
+}

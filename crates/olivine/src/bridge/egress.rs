@@ -401,6 +401,8 @@ impl Drop for Egress {
     fn drop(&mut self) {
         // A subscriber releases what it has gone past when it leaves: what is not acknowledged is not gone past.
         self.rewind();
+        // A bridge that ends, and is not killed, has told the end of what it has delivered.
+        self.subscriber.hand_on_end();
     }
 }
 

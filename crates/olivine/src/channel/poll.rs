@@ -346,6 +346,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(never)]
     fn look_around(&mut self) -> Result<(), ReceiveError> {
         crate::points::look("look.around");
+        self.around.heard_end();
         if self.around.is_evicted() {
             return Err(self.around.evicted());
         }

@@ -4,8 +4,7 @@
 use super::attached::Attached;
 use super::publisher::{Ending, Publisher};
 use super::subscriber::Subscriber;
-use super::surroundings::failure_of;
-use super::surroundings::rely;
+use super::surroundings::{end_mark, failure_of, rely};
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
 use crate::region::Word;
@@ -314,6 +313,13 @@ impl<T: ?Sized> Subscriber<T> {
                 && lane.released() == lane.position()
         };
         lanes.find(is_told).and_then(failure_of)
+    }
+
+    /// The end of the stream was told where it was to be told: a durable name needs not tell it again.
+    pub(crate) fn hand_on_end(&mut self) {
+        if self.is_at_end() {
+            self.around.told_end = end_mark(&self.lanes);
+        }
     }
 
     /// What is closed by now counts as an end, though nothing was heard of it: an earlier life of the name may have heard.

@@ -217,7 +217,7 @@ impl<T: ?Sized> Subscriber<T> {
             .resolve(attached.geometry.slot(index) + slot::PARK);
         let hint = Some(attached.control.resolve(control::SLEEPERS));
         let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
-        let around = Box::new(Surroundings {
+        let mut around = Box::new(Surroundings {
             sleeper: Sleeper::new(park, hint),
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
@@ -236,6 +236,7 @@ impl<T: ?Sized> Subscriber<T> {
             told_end: 0,
             attached,
         });
+        around.heard |= around.owes_end(&lanes);
         // Where the publisher is not trusted, a message that was handed out must not change any more.
         let checked = around.is_checked();
         let topics = has_topics(&around.attached.geometry);
@@ -502,6 +503,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         self.around.closed = true;
         self.around.heard_news();
+        self.around.heard_end();
         // The message handed out last stays where it is: only the next call, or `close`, says that it was dealt with.
         self.release();
         // The bridge stops while we still hold the channel.

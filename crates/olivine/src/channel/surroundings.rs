@@ -210,6 +210,38 @@ impl Surroundings {
         }
     }
 
+    /// Whoever was told the end of the stream does something else by now: its durable name remembers that.
+    pub(super) fn heard_end(&self) {
+        if self.told_end != 0 && self.durable.is_some() {
+            self.end_word().store(self.told_end, Ordering::Relaxed);
+        }
+    }
+
+    /// Which end of the stream a durable name was told. Relaxed: only the holder of the slot's lock uses it.
+    fn end_word(&self) -> Word {
+        let Attached {
+            control, geometry, ..
+        } = &self.attached;
+        control.resolve(geometry.slot(self.slot) + slot::TOLD_END)
+    }
+
+    /// Whether a durable name that comes back was told nothing yet of the end that it finds: who had it before was
+    /// killed between the last message and the end, or was away. An end before its first subscriber is none of its own.
+    pub(super) fn owes_end(&self, lanes: &[Consumer]) -> bool {
+        let states = || lanes.iter().map(|lane| ending::state(lane.lane()));
+        let is_ended = !lanes.is_empty() && states().all(|state| state & 1 == 0);
+        match self.durable {
+            Some(Durable::Created) if is_ended => {
+                self.end_word().store(end_mark(lanes), Ordering::Relaxed);
+                false
+            }
+            None | Some(Durable::Created) => false,
+            // A failure is told by other words.
+            Some(_) if lanes.iter().any(|lane| ending::is_failed(lane.lane())) => false,
+            Some(_) => is_ended && self.end_word().load(Ordering::Relaxed) != end_mark(lanes),
+        }
+    }
+
     /// Whether this subscriber may be overrun, so that it copies messages out and checks the copies. A sealed publisher
     /// is not trusted.
     pub(super) fn is_checked(&self) -> bool {

@@ -175,6 +175,8 @@ pub(crate) mod slot {
     pub(crate) const TOLD_EVICTED: usize = 17;
     /// PID namespace of the process, 0 if unknown.
     pub(crate) const PID_SPACE: usize = 18;
+    /// Which end of the stream a durable name was told last, so that it need not be told again; 0 for none.
+    pub(crate) const TOLD_END: usize = 19;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
     /// Nobody's.

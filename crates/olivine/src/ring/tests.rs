@@ -42,6 +42,7 @@ fn places() -> BTreeMap<String, u64> {
         ("slot.ticket", slot::TICKET),
         ("slot.missed_bytes", slot::MISSED_BYTES),
         ("slot.told_bytes", slot::TOLD_BYTES),
+        ("slot.told_end", slot::TOLD_END),
         ("slot.told_evicted", slot::TOLD_EVICTED),
         ("slot.pid_space", slot::PID_SPACE),
         ("slot.park", slot::PARK),

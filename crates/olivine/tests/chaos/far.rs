@@ -52,6 +52,10 @@ struct Options {
     messages: u64,
     longest: u64,
     /// The server is away while publishers close.
+    #[cfg_attr(
+        not(feature = "nats"),
+        expect(dead_code, reason = "a journal has no server")
+    )]
     close_down: bool,
     capacities_kib: [u64; 2],
     /// Settings of the place elsewhere.

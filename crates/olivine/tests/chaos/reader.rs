@@ -104,8 +104,8 @@ impl Reader {
         Some(got)
     }
 
-    /// Kills it, hears it out, and starts the next one. That one has subscribed before anybody knows what the killed one
-    /// received: who subscribes when every publisher has closed waits for the next.
+    /// Kills it, hears it out, and starts the next one. That one may come when every publisher has
+    /// closed: what the killed one was not told is told to it, the end too.
     fn restart(&mut self) {
         signal(&self.process, Signal::KILL);
         self.process.wait().expect("its end");

@@ -71,7 +71,7 @@ fn a_death_at_any_named_point_is_survived() {
                 let survivors: Vec<&Actor> = publishers.iter().collect();
                 let recovery = stage.progress(&survivors, 1, Patience::new());
                 if died {
-                    tally.kill(role);
+                    tally.kill(role, stage.mode(role));
                     if role != "durable" {
                         let spins = survivors.iter().any(|survivor| survivor.spins());
                         tally.recovery(role, spins, recovery);

@@ -2,10 +2,11 @@
 
 use crate::bell::Bell;
 use crate::common::Random;
-use crate::message::{check, fill};
+use crate::lanes::{Found, Lanes, fill, is_empty};
+use crate::message::check;
 use crate::zygote::{Order, fork, linger};
 use olivine::probe::SharedWords;
-use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{Message, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::collections::HashMap;
 use std::io::PipeReader;
 use std::time::Duration;
@@ -23,11 +24,13 @@ pub(crate) const EVICTED: usize = 3;
 pub(crate) const CHECKED: usize = 4;
 /// Handles that worked in a forked child.
 pub(crate) const FORKED: usize = 5;
+/// Openings that ran out of time and were tried once more.
+pub(crate) const RETRIES: usize = 6;
 /// First of five words for each session.
 const SESSIONS: usize = 8;
 const WORDS_PER_SESSION: usize = 6;
 /// Longest rest of a participant before it looks again whether it shall stop.
-const REST_MAX: Duration = Duration::from_millis(50);
+pub(crate) const REST_MAX: Duration = Duration::from_millis(50);
 /// Sessions that one participant may use: a recoverer starts a new one each time.
 pub(crate) const SESSIONS_EACH: u64 = 8;
 
@@ -70,7 +73,7 @@ pub(crate) fn allowance(session: u64) -> usize {
     word(session, 4)
 }
 
-fn bump(words: &SharedWords, index: usize) {
+pub(crate) fn bump(words: &SharedWords, index: usize) {
     words.store(index, words.load(index) + 1);
 }
 
@@ -89,9 +92,10 @@ pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &Pipe
     match order.role.as_str() {
         "publisher" => stage.publish(),
         "recoverer" => stage.recover(),
-        "subscriber" | "latest" => stage.receive(Next::Private(HashMap::new())),
+        "subscriber" | "latest" => stage.receive(Seen::default()),
         "evictable" => stage.receive_until_evicted(),
-        "durable" => stage.receive(Next::Shared),
+        "durable" => stage.receive(Seen::of(Next::Shared)),
+        "sealed" => stage.publish_or_receive(),
         "both" => stage.both(),
         "creator" => stage.create(),
         "forker-publisher" => stage.fork_publisher(alive),
@@ -100,11 +104,11 @@ pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &Pipe
     }
 }
 
-struct Stage<'a> {
-    uri: &'a str,
-    words: &'a SharedWords,
-    bell: &'a Bell,
-    session: u64,
+pub(crate) struct Stage<'a> {
+    pub(crate) uri: &'a str,
+    pub(crate) words: &'a SharedWords,
+    pub(crate) bell: &'a Bell,
+    pub(crate) session: u64,
 }
 
 /// What comes next of each session.
@@ -115,22 +119,53 @@ enum Next {
     Shared,
 }
 
+/// What a subscriber has seen, and what comes next.
+pub(crate) struct Seen {
+    next: Next,
+    lanes: Lanes,
+}
+
+impl Seen {
+    fn of(next: Next) -> Self {
+        let lanes = Lanes::default();
+        Self { next, lanes }
+    }
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self::of(Next::Private(HashMap::new()))
+    }
+}
+
 impl Stage<'_> {
     fn publisher(&self) -> Publisher {
-        again_if_restless(|| Publisher::open(self.uri))
+        self.again_if_restless(|| Publisher::open(self.uri))
     }
 
     fn subscriber(&self) -> Subscriber {
-        again_if_restless(|| Subscriber::open(self.uri))
+        self.again_if_restless(|| Subscriber::open(self.uri))
     }
 
-    fn stopped(&self, whom: u64) -> bool {
+    /// Opens; once more where the first try ran out of time, which says nothing where this process was stopped
+    /// meanwhile. Each such try is counted, and the suite bears few of them.
+    fn again_if_restless<T: std::fmt::Debug>(&self, open: impl Fn() -> Result<T, OpenError>) -> T {
+        match open() {
+            Err(OpenError::Restless { .. }) => {
+                bump(self.words, RETRIES);
+                open().unwrap()
+            }
+            opened => opened.unwrap(),
+        }
+    }
+
+    pub(crate) fn stopped(&self, whom: u64) -> bool {
         bump(self.words, beats(self.session));
         self.words.load(STOP) >= whom
     }
 
     /// Waits until message `sequence` may be sent. `false` once there is to be no more.
-    fn may_send(&self, sequence: u64) -> bool {
+    pub(crate) fn may_send(&self, sequence: u64) -> bool {
         loop {
             let seen = self.bell.count();
             if self.stopped(PUBLISHERS) {
@@ -202,17 +237,16 @@ impl Stage<'_> {
         close(publisher);
     }
 
-    fn receive(&self, mut next: Next) {
+    fn receive(&self, mut seen: Seen) {
         let mut subscriber = self.subscriber();
-        let mut scratch = Vec::new();
         while !self.stopped(EVERYBODY) {
             match subscriber.receive_timeout(REST_MAX) {
-                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(Some(message)) => self.take(&message, &mut seen),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
                 // Only `delivery=latest` is ever overrun: what comes next is anybody's guess.
                 Err(ReceiveError::Overrun { .. }) if self.uri.contains("latest") => {
-                    next = Next::Private(HashMap::new());
+                    seen = Seen::default();
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -221,13 +255,12 @@ impl Stage<'_> {
 
     /// As `receive`; where it was too slow it comes again.
     fn receive_until_evicted(&self) {
-        let mut scratch = Vec::new();
         while !self.stopped(EVERYBODY) {
             let mut subscriber = self.subscriber();
-            let mut next = Next::Private(HashMap::new());
+            let mut seen = Seen::default();
             while !self.stopped(EVERYBODY) {
                 match subscriber.receive_timeout(REST_MAX) {
-                    Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                    Ok(Some(message)) => self.take(&message, &mut seen),
                     Ok(None) => {}
                     Err(ReceiveError::Closed) => return,
                     Err(ReceiveError::Evicted) => {
@@ -240,12 +273,18 @@ impl Stage<'_> {
         }
     }
 
-    fn take(&self, message: &[u8], next: &mut Next, scratch: &mut Vec<u8>) {
+    pub(crate) fn take(&self, message: &Message<'_>, seen: &mut Seen) {
         bump(self.words, CHECKED);
-        let Some((session, sequence)) = check(message, scratch) else {
-            return bump(self.words, TORN);
+        let (session, sequence, is_first) = match seen.lanes.take(message.lane(), message) {
+            Found::Whole {
+                session,
+                sequence,
+                is_first,
+            } => (session, sequence, is_first),
+            Found::Unknown => return,
+            Found::Torn => return bump(self.words, TORN),
         };
-        match next {
+        match &mut seen.next {
             Next::Private(next) => {
                 let expected = next.insert(session, sequence + 1);
                 if expected.is_some_and(|expected| expected != sequence) {
@@ -256,7 +295,9 @@ impl Stage<'_> {
             Next::Shared => {
                 let word = durable_next(session);
                 let expected = self.words.load(word);
-                if sequence > expected {
+                // An empty one that came first in this life, or in one before, said nothing of itself.
+                let was_next = is_first && sequence == expected + 1 && is_empty(session, expected);
+                if sequence > expected && !was_next {
                     bump(self.words, GAPS);
                 }
                 self.words.store(word, expected.max(sequence + 1));
@@ -268,8 +309,7 @@ impl Stage<'_> {
     fn both(&self) {
         let mut subscriber = self.subscriber();
         let mut publisher = self.publisher();
-        let (mut message, mut scratch) = (Vec::new(), Vec::new());
-        let mut next = Next::Private(HashMap::new());
+        let (mut message, mut seen) = (Vec::new(), Seen::default());
         let mut sequence = 0;
         fill(self.session, sequence, &mut message);
         while !self.stopped(PUBLISHERS) {
@@ -284,8 +324,7 @@ impl Stage<'_> {
                     Err(error) => panic!("{error}"),
                 }
             }
-            let handed =
-                subscriber.poll(|message| self.take(&message, &mut next, &mut scratch), 64);
+            let handed = subscriber.poll(|message| self.take(&message, &mut seen), 64);
             let rest = match handed {
                 Ok(0) if self.is_allowed(sequence) => Duration::from_micros(100),
                 Ok(0) => Duration::from_millis(5),
@@ -294,7 +333,7 @@ impl Stage<'_> {
                 Err(error) => panic!("{error}"),
             };
             match subscriber.receive_timeout(rest) {
-                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(Some(message)) => self.take(&message, &mut seen),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
                 Err(error) => panic!("{error}"),
@@ -368,11 +407,10 @@ impl Stage<'_> {
             linger(alive);
         });
         self.announce(child);
-        let mut next = Next::Private(HashMap::new());
-        let mut scratch = Vec::new();
+        let mut seen = Seen::default();
         while !self.stopped(EVERYBODY) {
             match subscriber.receive_timeout(REST_MAX) {
-                Ok(Some(message)) => self.take(&message, &mut next, &mut scratch),
+                Ok(Some(message)) => self.take(&message, &mut seen),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
                 Err(error) => panic!("{error}"),
@@ -383,14 +421,6 @@ impl Stage<'_> {
     fn announce(&self, child: libc::pid_t) {
         let child = u64::try_from(child).expect("a process");
         self.words.store(orphan(self.session), child);
-    }
-}
-
-/// Opens; once more where the first try ran out of time, which says nothing where this process was stopped meanwhile.
-fn again_if_restless<T: std::fmt::Debug>(open: impl Fn() -> Result<T, OpenError>) -> T {
-    match open() {
-        Err(OpenError::Restless { .. }) => open().unwrap(),
-        opened => opened.unwrap(),
     }
 }
 

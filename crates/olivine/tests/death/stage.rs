@@ -2,7 +2,7 @@
 
 use crate::bell::Bell;
 use crate::common::{self, Patience, Place, Random, until};
-use crate::message::check;
+use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};
 use crate::zygote::{End, Order, Zygote, signal};
 use olivine::probe::SharedWords;
@@ -26,6 +26,7 @@ const PUBLISHERS_MAX: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     seen: HashMap<u64, u64>,
+    lanes: Lanes,
     pub(crate) checked: u64,
     pub(crate) torn: u64,
     pub(crate) lost: u64,
@@ -36,11 +37,21 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn take(&mut self, message: &[u8], scratch: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, lane: usize, message: &[u8]) {
         self.checked += 1;
-        let Some((session, sequence)) = check(message, scratch) else {
-            self.torn += 1;
-            return;
+        let (session, sequence) = match self.lanes.take(lane, message) {
+            Found::Whole {
+                session, sequence, ..
+            } => (session, sequence),
+            Found::Unknown => {
+                // Who is there from the beginning knows every lane.
+                self.invented += u64::from(self.evicted == 0);
+                return;
+            }
+            Found::Torn => {
+                self.torn += 1;
+                return;
+            }
         };
         let joined_at = if self.evicted > 0 { sequence } else { 0 };
         let next = self.seen.entry(session).or_insert(joined_at);
@@ -67,14 +78,14 @@ impl Findings {
 /// Reads until every publisher has closed; `count` tells how far it is. Evicted, it joins again by `uri`.
 fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings {
     let mut findings = Findings::default();
-    let mut scratch = Vec::new();
     loop {
         match subscriber.receive() {
-            Ok(message) => findings.take(&message, &mut scratch),
+            Ok(message) => findings.take(message.lane(), &message),
             Err(ReceiveError::Closed) => return findings,
             Err(ReceiveError::Evicted) => {
                 findings.evicted += 1;
                 findings.seen.clear();
+                findings.lanes = Lanes::default();
                 subscriber = Subscriber::open(uri).unwrap();
             }
             Err(error) => panic!("{error}"),
@@ -121,7 +132,7 @@ pub(crate) struct Stage {
     /// How participants wait, by lot.
     waits: &'static [&'static str],
     sessions: u64,
-    query: &'static str,
+    query: String,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
     /// A publisher that says nothing: without it the stream would end where all others are dead and a recoverer has
     /// closed their lanes.
@@ -130,7 +141,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// A channel with the settings of `query`, and words for `participants`.
-    pub(crate) fn new(query: &'static str, participants: u64, seed: u64) -> Self {
+    pub(crate) fn new(query: &str, participants: u64, seed: u64) -> Self {
         let place = Place::new();
         let file = place.file("words");
         let words = roles::words((participants + 16) * SESSIONS_EACH);
@@ -145,10 +156,34 @@ impl Stage {
             bell,
             waits: &PARKING,
             sessions: 0,
-            query,
+            query: query.to_owned(),
             observer: None,
             silent: None,
         }
+    }
+
+    /// How the report calls a channel in which `role` is killed.
+    pub(crate) fn mode(&self, role: &str) -> &'static str {
+        match () {
+            () if role == "sealed" => "shm+fd://",
+            () if self.query.contains("mode=0660") => "mode=0660",
+            () if self.query.contains("evict") => "slow=evict",
+            () => "mode=0600",
+        }
+    }
+
+    /// The sealed channel beside the others.
+    fn sealed(&self) -> (PathBuf, String) {
+        let socket = self.place.file("sealed.sock");
+        let uri = format!("shm+fd://{}?capacity=64KiB&timeout=1s", socket.display());
+        (socket, uri)
+    }
+
+    /// The channel that is made and removed all the time.
+    fn cradle(&self, query: &str) -> String {
+        let Self { query: shape, .. } = self;
+        self.place
+            .uri("cradle", &format!("capacity=64KiB{shape}{query}"))
     }
 
     /// From here on participants also wait without sleeping: that takes the processors they have.
@@ -188,9 +223,8 @@ impl Stage {
         let wait = self.pick(self.waits);
         let from = self.pick(&["now", "oldest"]);
         let uri = match role {
-            "creator" => self
-                .place
-                .uri("cradle", &format!("capacity=64KiB&wait={wait}")),
+            "creator" => self.cradle(&format!("&wait={wait}")),
+            "sealed" => format!("{}&wait={wait}", self.sealed().1),
             "latest" => self.uri(&format!("wait={wait}&delivery=latest&from={from}")),
             "durable" => self.uri(&format!("wait={wait}&name=durable")),
             "evictable" => self.uri(&format!("wait={wait}")),
@@ -330,7 +364,7 @@ impl Stage {
     }
 
     /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left over.
-    pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 5]) {
+    pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 6]) {
         let publishes = |actor: &Actor| {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
@@ -364,14 +398,12 @@ impl Stage {
             findings.settle(&self.words, self.sessions);
         }
         // Whoever was killed while it made or removed a channel is cleaned up after by the next one.
-        for name in ["cradle", "death"] {
-            let shape = if name == "death" {
-                self.uri("")
-            } else {
-                self.place.uri(name, "")
-            };
-            drop(Subscriber::open(&shape).unwrap());
+        for uri in [self.cradle(""), self.uri("")] {
+            drop(Subscriber::open(&uri).unwrap());
         }
+        let (socket, uri) = self.sealed();
+        drop(Publisher::open(&uri).unwrap());
+        assert!(!socket.exists(), "the socket of the dead is left behind");
         if self.place.channel("death").exists() {
             // A durable subscriber may come back: this one does.
             Subscriber::open(&self.uri("name=durable"))
@@ -392,6 +424,7 @@ impl Stage {
             roles::FORKED,
             roles::EVICTED,
             roles::CHECKED,
+            roles::RETRIES,
         ];
         let complaints = complaints.map(|word| self.words.load(word));
         self.zygote.finish();

@@ -6,9 +6,15 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Openings of one round that may run out of time: the library tries for 10 s, and a hundred times at least, so only a
+/// process that was stopped for that long has an excuse.
+const RETRIES_MAX: u64 = 2;
+
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     kills: BTreeMap<&'static str, u64>,
+    /// By the mode of the channel in which they fell.
+    modes: BTreeMap<&'static str, u64>,
     /// Files of the core in which aimed kills fell.
     places: BTreeMap<String, u64>,
     /// Waits for survivors that began, and that ended.
@@ -29,6 +35,9 @@ pub(crate) struct Tally {
     gaps: u64,
     forked: u64,
     evicted: u64,
+    /// Openings that ran out of time and were tried once more.
+    retries: u64,
+    rounds: u64,
 }
 
 /// Times of one kind.
@@ -89,9 +98,15 @@ impl fmt::Display for Times {
 }
 
 impl Tally {
-    /// One kill.
-    pub(crate) fn kill(&mut self, role: &'static str) {
+    /// One kill, of a participant of a channel in `mode`.
+    pub(crate) fn kill(&mut self, role: &'static str, mode: &'static str) {
         *self.kills.entry(role).or_insert(0) += 1;
+        *self.modes.entry(mode).or_insert(0) += 1;
+    }
+
+    /// Kills in one mode.
+    pub(crate) fn kills_in(&self, mode: &str) -> u64 {
+        self.modes.get(mode).copied().unwrap_or(0)
     }
 
     /// Where an aimed kill fell.
@@ -145,6 +160,9 @@ impl Tally {
         for (role, kills) in other.kills {
             *self.kills.entry(role).or_insert(0) += kills;
         }
+        for (mode, kills) in other.modes {
+            *self.modes.entry(mode).or_insert(0) += kills;
+        }
         for (place, kills) in other.places {
             *self.places.entry(place).or_insert(0) += kills;
         }
@@ -164,6 +182,8 @@ impl Tally {
         self.gaps += other.gaps;
         self.forked += other.forked;
         self.evicted += other.evicted;
+        self.retries += other.retries;
+        self.rounds += other.rounds;
     }
 
     /// Kills and findings in one line.
@@ -180,8 +200,10 @@ impl Tally {
     }
 
     /// What a round found, and what its victims complained of.
-    pub(crate) fn add(&mut self, findings: &Findings, complaints: [u64; 5]) {
-        let [torn, gaps, forked, evicted, checked] = complaints;
+    pub(crate) fn add(&mut self, findings: &Findings, complaints: [u64; 6]) {
+        let [torn, gaps, forked, evicted, checked, retries] = complaints;
+        self.retries += retries;
+        self.rounds += 1;
         self.checked += findings.checked + checked;
         self.lost += findings.lost;
         self.torn += findings.torn + torn;
@@ -198,6 +220,7 @@ impl Tally {
     }
 
     pub(crate) fn assert_clean(&self, seed: u64) {
+        let most = RETRIES_MAX * self.rounds;
         let found = [
             ("lost", self.lost),
             ("torn", self.torn),
@@ -206,10 +229,21 @@ impl Tally {
             ("gaps seen by victims", self.gaps),
             ("handles that worked in a child", self.forked),
             ("survivors that hung", self.waits.0 - self.waits.1),
+            (
+                "openings that found no rest",
+                self.retries.saturating_sub(most),
+            ),
         ];
-        for (what, count) in found {
-            assert_eq!(count, 0, "{what}, round with seed {seed}\n{self}");
-        }
+        let bad: Vec<String> = found
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(what, count)| format!("{what} {count}"))
+            .collect();
+        assert!(
+            bad.is_empty(),
+            "{}, round with seed {seed}\n{self}",
+            bad.join(", ")
+        );
         assert!(self.checked > 0, "nothing was checked");
     }
 }
@@ -223,10 +257,16 @@ impl fmt::Display for Tally {
             .map(|(role, count)| format!("{role} {count}"))
             .collect();
         writeln!(f, "kills {kills} ({})", roles.join(", "))?;
+        let modes: Vec<String> = self
+            .modes
+            .iter()
+            .map(|(mode, count)| format!("{mode} {count}"))
+            .collect();
+        writeln!(f, "by mode of the channel: {}", modes.join(", "))?;
         writeln!(
             f,
-            "of these left unburied {}, stops {}, evictions {}",
-            self.zombies, self.stops, self.evicted
+            "of these left unburied {}, stops {}, evictions {}, openings tried again {}",
+            self.zombies, self.stops, self.evicted, self.retries
         )?;
         writeln!(
             f,

@@ -183,7 +183,8 @@ impl Publisher {
         cursor.store(position, Ordering::Relaxed);
     }
 
-    /// Writes a part of a message of `length` bytes that becomes visible by [`Publisher::publish_parts`].
+    /// Writes a part of a message of `length` bytes that becomes visible by [`Publisher::publish_parts`]; where its frame
+    /// ends. Room for the first part is room for all of them: whoever joins later waits behind it.
     ///
     /// # Errors
     ///
@@ -193,11 +194,11 @@ impl Publisher {
         length: usize,
         at: usize,
         part: &[u8],
-    ) -> Result<(), NotSent> {
+    ) -> Result<u64, NotSent> {
         let end = self.room(self.producer.position(), length)?;
         self.producer.begin(end);
         self.producer.payload_mut(length)[at..at + part.len()].copy_from_slice(part);
-        Ok(())
+        Ok(end)
     }
 
     /// Asks for room for a message of `length` bytes as a publisher does that waits for it.
@@ -225,15 +226,9 @@ impl Publisher {
         }
     }
 
-    /// Makes the message that [`Publisher::write_part`] put together visible.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent`]; nothing was made visible.
-    pub(crate) fn publish_parts(&mut self, length: usize, tag: u32) -> Result<(), NotSent> {
-        let end = self.room(self.producer.position(), length)?;
+    /// Makes the message of `length` bytes that [`Publisher::write_part`] put together, and whose end it said, visible.
+    pub(crate) fn publish_parts(&mut self, end: u64, tag: u32, length: usize) {
         self.producer.commit(end, tag, length);
-        Ok(())
     }
 }
 

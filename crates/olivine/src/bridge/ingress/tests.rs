@@ -1,0 +1,123 @@
+//! Messages that come in parts, while subscribers come and go between them.
+
+use super::*;
+use crate::Subscriber;
+use crate::link::Stop;
+
+/// Bytes of the ring, and of a message that takes most of it.
+const CAPACITY: usize = 4096;
+const LONG: usize = 2000;
+
+/// A frame as it lies in a ring: header, payload, padding.
+fn frame(kind: u8, length: usize) -> Vec<u8> {
+    let mut bytes = (length as u64 + HEADER_BYTES).to_le_bytes().to_vec();
+    bytes.resize(bytes.len() + length, kind);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// Who carries from lane 0 of a source into the ring `uri`.
+fn carrier(uri: &str) -> Ingress {
+    let typed = TypeTag {
+        hash: 0,
+        name: "".into(),
+        any: true,
+    };
+    let config = Config::parse(uri).unwrap();
+    let control = Control::new().unwrap();
+    control.stop(Stop::Now);
+    let mut carrier = Ingress::open(&config, typed, "a test", &control).unwrap();
+    carrier.open_from(7, 0, 0).unwrap();
+    carrier
+}
+
+fn shm(name: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!(
+        "shm://{name}?dir={}&capacity={CAPACITY}",
+        folder.path().join("channels").display()
+    );
+    (folder, uri)
+}
+
+fn kinds(subscriber: &mut Subscriber) -> Vec<(u8, usize)> {
+    let mut found = Vec::new();
+    subscriber
+        .poll(
+            |message| {
+                assert!(message.iter().all(|byte| *byte == message[0]), "torn");
+                found.push((message[0], message.len()));
+            },
+            100,
+        )
+        .unwrap();
+    found
+}
+
+/// The room of the first part is room for the last one, whoever joins between them and wherever: no later part is refused.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
+    for from in ["now", "oldest"] {
+        let (_folder, uri) = shm("pieces");
+        let mut carrier = carrier(&uri);
+        let mut position = 0;
+        // Nobody reads: the oldest are forgotten, and what is left is a ring of history.
+        for kind in 0..20 {
+            let bytes = frame(kind, 400);
+            carrier.take(0, position, &bytes).unwrap();
+            position += bytes.len() as u64;
+        }
+        let whole = frame(99, LONG);
+        let mut joined = Vec::new();
+        let mut sent = 0;
+        for part in [8, 800, 1000, whole.len() - 1808] {
+            carrier
+                .take(0, position + sent as u64, &whole[sent..sent + part])
+                .unwrap();
+            sent += part;
+            if sent < whole.len() {
+                joined.push(Subscriber::open(&format!("{uri}&from={from}")).unwrap());
+                assert_eq!(carrier.acknowledged(0), Some(position), "half a message");
+                // Both are looks at the gate between two parts.
+                carrier.room(0);
+                carrier.want(0, 0);
+                carrier.press();
+            }
+        }
+        assert_eq!(carrier.acknowledged(0), Some(position + whole.len() as u64));
+        for subscriber in &mut joined {
+            let found = kinds(subscriber);
+            assert_eq!(found.last(), Some(&(99, LONG)), "{from}: {found:?}");
+            assert_eq!(found.len() == 1, from == "now", "{from}: {found:?}");
+        }
+    }
+}
+
+/// Where there is no room for a message nothing of it is taken, its first part included, and what came before it is: the
+/// source brings all of it again.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_first_part_without_room_is_not_taken_and_comes_again() {
+    let (_folder, uri) = shm("no-room");
+    let mut carrier = carrier(&uri);
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let first = frame(1, LONG);
+    carrier.take(0, 0, &first).unwrap();
+    let (small, second) = (frame(2, 100), frame(3, LONG));
+    let place = first.len() as u64;
+    let both = [&small[..], &second[..800]].concat();
+    let answer = carrier.take(0, place, &both).unwrap_err();
+    let NotTaken::NoRoom { taken } = answer else {
+        panic!("{answer}");
+    };
+    assert_eq!(taken, small.len());
+    let place = place + taken as u64;
+    assert_eq!(carrier.acknowledged(0), Some(place));
+    assert_eq!(kinds(&mut subscriber), [(1, LONG), (2, 100)]);
+    drop(subscriber);
+    let mut late = Subscriber::open(&uri).unwrap();
+    carrier.take(0, place, &second[..800]).unwrap();
+    carrier.take(0, place + 800, &second[800..]).unwrap();
+    assert_eq!(kinds(&mut late), [(3, LONG)]);
+}

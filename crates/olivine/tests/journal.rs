@@ -398,7 +398,10 @@ fn large_runs_and_a_message_as_long_as_a_ring_are_recorded() {
 fn the_format_is_what_it_was() {
     let place = Place::new();
     let path = place.file("golden.olv");
-    let settings = fast().journal(0x0102_0304_0506_0708);
+    // Its first file goes on in a second one, which is closed in order.
+    let settings = fast()
+        .rotate(Rotation::by_size(4096))
+        .journal(0x0102_0304_0506_0708);
     let mut recorder = Recorder::open(&path, &settings).unwrap();
     let [first, second, third] = lanes();
     for (lane, position, time_ns, payload) in [
@@ -406,34 +409,49 @@ fn the_format_is_what_it_was() {
         (&second, 4096, 1_000_000_002, b"two, longer"),
         (&first, 16, 1_000_000_003, b""),
         (&third, 64, 1_000_000_003, b"order"),
+        (&first, 32, 1_000_000_004, &[7; 3600]),
     ] {
         let id = recorder.lane(lane).unwrap();
         let bytes = frame(0xabcd, payload, lane.align as usize);
         recorder.append(id, position, time_ns, &bytes).unwrap();
-        if position == 4096 {
+        if position >= 4096 || payload.len() > 1000 {
             recorder.flush().unwrap();
         }
     }
     recorder.close().unwrap();
-    let golden = format!("{}/tests/golden/journal-1.olv", env!("CARGO_MANIFEST_DIR"));
-    let found = std::fs::read(&path).unwrap();
-    let expected = std::fs::read(&golden).unwrap_or_default();
-    assert!(
-        found == expected,
-        "the format changed: raise FORMAT_VERSION and write these bytes as journal-(version).olv: {found:02x?}"
-    );
+    let golden = format!("{}/tests/golden/journal-2.olv", env!("CARGO_MANIFEST_DIR"));
+    for next in ["", ".000001"] {
+        let found = std::fs::read(format!("{}{next}", path.display())).unwrap();
+        let expected = std::fs::read(format!("{golden}{next}")).unwrap_or_default();
+        assert!(
+            found == expected,
+            "the format changed: raise FORMAT_VERSION and write these bytes as journal-(version).olv{next}: {found:02x?}"
+        );
+    }
+    assert!(!place.file("golden.olv.000002").exists());
     let messages = replay_all(golden.as_ref()).messages;
     let payloads: Vec<&[u8]> = messages.iter().map(|m| &m.payload[..]).collect();
-    assert_eq!(payloads, [&b"one"[..], b"two, longer", b"", b"order"]);
+    let long = [7; 3600];
+    assert_eq!(
+        payloads,
+        [&b"one"[..], b"two, longer", b"", b"order", &long]
+    );
 }
 
+/// Version 1 ended each file with the same words, so that a missing newest file could not be seen.
 #[test]
 fn another_version_is_refused_by_name() {
+    for version in [1, 3, 9] {
+        refuses(version);
+    }
+}
+
+fn refuses(version: u8) {
     let place = Place::new();
     let path = place.file("new.olv");
     drop(Recorder::open(&path, &fast()).unwrap());
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[8] = 9;
+    bytes[8] = version;
     bytes[12..16].fill(0);
     let check = crc32c::crc32c(&bytes[..64]);
     bytes[12..16].copy_from_slice(&check.to_le_bytes());
@@ -446,10 +464,10 @@ fn another_version_is_refused_by_name() {
         let expected = matches!(
             error,
             JournalError::Version {
-                found: 9,
-                expected: 1,
+                found,
+                expected: 2,
                 ..
-            }
+            } if found == u32::from(version)
         );
         assert!(expected, "{error}");
     }

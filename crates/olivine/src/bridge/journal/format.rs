@@ -19,7 +19,7 @@ const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Last bytes of a file that ends with an index, where the journal goes on in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or place raises it.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// No number of a block, position or end of a lane lies further: nothing that was recorded comes near it, and what is added
 /// to one does not overflow.

@@ -26,6 +26,9 @@ fn role() {
     let Some(role) = common::my_role() else {
         return;
     };
+    if role == "hanging" {
+        return hang();
+    }
     assert_eq!(role, "scribbler");
     let text = |name: &str| std::env::var(name).expect("set by the parent");
     let words = SharedWords::attach(text("OLIVINE_DEATH_WORDS").as_ref()).unwrap();
@@ -90,12 +93,13 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
                 rounds.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let (mut patience, mut seen) = (Patience::new(), 0);
+        let watchdog = Duration::from_millis(setting("OLIVINE_HOSTILE_WATCHDOG_MS", 60_000));
+        let (mut patience, mut seen) = (Patience::of(watchdog), 0);
         // A hang cannot be joined: it ends the whole test.
         while !suffering.is_finished() {
             let now = rounds.load(Ordering::Relaxed);
             if now != seen {
-                (patience, seen) = (Patience::new(), now);
+                (patience, seen) = (Patience::of(watchdog), now);
             }
             if !patience.lasts() {
                 eprintln!("a call never returned");
@@ -110,17 +114,22 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     words.load(WRITTEN)
 }
 
-/// What may be answered to a subscriber under attack: anything but a panic; a name is all that is asked.
+/// What may be answered under attack is any error that says what to do.
+fn named(error: &dyn std::error::Error) {
+    common::says_what_to_do(error);
+}
+
+/// What may be answered to a subscriber under attack: anything but a panic, and [`named`].
 fn receive(subscriber: &mut Subscriber) {
     for _ in 0..20 {
         let mut bytes = 0;
         match subscriber.poll(|message| bytes += message.len(), 100) {
             Ok(_) => {}
-            Err(error) => assert!(!error.to_string().is_empty()),
+            Err(error) => named(&error),
         }
         match subscriber.receive_timeout(Duration::from_micros(200)) {
             Ok(_) | Err(ReceiveError::Closed) => {}
-            Err(error) => assert!(!error.to_string().is_empty()),
+            Err(error) => named(&error),
         }
         let _ = (subscriber.lag(), subscriber.position(), subscriber.lanes());
     }
@@ -141,11 +150,53 @@ fn publish(publisher: &mut Publisher, of: &mut u64) {
 
 /// Opens while everything moves: what is refused has a name.
 fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
-    let named = |error: OpenError| assert!(!error.to_string().is_empty());
+    let told = |error: OpenError| named(&error);
     (
-        Publisher::open(uri).map_err(named).ok(),
-        Subscriber::open(uri).map_err(named).ok(),
+        Publisher::open(uri).map_err(told).ok(),
+        Subscriber::open(uri).map_err(told).ok(),
     )
+}
+
+/// A victim whose first call never returns.
+fn hang() {
+    let place = Place::new();
+    let uri = place.uri("victim", SHAPE);
+    let _publisher = Publisher::open(&uri).unwrap();
+    attack(&place, &["control"], || {
+        loop {
+            std::thread::park();
+        }
+    });
+}
+
+#[test]
+fn a_planted_fault_of_each_kind_fails_the_suite() {
+    use std::os::unix::process::ExitStatusExt;
+    let panics = |what: &str, victim: &mut (dyn FnMut() + Send)| {
+        let place = Place::new();
+        let uri = place.uri("victim", SHAPE);
+        let _publisher = Publisher::open(&uri).unwrap();
+        let attacked = || attack(&place, &["control", "lane-0"], victim);
+        let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attacked));
+        let why = attacked.expect_err(what);
+        let why = why.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(why.contains("no panic"), "{what}: {why}");
+    };
+    panics("a victim that panics", &mut || panic!("planted"));
+    panics("an error without a text", &mut || {
+        named(&std::io::Error::other(""));
+    });
+    panics("an error without a remedy", &mut || {
+        named(&std::io::Error::other("it went wrong"));
+    });
+    let watchdog = [("OLIVINE_HOSTILE_WATCHDOG_MS", "500".to_owned())];
+    let mut hanging = common::spawn("hanging", &watchdog);
+    let mut end = None;
+    until("the watchdog ends a test that hangs", || {
+        end = hanging.try_wait().unwrap();
+        end.is_some()
+    });
+    assert_eq!(end.unwrap().signal(), Some(libc::SIGABRT));
 }
 
 #[test]

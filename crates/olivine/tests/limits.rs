@@ -45,6 +45,11 @@ fn role() {
         "removing" => few_descriptors_to_remove(&text("OLIVINE_DEATH_URI")),
         "mappings" => few_mappings(&text("OLIVINE_DEATH_URI")),
         "locked" => no_locked_memory(&text("OLIVINE_DEATH_URI")),
+        "leaking" => {
+            let subscriber = Subscriber::open(&text("OLIVINE_DEATH_URI")).unwrap();
+            // It goes without leaving: nobody removes the channel.
+            let _kept = std::mem::ManuallyDrop::new(subscriber);
+        }
         _ => with_words(&role),
     }
 }
@@ -58,7 +63,13 @@ fn with_words(role: &str) {
             }
         }
         "reader" => read(&words),
-        "writer" => write(&words),
+        "writer" => write(&words, |sequence, _| sequence),
+        "losing" => write(&words, |sequence, _| sequence + sequence / 1000),
+        "repeating" => write(&words, |sequence, _| sequence - sequence / 1000),
+        "tearing" => write(&words, |sequence, message| {
+            message[9] ^= u8::from(sequence == 1000);
+            sequence
+        }),
         other => panic!("no role {other}"),
     }
 }
@@ -79,14 +90,19 @@ fn read(words: &SharedWords) {
     }
 }
 
-/// Goes on where the one before it stopped, until it is killed or has sent everything.
-fn write(words: &SharedWords) {
+/// Goes on where the one before it stopped, until it is killed or has sent everything: of each number that message
+/// which `spoil` names, with what that does to the one that was made for the number.
+fn write(words: &SharedWords, spoil: fn(u64, &mut Vec<u8>) -> u64) {
     let mut publisher = Publisher::open_with(&config()).unwrap();
     // A message whose publisher died before it could say so is there all the same.
     assert!(publisher.wait_drained(Some(WATCHDOG)).unwrap());
     let mut message = Vec::new();
     for sequence in words.load(READ)..STREAM {
         fill(1, sequence, &mut message);
+        let named = spoil(sequence, &mut message);
+        if named != sequence {
+            fill(1, named, &mut message);
+        }
         publisher.publish(&message).unwrap();
     }
     publisher.close().unwrap();
@@ -284,6 +300,44 @@ fn streams_cross_the_edges_of_numbers_between_processes() {
         Others::new(&place, &uri, edge - 4096).stream(3);
         assert!(!place.channel("edge").exists());
     }
+}
+
+/// What a check says.
+fn verdict(check: impl FnOnce()) -> Result<(), String> {
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+#[test]
+fn a_planted_fault_of_each_kind_fails_the_suite() {
+    let fails = |verdict: Result<(), String>, what: &str| {
+        let why = verdict.expect_err(what);
+        assert!(why.contains(what), "{what}: {why}");
+    };
+    let place = Place::new();
+    let uri = place.uri("planted", "capacity=64KiB&wait=park");
+    for writer in ["writer", "losing", "repeating", "tearing"] {
+        let _ = std::fs::remove_file(place.file("words"));
+        let others = Others::new(&place, &uri, 0);
+        let reader = others.spawn("reader");
+        until("the reader is there", || others.words.load(READY) == 1);
+        common::finished(others.spawn(writer));
+        match verdict(|| common::finished(reader)) {
+            good if writer == "writer" => assert_eq!(good, Ok(())),
+            // The reader says it on its standard error: all that its end says is that it failed.
+            bad => fails(bad, "exit status: 101"),
+        }
+        let read = others.words.load(READ);
+        assert_eq!(read, if writer == "writer" { STREAM } else { 1000 });
+    }
+    fails(verdict(|| ends_well("leaking")), "left behind");
+    let mut held = Subscriber::open(&uri).unwrap();
+    assert!(matches!(held.try_receive(), Ok(None)));
+    let other = Subscriber::open(&place.uri("planted", "capacity=4KiB")).unwrap_err();
+    fails(
+        verdict(|| refused(&other, "Too many open files")),
+        "capacity",
+    );
 }
 
 #[test]

@@ -243,10 +243,15 @@ impl Patience {
     const EAGER: u32 = 50;
 
     pub(crate) fn new() -> Self {
+        Self::of(WATCHDOG)
+    }
+
+    /// Lasts for so long.
+    pub(crate) fn of(left: Duration) -> Self {
         let began = Instant::now();
         Self {
             began,
-            left: WATCHDOG,
+            left,
             looked: began,
             looks: 0,
             longest: Duration::ZERO,
@@ -335,6 +340,23 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held.extend(maps.lines().map(str::to_owned));
     held.retain(|target| target.contains(&folder.display().to_string()));
     held
+}
+
+/// An error, its causes included, must say what to do. What it says that comes from memory that lies is another matter.
+pub(crate) fn says_what_to_do(error: &dyn std::error::Error) {
+    const REMEDIES: [&str; 13] = [
+        "remove", "open ", "use ", "try ", "go on", "close", "start", "run ", "give ", "wait",
+        "install", "name ", "shows ",
+    ];
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    let text = texts.join(": ");
+    let remedy = REMEDIES.iter().any(|remedy| text.contains(remedy));
+    assert!(remedy, "an error that says not what to do: '{text}'");
 }
 
 /// A port that nobody listens on. The system gives out others before it gives this one again.

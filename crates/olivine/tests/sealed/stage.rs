@@ -50,7 +50,7 @@ pub(crate) fn variables(path: &Path) -> Vec<(&'static str, String)> {
 }
 
 /// Message number `n`: its length differs, its bytes tell which it is.
-fn message(n: u64) -> Vec<u8> {
+pub(crate) fn message(n: u64) -> Vec<u8> {
     let length = usize::try_from(n * 37 % 200).unwrap();
     let mut bytes = n.to_le_bytes().to_vec();
     bytes.resize(8 + length, n.to_le_bytes()[0]);
@@ -68,11 +68,31 @@ pub(crate) struct Outcome {
 
 /// Runs `attack` while a publisher at `place` sends and two honest subscribers check that nothing is lost.
 pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnce()) -> Outcome {
+    beside_peers(place, query, message, attack)
+}
+
+/// Tells a thread to stop, also where somebody else has failed.
+struct Stops(Arc<AtomicBool>);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// As [`beside_honest_peers`], with a publisher that sends what `said` names.
+pub(crate) fn beside_peers(
+    place: &Place,
+    query: &str,
+    said: fn(u64) -> Vec<u8>,
+    attack: impl FnOnce(),
+) -> Outcome {
     let uri = place.uri(query);
     let mut publisher = Publisher::open(&uri).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-    let honest: Vec<_> = (0..2)
+    let stops = Stops(Arc::clone(&stop));
+    let mut honest: Vec<_> = (0..2)
         .map(|who| {
             let (uri, read) = (uri.clone(), Arc::clone(&read));
             std::thread::spawn(move || {
@@ -97,7 +117,7 @@ pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnc
         move || {
             let mut sent = 0;
             while !stop.load(Ordering::Relaxed) {
-                match publisher.publish_timeout(&message(sent), WATCHDOG) {
+                match publisher.publish_timeout(&said(sent), WATCHDOG) {
                     Ok(_) => sent += 1,
                     Err(NotSent::BackPressured) => panic!("held back for {WATCHDOG:?}"),
                     Err(error) => panic!("{error}"),
@@ -118,10 +138,16 @@ pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnc
         let before = who.load(Ordering::Relaxed);
         until("more is read after the attack", || {
             assert!(!publishing.is_finished(), "the publisher ended");
+            if let Some(failed) = honest.iter().position(|one| one.is_finished()) {
+                match honest.remove(failed).join() {
+                    Ok(next) => panic!("an honest subscriber ended at message {next}"),
+                    Err(why) => std::panic::resume_unwind(why),
+                }
+            }
             who.load(Ordering::Relaxed) > before + 100
         });
     }
-    stop.store(true, Ordering::Relaxed);
+    drop(stops);
     let (sent, stats, status) = publishing.join().unwrap();
     for subscriber in honest {
         assert_eq!(subscriber.join().unwrap(), sent, "messages were lost");

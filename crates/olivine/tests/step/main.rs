@@ -13,6 +13,7 @@
 mod common;
 mod faults;
 mod operations;
+mod planted;
 mod scene;
 mod trace;
 

@@ -3,7 +3,7 @@
 use crate::common::{Place, WATCHDOG};
 use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Small enough that every check goes round the ring, and that comparing it after each step is cheap.
 const SHAPE: &str = "publishers_max=4&subscribers_max=4&wait=park";
@@ -57,6 +57,8 @@ pub(crate) struct Scene {
     capacity: &'static str,
     /// The bystander came first and named nothing: the child is to fix the shape.
     open: bool,
+    /// How long room is waited for.
+    pub(crate) patience: Duration,
 }
 
 /// A message of the bystander: marked, numbered, longer than a cache line.
@@ -83,6 +85,7 @@ impl Scene {
             theirs: Vec::new(),
             capacity: "4KiB",
             open: false,
+            patience: WATCHDOG,
         };
         if operation.bystanders {
             scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
@@ -127,9 +130,14 @@ impl Scene {
         }
     }
 
+    /// Where the channel's files are.
+    pub(crate) fn folder(&self) -> std::path::PathBuf {
+        self.place.channel("step")
+    }
+
     /// The channel's files that exist.
     pub(crate) fn files(&self) -> Vec<std::fs::File> {
-        let folder = self.place.channel("step");
+        let folder = self.folder();
         let names = ["control", "lane-0", "lane-1", "lane-2"];
         names
             .iter()
@@ -137,7 +145,7 @@ impl Scene {
             .collect()
     }
 
-    fn write_word(&self, file: &str, word: u64, value: u64) {
+    pub(crate) fn write_word(&self, file: &str, word: u64, value: u64) {
         let path = self.place.channel("step").join(file);
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.write_all_at(&value.to_le_bytes(), word * 8).unwrap();
@@ -228,7 +236,7 @@ impl Scene {
         let started = Instant::now();
         while let Err(error) = publisher.offer(&message(b'b', self.sent)) {
             assert_eq!(error, NotSent::BackPressured);
-            assert!(started.elapsed() < WATCHDOG, "no room comes");
+            assert!(started.elapsed() < self.patience, "no room comes");
             std::thread::yield_now();
             if let Some(subscriber) = &mut self.subscriber {
                 read(subscriber, &mut self.seen, &mut Vec::new());

@@ -1,0 +1,54 @@
+//! Faults planted in what the publisher beside an attack sends, and in what stays behind: each makes the run fail.
+
+use crate::stage::{Place, beside_peers, message};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The message that is planted at.
+const AT: u64 = 50;
+
+fn found(said: fn(u64) -> Vec<u8>, attack: impl FnOnce(&Place)) -> Result<(), String> {
+    let place = Place::new();
+    let run = || {
+        drop(beside_peers(
+            &place,
+            "capacity=64KiB&wait=park",
+            said,
+            || attack(&place),
+        ))
+    };
+    let checked = catch_unwind(AssertUnwindSafe(run));
+    checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+#[test]
+fn a_planted_fault_of_each_kind_fails_the_suite() {
+    let fails = |verdict: Result<(), String>, what: &str| {
+        let why = verdict.expect_err(what);
+        assert!(why.contains(what), "{what}: {why}");
+    };
+    let number = |n: u64| format!("{:?}", message(n));
+    // What differs from what an honest subscriber waits for is told in whole.
+    let differs = |verdict: Result<(), String>, got: &str| {
+        let why = verdict.expect_err("a message that is not the next one");
+        assert!(why.contains("left == right"), "{why}");
+        assert!(why.contains(got) && why.contains(&number(AT)), "{why}");
+    };
+    assert_eq!(found(message, |_| {}), Ok(()));
+    let lost = found(|n| message(n + u64::from(n >= AT)), |_| {});
+    differs(lost, &number(AT + 1));
+    let repeated = found(|n| message(n - u64::from(n >= AT)), |_| {});
+    differs(repeated, &number(AT - 1));
+    let torn = |n| {
+        let mut bytes = message(n);
+        if n == AT {
+            bytes[8] ^= 1;
+        }
+        bytes
+    };
+    let bytes = format!("{:?}", torn(AT));
+    differs(found(torn, |_| {}), &bytes);
+    let stray = found(message, |place| {
+        std::fs::write(place.path().with_extension("stray"), "").unwrap();
+    });
+    fails(stray, "something stays behind");
+}

@@ -114,9 +114,9 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     words.load(WRITTEN)
 }
 
-/// What may be answered under attack is any error that says what to do.
+/// What may be answered under attack is any error that has a text. What else it says comes from memory that lies.
 fn named(error: &dyn std::error::Error) {
-    common::says_what_to_do(error);
+    assert!(!error.to_string().is_empty());
 }
 
 /// What may be answered to a subscriber under attack: anything but a panic, and [`named`].
@@ -185,9 +185,6 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
     panics("a victim that panics", &mut || panic!("planted"));
     panics("an error without a text", &mut || {
         named(&std::io::Error::other(""));
-    });
-    panics("an error without a remedy", &mut || {
-        named(&std::io::Error::other("it went wrong"));
     });
     let watchdog = [("OLIVINE_HOSTILE_WATCHDOG_MS", "500".to_owned())];
     let mut hanging = common::spawn("hanging", &watchdog);

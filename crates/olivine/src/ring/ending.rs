@@ -7,6 +7,9 @@ use super::layout::{checksum, lane, pack, unpack};
 use crate::region::Words;
 use crate::sync::{Ordering, mutant, unless};
 
+/// In place of a reason that was overwritten.
+const UNREADABLE: &str =
+    "its reason cannot be read: start the bridge again, and look at what it says";
 /// Longest reason in bytes.
 const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
 
@@ -110,7 +113,7 @@ pub(crate) fn failure(words: &Words) -> Option<Failure> {
     Some(Failure {
         state,
         position: failed_position(words),
-        reason: text.unwrap_or_else(|| "its reason cannot be read".to_owned()),
+        reason: text.unwrap_or_else(|| UNREADABLE.to_owned()),
     })
 }
 
@@ -174,7 +177,7 @@ mod tests {
             let before = words.word(at).load(Ordering::Relaxed);
             words.word(at).store(!before, Ordering::Relaxed);
             let reason = failure(&words).unwrap().reason;
-            assert_eq!(reason, "its reason cannot be read", "word {at}");
+            assert_eq!(reason, UNREADABLE, "word {at}");
             words.word(at).store(before, Ordering::Relaxed);
         }
     }

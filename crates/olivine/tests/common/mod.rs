@@ -342,23 +342,6 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held
 }
 
-/// An error, its causes included, must say what to do. What it says that comes from memory that lies is another matter.
-pub(crate) fn says_what_to_do(error: &dyn std::error::Error) {
-    const REMEDIES: [&str; 13] = [
-        "remove", "open ", "use ", "try ", "go on", "close", "start", "run ", "give ", "wait",
-        "install", "name ", "shows ",
-    ];
-    let mut texts = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    let text = texts.join(": ");
-    let remedy = REMEDIES.iter().any(|remedy| text.contains(remedy));
-    assert!(remedy, "an error that says not what to do: '{text}'");
-}
-
 /// A port that nobody listens on. The system gives out others before it gives this one again.
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

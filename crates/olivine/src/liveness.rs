@@ -75,8 +75,7 @@ impl Locks {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             again => again?,
         };
-        let (named, open) = (fstat(again.borrow())?, fstat(file)?);
-        let same = (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
+        let same = crate::segment::is_same_file(&fstat(again.borrow())?, &fstat(file)?);
         Ok(same.then_some(Self::File(Arc::new(LockFile {
             file: again,
             held: Mutex::default(),

@@ -244,6 +244,11 @@ pub(crate) fn open_file(
     Ok(Some(file))
 }
 
+/// Whether two looks were at one file.
+pub(crate) fn is_same_file(one: &rustix::fs::Stat, other: &rustix::fs::Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
 /// Length of an open file in bytes.
 pub(crate) fn length(file: BorrowedFd<'_>, path: &Path) -> Result<u64, OpenError> {
     let stat = rustix::fs::fstat(file).map_err(refused("look at", path))?;

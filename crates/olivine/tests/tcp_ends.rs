@@ -62,6 +62,14 @@ fn end_comes(subscriber: &mut Subscriber) {
     });
 }
 
+/// A message goes the whole way, and then the end.
+fn one_more_and_the_end(mut publisher: Publisher, subscriber: &mut Subscriber) {
+    publisher.publish(b"now").unwrap();
+    assert_eq!(next(subscriber), b"now");
+    publisher.close().unwrap();
+    end_comes(subscriber);
+}
+
 /// The first end of a stream that goes this way meets this fate, after the ends of its lanes were lost; the flag says
 /// that it has.
 fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<AtomicBool> {
@@ -177,7 +185,7 @@ fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
     let place = Place::new();
     let port = free_port();
     let from = place.uri("from", "subscribers_max=1");
-    let mut publisher = Publisher::open(&from).unwrap();
+    let publisher = Publisher::open(&from).unwrap();
     let near = Subscriber::open(&from).unwrap();
     let sending = start(&from, &uri(port, "role=listen"), true);
     let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
@@ -185,10 +193,7 @@ fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
     assert!(!sending.has_ended(), "{:?}", sending.status());
     drop(near);
     until("it is there", || sending.status().peers == 1);
-    publisher.publish(b"now").unwrap();
-    assert_eq!(next(&mut subscriber), b"now");
-    publisher.close().unwrap();
-    end_comes(&mut subscriber);
+    one_more_and_the_end(publisher, &mut subscriber);
     until("the source has ended", || sending.has_ended());
 }
 
@@ -205,7 +210,7 @@ fn a_listening_source_does_not_end_with_a_stranger_that_says_hello_and_leaves() 
         bytes.to_vec()
     });
     let from = place.uri("from", "");
-    let mut publisher = Publisher::open(&from).unwrap();
+    let publisher = Publisher::open(&from).unwrap();
     let sending = start(&from, &uri(port, "role=listen"), true);
     drop(Subscriber::open(&uri(proxy.port, "role=connect")).unwrap());
     let mut hello = Vec::new();
@@ -231,10 +236,7 @@ fn a_listening_source_does_not_end_with_a_stranger_that_says_hello_and_leaves() 
     assert!(!sending.has_ended(), "{:?}", sending.status());
     let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
     until("it is there", || sending.status().peers == 1);
-    publisher.publish(b"now").unwrap();
-    assert_eq!(next(&mut subscriber), b"now");
-    publisher.close().unwrap();
-    end_comes(&mut subscriber);
+    one_more_and_the_end(publisher, &mut subscriber);
     until("the source has ended", || sending.has_ended());
 }
 
@@ -247,16 +249,13 @@ fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take(
     let to = there.uri("to", "");
     let receiving = start(&uri(port, "role=listen"), &to, true);
     let from = here.uri("from", "");
-    let mut publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
+    let publisher = Publisher::open(&format!("{from}&subscribers=1")).unwrap();
     let sending = start(&from, &uri(port, "role=connect"), true);
     until("it was turned away", || receiving.status().refusals > 1);
     assert!(!receiving.has_ended(), "{:?}", receiving.status());
     std::fs::remove_file(there.dir()).unwrap();
     let mut subscriber = Subscriber::open(&to).unwrap();
-    publisher.publish(b"now").unwrap();
-    assert_eq!(next(&mut subscriber), b"now");
-    publisher.close().unwrap();
-    end_comes(&mut subscriber);
+    one_more_and_the_end(publisher, &mut subscriber);
     until("both have ended", || {
         receiving.has_ended() && sending.has_ended()
     });

@@ -10,7 +10,7 @@ use crate::region::Words;
 use crate::ring::layout::{Geometry, control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{self, CONTROL};
 use crate::sync::Ordering;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,7 +144,10 @@ impl Attached {
         };
         let file = segment::open_file(folder, CONTROL, true)?;
         let is_ours = |file: &OwnedFd| match locks {
-            Locks::File(locks) => is_same_file(locks.as_fd(), file.as_fd()),
+            Locks::File(locks) => {
+                let looks = (rustix::fs::fstat(locks.as_fd()), rustix::fs::fstat(file));
+                matches!(looks, (Ok(a), Ok(b)) if segment::is_same_file(&a, &b))
+            }
             // Channels of files are locked by their files.
             Locks::Process(_) => false,
         };
@@ -171,11 +174,6 @@ pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
             crate::wait::wake(park);
         }
     }
-}
-
-fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    let (one, other) = (rustix::fs::fstat(one), rustix::fs::fstat(other));
-    matches!((one, other), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// Takes the membership lock, waiting for others to finish.

@@ -3,7 +3,7 @@
 use super::make::{TEMPORARY, make_folder, sweep};
 use super::sharing::{Kind, Sharing};
 use super::system::check_file_system;
-use super::{CONTROL, lane_name, refused};
+use super::{CONTROL, is_same_file, lane_name, refused};
 use crate::error::OpenError;
 use crate::uri::Config;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -182,15 +182,14 @@ impl ChannelFolder {
     pub(crate) fn still_there(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let open = rustix::fs::fstat(&self.file);
-        matches!((named, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+        matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
     /// Whether `file` is the control file that the name leads to now.
     pub(crate) fn is_current(&self, file: BorrowedFd<'_>) -> bool {
         let named = rustix::fs::statat(&self.file, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
         let open = rustix::fs::fstat(file);
-        self.still_there()
-            && matches!((named, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+        self.still_there() && matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
     /// Bytes that the channel's files occupy.

@@ -187,7 +187,7 @@ fn put(place: &Place, text: &str) -> Result<()> {
 }
 
 /// `document` with `text` between the marks called `name`; `None` where they are missing.
-fn between(document: &str, name: &str, text: &str) -> Option<String> {
+pub(crate) fn between(document: &str, name: &str, text: &str) -> Option<String> {
     let (start, end) = (
         format!("<!-- {name}:start -->"),
         format!("<!-- {name}:end -->"),

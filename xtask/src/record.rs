@@ -6,6 +6,7 @@
 use crate::cargo::{at_most, root, target};
 use crate::child::{self, Line};
 use crate::hello;
+use crate::peers::between;
 use crate::report::{Report, Step};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -72,7 +73,7 @@ const HEADLINE: &str = "headline.md";
 /// The page of figures.
 const FIGURES: &str = "docs/figures.md";
 /// Where the figures stand there.
-const MARKS: (&str, &str) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
+const MARKS: &str = "figures";
 
 /// What is done besides measuring everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -132,14 +133,9 @@ fn quote(folder: &Path) -> Result<Step> {
 
 /// `page` with `headline` between its marks.
 fn quoting(page: &str, headline: &str) -> Result<String> {
-    let (start, end) = MARKS;
-    let parts = page
-        .split_once(start)
-        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let Some((before, after)) = parts else {
-        bail!("{FIGURES} has no lines {} and {end}", start.trim_end());
-    };
-    Ok(format!("{before}{start}{headline}{end}{after}"))
+    between(page, MARKS, headline).with_context(|| {
+        format!("{FIGURES} has no lines <!-- {MARKS}:start --> and <!-- {MARKS}:end -->")
+    })
 }
 
 /// Builds the tool as it ships; its path.
@@ -241,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_page_quotes_the_headline_and_nothing_else_changes() {
-        let (start, end) = MARKS;
+        let (start, end) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
         let page = format!("# Title\n\n{start}old\n{end}\n\nmore\n");
         let quoted = quoting(&page, "| new |\n").unwrap();
         assert_eq!(

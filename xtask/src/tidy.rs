@@ -9,6 +9,7 @@ mod danger;
 mod edges;
 mod links;
 mod names;
+mod ratchet;
 mod tests_rules;
 mod text;
 mod tree_size;
@@ -101,6 +102,9 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         edges::labels(tree),
         edges::have_mutants(tree),
         names::public(tree),
+        ratchet::long_lines(tree),
+        ratchet::riddles(tree),
+        ratchet::private_names(tree),
         text::length(tree),
         text::unfinished(tree),
         text::machine_paths(tree),

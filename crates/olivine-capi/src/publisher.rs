@@ -139,10 +139,10 @@ fn publish(
     message: &[u8],
     timeout_ms: i64,
 ) -> Result<u64, NotSent> {
-    match publisher.offer_tagged(tag, message) {
+    match publisher.try_publish_tagged(tag, message) {
         Err(NotSent::BackPressured | NotSent::NotConnected) if timeout_ms != 0 => {
             publisher.wait_for_room(message.len(), timeout(timeout_ms))?;
-            publisher.offer_tagged(tag, message)
+            publisher.try_publish_tagged(tag, message)
         }
         done => done,
     }
@@ -518,7 +518,7 @@ pub unsafe extern "C" fn olivine_publisher_subscribers(
         // SAFETY: the contract is the same.
         let to = unsafe { place("count", count) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.subscribers())) }?;
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.count_subscribers())) }?;
         Ok(())
     })
 }

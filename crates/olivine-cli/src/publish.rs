@@ -94,7 +94,7 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
 
 /// Whether anybody is subscribed, be it without holding the publisher back.
 fn is_heard(publisher: &Publisher, config: &Config) -> bool {
-    publisher.subscribers() > 0
+    publisher.count_subscribers() > 0
         || admin::inspect(config)
             .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }
@@ -192,7 +192,7 @@ impl Sender {
         if !self.wait_until_due()? {
             return Ok(false);
         }
-        match self.publisher.offer_tagged(tag, message) {
+        match self.publisher.try_publish_tagged(tag, message) {
             Ok(_) => {}
             Err(error) => {
                 if !self.send_waiting(tag, message, error)? {
@@ -254,7 +254,7 @@ impl Sender {
         if !self.wait_for_room(message.len(), error)? {
             return Ok(false);
         }
-        self.publisher.offer_tagged(tag, message)?;
+        self.publisher.try_publish_tagged(tag, message)?;
         Ok(true)
     }
 

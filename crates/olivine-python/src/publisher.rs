@@ -116,7 +116,7 @@ fn send(
 ) -> PyResult<u64> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        match publisher.offer_tagged(tag, message.get(py)) {
+        match publisher.try_publish_tagged(tag, message.get(py)) {
             Ok(position) => return Ok(position.0),
             Err(NotSent::BackPressured | NotSent::NotConnected) => {
                 // Also where there is room each time, and others take it.
@@ -190,7 +190,7 @@ impl Publisher {
         let message = Bytes::of(message)?;
         let mut state = lock(&self.state)?;
         let publisher = state.idle()?;
-        match publisher.offer_tagged(tag, message.get(py)) {
+        match publisher.try_publish_tagged(tag, message.get(py)) {
             Ok(position) => Ok(Some(position.0)),
             Err(NotSent::BackPressured | NotSent::NotConnected) => Ok(None),
             Err(error) => Err(of_sent(py, error, Some(publisher))),
@@ -331,7 +331,7 @@ impl Publisher {
 
     #[getter]
     fn subscribers(&self) -> PyResult<usize> {
-        Ok(lock(&self.state)?.look()?.subscribers())
+        Ok(lock(&self.state)?.look()?.count_subscribers())
     }
 
     #[getter]

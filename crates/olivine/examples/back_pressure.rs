@@ -8,13 +8,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open("inproc://pressure?capacity=4KiB")?;
     let mut publisher = Publisher::open("inproc://pressure")?;
 
-    // `offer` never waits: it answers that there is no room.
+    // `try_publish` never waits: it answers that there is no room.
     let mut sent = 0_u64;
-    while publisher.offer(&sent.to_le_bytes()).is_ok() {
+    while publisher.try_publish(&sent.to_le_bytes()).is_ok() {
         sent += 1;
     }
     assert_eq!(
-        publisher.offer(&sent.to_le_bytes()),
+        publisher.try_publish(&sent.to_le_bytes()),
         Err(NotSent::BackPressured)
     );
     let waited = publisher.publish_timeout(&sent.to_le_bytes(), Duration::from_millis(5));

@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open("inproc://claims")?;
     let mut publisher = Publisher::open("inproc://claims")?;
 
-    let mut claim = publisher.claim(16)?;
+    let mut claim = publisher.try_claim(16)?;
     // What the bytes hold at first is unspecified: write all of them.
     claim[..8].copy_from_slice(&7_u64.to_le_bytes());
     claim[8..].copy_from_slice(&9_u64.to_le_bytes());
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     claim.commit();
 
     // A claim that is dropped is given up: nobody sees anything of it.
-    let mut given_up = publisher.claim(1_000)?;
+    let mut given_up = publisher.try_claim(1_000)?;
     given_up.fill(0xff);
     drop(given_up);
 

@@ -63,7 +63,7 @@ fn look(uri: &str) -> ChannelInfo {
 fn fill(publisher: &mut Publisher) -> u64 {
     let mut sent = 0;
     loop {
-        match publisher.offer(&[0; 8]) {
+        match publisher.try_publish(&[0; 8]) {
             Ok(_) => sent += 1,
             Err(NotSent::BackPressured) => return sent,
             Err(error) => panic!("{error}"),
@@ -111,7 +111,7 @@ fn back_pressure_counts_a_message_that_is_given_up() {
     let uri = place.uri("gave-up", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     let _slow = Subscriber::open(&uri).unwrap();
-    while publisher.offer(&[0; 8]).is_ok() {}
+    while publisher.try_publish(&[0; 8]).is_ok() {}
     let before = publisher.stats().back_pressure_ns;
     let timeout = Duration::from_millis(20);
     let gave_up = publisher.publish_timeout(&[0; 8], timeout);
@@ -122,7 +122,7 @@ fn back_pressure_counts_a_message_that_is_given_up() {
     let seen = look(&uri).publishers[0].clone();
     assert_eq!((seen.blocked_ns, seen.back_pressure_ns), (0, counted));
     assert_eq!(publisher.stats().back_pressure_ns, counted);
-    assert!(publisher.offer(&[0; 8]).is_err());
+    assert!(publisher.try_publish(&[0; 8]).is_err());
     until("it counts again", || {
         publisher.stats().back_pressure_ns > counted
     });
@@ -135,7 +135,7 @@ fn back_pressure_counts_an_offer_that_never_succeeds() {
     let uri = place.uri("offers", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     let _slow = Subscriber::open(&uri).unwrap();
-    while publisher.offer(&[0; 8]).is_ok() {}
+    while publisher.try_publish(&[0; 8]).is_ok() {}
     let first = look(&uri).publishers[0].clone();
     until("the time grows", || {
         look(&uri).publishers[0].back_pressure_ns > first.back_pressure_ns

@@ -13,7 +13,7 @@ fn every_subscriber_gets_every_message_in_order() {
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut next = [0_u32; 3];
     for n in 0..10_000_u32 {
-        while let Err(error) = publisher.offer(&n.to_le_bytes()) {
+        while let Err(error) = publisher.try_publish(&n.to_le_bytes()) {
             assert_eq!(error, NotSent::BackPressured);
             for (subscriber, next) in subscribers.iter_mut().zip(&mut next) {
                 let take = |message: olivine::Message<'_>| {

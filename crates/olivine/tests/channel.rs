@@ -173,7 +173,7 @@ fn an_absent_durable_subscriber_expires() {
     // Many times what the ring holds: only its end lets this through.
     send(&mut publisher, 0..10_000);
     assert_eq!(publisher.stats().reclaimed, 1);
-    assert_eq!(publisher.subscribers(), 0);
+    assert_eq!(publisher.count_subscribers(), 0);
 }
 
 #[test]
@@ -265,7 +265,10 @@ fn waiting_for_more_subscribers_evicts_nobody() {
     let mut subscriber = Subscriber::open(&uri).unwrap();
     assert!(!publisher.wait_for_subscribers(2, Some(SHORT)).unwrap());
     assert!(publisher.wait_drained(Some(SHORT)).unwrap());
-    assert_eq!((publisher.stats().evicted, publisher.subscribers()), (0, 1));
+    assert_eq!(
+        (publisher.stats().evicted, publisher.count_subscribers()),
+        (0, 1)
+    );
     send(&mut publisher, 0..10);
     expect(&mut subscriber, 0..10);
 }
@@ -276,12 +279,12 @@ fn a_publisher_waits_for_the_subscribers_it_wants() {
     let uri = place.uri("connect", "subscribers=2&subscribers_max=2");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut one = Subscriber::open(&uri).unwrap();
-    assert_eq!(publisher.offer(b"early"), Err(NotSent::NotConnected));
+    assert_eq!(publisher.try_publish(b"early"), Err(NotSent::NotConnected));
     let timed = publisher.publish_timeout(b"early", SHORT);
     assert_eq!(timed, Err(NotSent::NotConnected));
     let mut two = Subscriber::open(&uri).unwrap();
     assert!(publisher.wait_for_subscribers(2, Some(LONG)).unwrap());
-    publisher.offer(b"both").unwrap();
+    publisher.try_publish(b"both").unwrap();
     for subscriber in [&mut one, &mut two] {
         assert_eq!(&*subscriber.receive().unwrap(), b"both");
     }
@@ -577,22 +580,22 @@ fn the_dead_are_not_counted_as_subscribers() {
     // Keeps the channel.
     let mut first = Publisher::open(&uri).unwrap();
     let child = reader(&place, &uri, &words);
-    assert_eq!(first.subscribers(), 1);
+    assert_eq!(first.count_subscribers(), 1);
     kill(child);
     let eager = place.uri("counted", "subscribers=1");
     let mut second = Publisher::open(&eager).unwrap();
-    assert_eq!(second.offer(b"nobody"), Err(NotSent::NotConnected));
+    assert_eq!(second.try_publish(b"nobody"), Err(NotSent::NotConnected));
     assert_eq!(second.stats().reclaimed, 1);
     words.store(0, 0);
     kill(reader(&place, &uri, &words));
     assert!(!first.wait_for_subscribers(1, Some(SHORT)).unwrap());
     words.store(0, 0);
     kill(reader(&place, &uri, &words));
-    assert_eq!(first.subscribers(), 0);
+    assert_eq!(first.count_subscribers(), 0);
     // A durable one that is away is waited for, and counted.
     drop(Subscriber::open(&place.uri("counted", "name=archive")).unwrap());
-    assert_eq!(first.subscribers(), 1);
-    second.offer(b"for the archive").unwrap();
+    assert_eq!(first.count_subscribers(), 1);
+    second.try_publish(b"for the archive").unwrap();
 }
 
 #[test]

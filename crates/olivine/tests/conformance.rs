@@ -113,7 +113,7 @@ fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
         let mut sent = 0_u64;
         let mut refused = 0;
         while refused < 50 {
-            match publisher.offer(&sent.to_le_bytes()) {
+            match publisher.try_publish(&sent.to_le_bytes()) {
                 Ok(_) => {
                     sent += 1;
                     refused = 0;

@@ -108,7 +108,7 @@ fn evicted_durable_subscriber_that_is_killed_is_told_on_reopen() {
     let named = place.uri("hung", "capacity=4KiB&name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
     let child = start(&place, "hang", &named);
-    until("it is there", || publisher.subscribers() == 1);
+    until("it is there", || publisher.count_subscribers() == 1);
     send(&mut publisher, 0..10);
     until("it has read", || words.load(OPEN) == 1);
     send(&mut publisher, 10..5000);
@@ -155,7 +155,7 @@ fn expired_durable_subscriber_is_told_on_reopen() {
     send(&mut publisher, 0..5000);
     let stats = publisher.stats();
     assert_eq!((stats.reclaimed, stats.evicted), (1, 0));
-    assert_eq!(publisher.subscribers(), 0);
+    assert_eq!(publisher.count_subscribers(), 0);
     drop(told(&named, 0, 5000));
     // An expired name keeps no channel, and its slot is given to others when there is no other.
     drop(publisher);
@@ -259,7 +259,7 @@ fn a_place_that_was_taken_before_anything_was_overwritten_is_resumed_whole() {
     Subscriber::open(&named).unwrap().close();
     send(&mut publisher, 0..10);
     // Judges it, and takes its place because it has expired.
-    assert_eq!(publisher.subscribers(), 0);
+    assert_eq!(publisher.count_subscribers(), 0);
     let mut again = Subscriber::open(&named).unwrap();
     assert_eq!(again.durable(), Some(Durable::Resumed));
     assert_eq!(rest(&mut again), 0..10);
@@ -314,7 +314,7 @@ fn without_a_name_nothing_is_said_about_one() {
     let mut subscriber = Subscriber::open("inproc://nameless").unwrap();
     assert_eq!(subscriber.durable(), None);
     assert!(matches!(
-        publisher.offer(b"x"),
+        publisher.try_publish(b"x"),
         Ok(_) | Err(NotSent::BackPressured)
     ));
     assert_eq!(&*subscriber.receive().unwrap(), b"x");
@@ -334,7 +334,7 @@ fn an_end_that_a_killed_or_absent_holder_was_not_told_is_told_to_the_next_and_on
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
     let reader = start(&place, "hang", &named);
-    until("it is there", || publisher.subscribers() == 1);
+    until("it is there", || publisher.count_subscribers() == 1);
     send(&mut publisher, 0..10);
     until("it has read", || words.load(OPEN) == 1);
     kill(reader);

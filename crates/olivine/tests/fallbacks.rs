@@ -25,7 +25,7 @@ fn carry(uri: &str) {
     if pid == 0 {
         // SAFETY: integers only.
         unsafe { libc::alarm(20) };
-        let forked = publisher.offer(b"of a child") == Err(NotSent::Forked)
+        let forked = publisher.try_publish(b"of a child") == Err(NotSent::Forked)
             && matches!(subscriber.try_receive(), Err(ReceiveError::Forked));
         drop((publisher, subscriber));
         // SAFETY: ends the child and nothing else.

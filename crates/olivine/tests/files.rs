@@ -147,7 +147,7 @@ fn nonsense_in_live_words_never_leaves_the_ring() {
             }
             if let Ok(mut publisher) = Publisher::open(&uri) {
                 for _ in 0..1000 {
-                    let _ = publisher.offer(&[7; 100]);
+                    let _ = publisher.try_publish(&[7; 100]);
                 }
             }
         }

@@ -73,9 +73,9 @@ fn a_forked_child_is_refused_and_harms_nobody() {
             }
             let (mut subscriber, mut publisher) =
                 (subscriber.take().unwrap(), publisher.take().unwrap());
-            let refused = matches!(publisher.offer(b"child"), Err(NotSent::Forked))
+            let refused = matches!(publisher.try_publish(b"child"), Err(NotSent::Forked))
                 && matches!(publisher.publish(b"child"), Err(NotSent::Forked))
-                && matches!(publisher.claim(1).map(|_| ()), Err(NotSent::Forked))
+                && matches!(publisher.try_claim(1).map(|_| ()), Err(NotSent::Forked))
                 && matches!(publisher.wait_drained(None), Err(NotSent::Forked))
                 && matches!(
                     subscriber.try_receive().map(|_| ()),
@@ -91,7 +91,7 @@ fn a_forked_child_is_refused_and_harms_nobody() {
         let (mut subscriber, mut publisher) = (subscriber.unwrap(), publisher.unwrap());
         send(&mut publisher, 3..6);
         expect(&mut subscriber, 0..6);
-        assert_eq!(publisher.subscribers(), 1);
+        assert_eq!(publisher.count_subscribers(), 1);
         publisher.close().unwrap();
         assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
     }
@@ -116,7 +116,10 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
     let (mut told, mut tell) = std::io::pipe().unwrap();
     forked(|| {
         // As the error advises.
-        assert!(matches!(publisher.offer(b"child"), Err(NotSent::Forked)));
+        assert!(matches!(
+            publisher.try_publish(b"child"),
+            Err(NotSent::Forked)
+        ));
         publisher = Publisher::open(&uri).unwrap();
         assert_eq!((publisher.lane(), state(1)), (1, LaneState::Open));
         // SAFETY: as in `forked`.
@@ -153,7 +156,7 @@ fn what_was_begun_before_a_fork_is_the_parents_to_commit() {
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
     let before = publisher.cursor();
-    let mut claim = publisher.claim(6).unwrap();
+    let mut claim = publisher.try_claim(6).unwrap();
     claim.copy_from_slice(b"parent");
     let mut claim = Some(claim);
     forked(|| {

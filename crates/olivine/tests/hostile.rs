@@ -144,7 +144,7 @@ fn publish(publisher: &mut Publisher, of: &mut u64) {
             Ok(_) | Err(NotSent::BackPressured | NotSent::NotConnected) => {}
             Err(error) => panic!("{error}"),
         }
-        let _ = (publisher.stats(), publisher.subscribers());
+        let _ = (publisher.stats(), publisher.count_subscribers());
     }
 }
 

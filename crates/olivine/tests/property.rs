@@ -186,7 +186,7 @@ impl World {
                     return;
                 };
                 let (lane, max) = (publisher.lane(), publisher.message_max());
-                match publisher.offer_tagged(item.0, &item.1) {
+                match publisher.try_publish_tagged(item.0, &item.1) {
                     Ok(position) => {
                         assert_eq!(position, publisher.cursor());
                         self.sent(lane, &item);
@@ -200,7 +200,7 @@ impl World {
                     return;
                 };
                 let (lane, max) = (publisher.lane(), publisher.message_max());
-                match publisher.claim(*length) {
+                match publisher.try_claim(*length) {
                     Ok(mut claim) => {
                         claim.copy_from_slice(&item.1);
                         claim.set_tag(item.0);
@@ -382,7 +382,7 @@ proptest! {
             for _ in 0..burst {
                 serial += 1;
                 let payload: Vec<u8> = serial.to_le_bytes().into_iter().cycle().take(length + 4).collect();
-                prop_assert!(publisher.offer(&payload).is_ok(), "nobody holds it back");
+                prop_assert!(publisher.try_publish(&payload).is_ok(), "nobody holds it back");
             }
             let before = subscriber.lost_bytes();
             let mut whole = true;

@@ -43,7 +43,7 @@ fn a_bare_subscriber_that_comes_first_takes_the_publishers_settings() {
             let mut publisher = Publisher::open(&uri(query)).unwrap();
             for n in 0..3_u8 {
                 // Never waits: with `subscribers=1` the bare one is the one.
-                publisher.offer(&[n]).unwrap();
+                publisher.try_publish(&[n]).unwrap();
             }
             publisher.close().unwrap();
             for n in 0..3_u8 {
@@ -75,7 +75,7 @@ fn subscribers_of_an_open_channel_all_get_everything_from_the_first_message() {
         let sent: u64 = common::setting("OLIVINE_SHAPE_MESSAGES", 2000);
         let mut received = vec![0; subscribers.len()];
         for n in 0..sent {
-            while publisher.offer(&n.to_le_bytes()).is_err() {
+            while publisher.try_publish(&n.to_le_bytes()).is_err() {
                 for (subscriber, next) in subscribers.iter_mut().zip(&mut received) {
                     read(subscriber, next);
                     subscriber.release();

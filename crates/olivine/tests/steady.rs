@@ -48,8 +48,8 @@ fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
         let message = message.as_flattened();
         match n % 4 {
             0 => right &= publisher.publish(message).is_ok(),
-            1 => right &= publisher.offer_tagged(1, message).is_ok(),
-            2 => match publisher.claim(message.len()) {
+            1 => right &= publisher.try_publish_tagged(1, message).is_ok(),
+            2 => match publisher.try_claim(message.len()) {
                 Ok(mut claim) => {
                     claim.copy_from_slice(message);
                     claim.commit();

@@ -52,7 +52,7 @@ fn settings_that_do_not_fit_are_refused_with_key_and_values() {
         // One that fits is served all the same.
         let mut good = Subscriber::open(&uri(port, ours)).unwrap();
         let mut publisher = publisher;
-        until("it is there", || publisher.subscribers() == 1);
+        until("it is there", || publisher.count_subscribers() == 1);
         publisher.publish(b"good").unwrap();
         assert_eq!(&*good.receive().unwrap(), b"good");
     }
@@ -208,7 +208,7 @@ fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
     let config = |uri: &str| Config::parse(uri).unwrap();
     let flood = |number: usize, mut publisher: Publisher| {
         for n in 0..COUNTS[number] {
-            let mut claim = publisher.claim_wait(SIZE).unwrap();
+            let mut claim = publisher.claim(SIZE).unwrap();
             fill(n, &mut claim);
             claim.set_tag(u32::try_from(number).unwrap());
             claim.commit();
@@ -245,7 +245,7 @@ fn a_remote_subscriber_that_is_too_slow_is_evicted_and_told() {
     let query = "capacity=4KiB&slow=evict:50ms";
     let mut publisher = Publisher::open(&uri(port, query)).unwrap();
     let mut subscriber = Subscriber::open(&uri(port, "capacity=4KiB")).unwrap();
-    until("it is there", || publisher.subscribers() == 1);
+    until("it is there", || publisher.count_subscribers() == 1);
     let mut sent = 0_u64;
     until("it is evicted", || {
         publisher.publish(&sent.to_le_bytes()).unwrap();

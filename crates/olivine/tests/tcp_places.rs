@@ -308,7 +308,7 @@ fn a_bridge_from_a_channel_into_itself_is_refused_however_it_is_spelled() {
         let refused = Bridge::start(&config(&channel), &config(&other), false);
         let told = format!("{:?}", refused.expect_err("a loop"));
         assert!(told.contains("Loop"), "{told}");
-        assert_eq!(publisher.subscribers(), 0, "no durable name is left");
+        assert_eq!(publisher.count_subscribers(), 0, "no durable name is left");
     }
     let port = free_port();
     let _sending = bridge(&channel, &uri(port, "role=listen"));

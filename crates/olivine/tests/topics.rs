@@ -76,15 +76,15 @@ fn every_way_of_sending_carries_the_topic() {
     let mut subscriber = Subscriber::open(&place.uri("ways", "topic=way.*")).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
     assert_eq!(publisher.topic(), Some("way.of"));
-    publisher.offer(b"offer").unwrap();
+    publisher.try_publish(b"try_publish").unwrap();
     publisher.publish_tagged(7, b"tagged").unwrap();
     publisher.publish_timeout(b"timeout", WATCHDOG).unwrap();
-    let mut claim = publisher.claim(5).unwrap();
+    let mut claim = publisher.try_claim(5).unwrap();
     claim.copy_from_slice(b"claim");
     claim.set_tag(8);
     claim.commit();
-    let _ = publisher.claim(9).unwrap();
-    publisher.claim_wait(0).unwrap().commit();
+    let _ = publisher.try_claim(9).unwrap();
+    publisher.claim(0).unwrap().commit();
     let mut batch = publisher.batch();
     batch.push(b"first of two").unwrap();
     batch.push_tagged(9, b"second").unwrap();
@@ -103,7 +103,7 @@ fn every_way_of_sending_carries_the_topic() {
     }
     let of = |tag, text: &str| (tag, "way.of".to_owned(), text.as_bytes().to_vec());
     let mut expected = vec![
-        of(0, "offer"),
+        of(0, "try_publish"),
         of(7, "tagged"),
         of(0, "timeout"),
         of(8, "claim"),
@@ -147,7 +147,7 @@ fn messages_with_and_without_a_topic_go_over_one_channel() {
         assert_eq!(without.topic(), None);
         with.publish(b"one").unwrap();
         without.publish(b"two").unwrap();
-        let mut claim = without.claim(5).unwrap();
+        let mut claim = without.try_claim(5).unwrap();
         claim.copy_from_slice(b"three");
         claim.commit();
         without.set_topic("a.c").unwrap();
@@ -237,19 +237,19 @@ fn the_longest_message_leaves_room_for_its_topic() {
         Err(NotSent::TooLong { max }) if max == longest
     ));
     assert!(matches!(
-        publisher.claim(longest + 1),
+        publisher.try_claim(longest + 1),
         Err(NotSent::TooLong { .. })
     ));
     // Each fills the ring: the second has to wait, and says so.
     publisher.publish(&vec![2; longest]).unwrap();
     assert_eq!(
-        publisher.offer(&vec![3; longest]),
+        publisher.try_publish(&vec![3; longest]),
         Err(NotSent::BackPressured)
     );
     assert_eq!(*subscriber.receive().unwrap(), vec![2; longest][..]);
     let mut sent = false;
     until("there is room again", || {
-        sent |= publisher.offer(&vec![3; longest]).is_ok();
+        sent |= publisher.try_publish(&vec![3; longest]).is_ok();
         sent || subscriber.try_receive().unwrap().is_some()
     });
 }

@@ -127,7 +127,7 @@ impl End for Channels {
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
         loop {
-            match self.publisher.claim(self.size) {
+            match self.publisher.try_claim(self.size) {
                 Ok(mut claim) => {
                     fill(&mut claim);
                     claim.commit();
@@ -175,7 +175,7 @@ impl End for Channels {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);
                 }
-                publisher.offer(message)?;
+                publisher.try_publish(message)?;
                 Ok(true)
             },
         )?

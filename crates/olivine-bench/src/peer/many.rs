@@ -76,7 +76,7 @@ impl Producer {
             let mut refused = None;
             if self.batch == 1 {
                 while let Some(message) = left.peek() {
-                    match self.publisher.offer(message) {
+                    match self.publisher.try_publish(message) {
                         Ok(_) => drop(left.next()),
                         Err(error) => {
                             refused = Some(error);

@@ -205,7 +205,7 @@ pub(super) fn publish(
     patience: &mut Patience<'_>,
 ) -> Result<()> {
     loop {
-        match publisher.claim(size) {
+        match publisher.try_claim(size) {
             Ok(mut claim) => {
                 payload::fill(&mut claim, stamp);
                 claim.commit();

@@ -219,7 +219,7 @@ fn offered<const SIZE: usize>(
     count: u64,
 ) -> Result<()> {
     for sequence in first..first + count {
-        while let Err(error) = publisher.offer(&build::<SIZE>(sequence)) {
+        while let Err(error) = publisher.try_publish(&build::<SIZE>(sequence)) {
             patience.wait_for_room(publisher, SIZE, error)?;
         }
     }
@@ -237,7 +237,7 @@ fn claimed(
 ) -> Result<()> {
     for sequence in first..first + count {
         loop {
-            match publisher.claim(size) {
+            match publisher.try_claim(size) {
                 Ok(mut claim) => {
                     payload::fill(&mut claim, Stamp { sequence, ticks: 0 });
                     claim.commit();

@@ -96,7 +96,7 @@ impl Generator {
         ticks: u64,
     ) -> (u64, Option<NotSent>) {
         for sequence in numbers.clone() {
-            match sender.publisher.claim(size) {
+            match sender.publisher.try_claim(size) {
                 Ok(mut claim) => {
                     payload::fill(&mut claim, Stamp { sequence, ticks });
                     if self.tag != 0 {

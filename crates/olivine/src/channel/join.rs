@@ -273,13 +273,16 @@ mod tests {
             })
             .unwrap();
         for publisher in &mut publishers {
-            assert_eq!(publisher.offer(b"too early"), Err(NotSent::NotConnected));
-            assert_eq!(publisher.subscribers(), 0);
+            assert_eq!(
+                publisher.try_publish(b"too early"),
+                Err(NotSent::NotConnected)
+            );
+            assert_eq!(publisher.count_subscribers(), 0);
         }
         slots::attach(&attached.control, &attached.geometry, slot, false);
         for publisher in &mut publishers {
-            assert_eq!(publisher.subscribers(), 1);
-            publisher.offer(b"in time").unwrap();
+            assert_eq!(publisher.count_subscribers(), 1);
+            publisher.try_publish(b"in time").unwrap();
         }
     }
 
@@ -302,7 +305,7 @@ mod tests {
         for n in 0..sent {
             let mut message = [0; 24];
             message[..8].copy_from_slice(&n.to_le_bytes());
-            publisher.offer(&message).unwrap();
+            publisher.try_publish(&message).unwrap();
             if n < read {
                 assert_eq!(number(&first.try_receive().unwrap().unwrap()), n);
             }

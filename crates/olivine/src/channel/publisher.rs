@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Sends messages into a channel; each publisher has a lane of its own.
 ///
-/// It never overwrites what a reliable subscriber has not read: [`Publisher::offer`] then answers
+/// It never overwrites what a reliable subscriber has not read: [`Publisher::try_publish`] then answers
 /// [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending allocates nothing. It makes a
 /// system call in two cases: it waits for room, or it wakes a subscriber that sleeps (`wait=park`, or `adaptive` after
 /// its time of spinning). Dropping closes it.
@@ -102,17 +102,17 @@ impl Publisher {
     ///
     /// [`NotSent`]; nothing was sent.
     #[inline(always)]
-    pub fn offer(&mut self, message: &[u8]) -> Result<Position, NotSent> {
-        self.offer_tagged(0, message)
+    pub fn try_publish(&mut self, message: &[u8]) -> Result<Position, NotSent> {
+        self.try_publish_tagged(0, message)
     }
 
-    /// As [`Publisher::offer`], with a number that travels in the frame's header.
+    /// As [`Publisher::try_publish`], with a number that travels in the frame's header.
     ///
     /// # Errors
     ///
     /// [`NotSent`]; nothing was sent.
     #[inline(always)]
-    pub fn offer_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+    pub fn try_publish_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
         self.send(tag, message)
     }
 
@@ -158,7 +158,7 @@ impl Publisher {
     ///
     /// [`NotSent`]; nothing is reserved.
     #[inline(always)]
-    pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
+    pub fn try_claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
         let at = self.producer.position();
         let Ok(end) = self.producer.fits(at, length) else {
             return self.claim_slowly(length);
@@ -191,14 +191,28 @@ impl Publisher {
         })
     }
 
-    /// As [`Publisher::claim`], waiting for room by the wait strategy.
+    /// As [`Publisher::try_claim`], waiting for room by the wait strategy.
     ///
     /// # Errors
     ///
     /// [`NotSent`], never `BackPressured` or `NotConnected`.
-    pub fn claim_wait(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
+    pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
         self.wait_for_room(length, None)?;
-        self.claim(length)
+        self.try_claim(length)
+    }
+
+    /// As [`Publisher::claim`], but gives up after `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; `BackPressured` or `NotConnected` say that the time is over.
+    pub fn claim_timeout(
+        &mut self,
+        length: usize,
+        timeout: Duration,
+    ) -> Result<Claim<'_>, NotSent> {
+        self.wait_for_room(length, Some(timeout))?;
+        self.try_claim(length)
     }
 
     /// Starts a batch: messages that become visible together, at the cost of one.
@@ -297,10 +311,10 @@ impl<T: ?Sized> Publisher<T> {
         topic.filter(|topic| !topic.is_empty())
     }
 
-    /// Reliable subscribers that messages sent now are kept for: those that live, and durable ones that are away and
+    /// Counts the reliable subscribers that messages sent now are kept for: those that live, and durable ones that are away and
     /// may come back. Looks at the lock of each, by a system call; reclaims those that died.
     #[must_use]
-    pub fn subscribers(&self) -> usize {
+    pub fn count_subscribers(&self) -> usize {
         if !self.endpoint.is_ours() {
             // The locks are the parent's, and so is judging by them.
             return self.producer.gate().count();

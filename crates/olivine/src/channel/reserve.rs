@@ -82,7 +82,7 @@ pub struct OwnedClaim {
 }
 
 impl OwnedClaim {
-    /// As [`Publisher::claim`]: reserves a message of `length` bytes, if there is room. Never waits.
+    /// As [`Publisher::try_claim`]: reserves a message of `length` bytes, if there is room. Never waits.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl OwnedClaim {
         length: usize,
     ) -> Result<Self, (Box<Publisher>, NotSent)> {
         match publisher
-            .claim(length)
+            .try_claim(length)
             .map(|claim| (claim.end, claim.whole))
         {
             Ok((end, whole)) => Ok(Self {

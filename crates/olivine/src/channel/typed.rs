@@ -60,7 +60,7 @@ impl<T: Plain> Publisher<T> {
     ///
     /// [`NotSent`]; nothing was sent.
     #[inline(always)]
-    pub fn offer(&mut self, value: &T) -> Result<Position, NotSent> {
+    pub fn try_publish(&mut self, value: &T) -> Result<Position, NotSent> {
         self.send(0, value.as_bytes())
     }
 

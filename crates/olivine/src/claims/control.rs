@@ -82,7 +82,7 @@ fn check(template: &Template, data: &[u8]) {
         receive(&mut subscriber);
         if let Ok(mut publisher) = Publisher::open_with(&config).map_err(|error| named(&error)) {
             for length in [0, 40, 900] {
-                let _ = publisher.offer(&vec![1; length]);
+                let _ = publisher.try_publish(&vec![1; length]);
             }
             receive(&mut subscriber);
         }

@@ -26,7 +26,7 @@ pub(crate) fn expect(subscriber: &mut Subscriber, numbers: std::ops::Range<u32>)
 /// Sends until there is no room; how many fitted.
 pub(crate) fn fill(publisher: &mut Publisher) -> u32 {
     let mut sent = 0_u32;
-    while publisher.offer(&sent.to_le_bytes()).is_ok() {
+    while publisher.try_publish(&sent.to_le_bytes()).is_ok() {
         sent += 1;
     }
     sent

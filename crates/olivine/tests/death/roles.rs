@@ -201,17 +201,17 @@ impl Stage<'_> {
                     publisher.publish(&message).unwrap();
                 }
                 1 => {
-                    let mut claim = publisher.claim_wait(message.len()).unwrap();
+                    let mut claim = publisher.claim(message.len()).unwrap();
                     claim.copy_from_slice(&message);
                     claim.commit();
                 }
                 2 => {
                     publisher.wait_for_room(message.len(), None).unwrap();
                     // One that is given up leaves nothing.
-                    let mut given_up = publisher.claim(message.len()).unwrap();
+                    let mut given_up = publisher.try_claim(message.len()).unwrap();
                     given_up.fill(0xee);
                     given_up.abort();
-                    publisher.offer(&message).unwrap();
+                    publisher.try_publish(&message).unwrap();
                 }
                 _ => {
                     publisher.wait_for_room(message.len(), None).unwrap();
@@ -314,7 +314,7 @@ impl Stage<'_> {
         fill(self.session, sequence, &mut message);
         while !self.stopped(PUBLISHERS) {
             if self.is_allowed(sequence) {
-                match publisher.offer(&message) {
+                match publisher.try_publish(&message) {
                     Ok(_) => {
                         sequence += 1;
                         self.words.store(acknowledged(self.session), sequence);
@@ -385,8 +385,8 @@ impl Stage<'_> {
         self.publish_with(&mut publisher, self.session, 20);
         let child = fork(|| {
             self.words.store(settled(self.session), 1);
-            let offered = publisher.offer(b"never");
-            if offered != Err(NotSent::Forked) || publisher.claim(8).is_ok() {
+            let offered = publisher.try_publish(b"never");
+            if offered != Err(NotSent::Forked) || publisher.try_claim(8).is_ok() {
                 bump(self.words, FORKED);
             }
             linger(alive);

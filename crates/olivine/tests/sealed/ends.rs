@@ -64,13 +64,13 @@ fn a_killed_subscriber_is_noticed_by_its_socket_and_holds_nobody_back() {
     let subscriber = place.spawn("end.subscriber");
     assert!(publisher.wait_for_subscribers(1, Some(WATCHDOG)).unwrap());
     signal(&subscriber, rustix::process::Signal::STOP);
-    while publisher.offer(&[1; 100]).is_ok() {}
+    while publisher.try_publish(&[1; 100]).is_ok() {}
     // A stopped one is not dead.
     let waited = publisher.publish_timeout(&[2; 100], Duration::from_millis(100));
     assert_eq!(waited, Err(NotSent::BackPressured));
     kill(subscriber);
     publisher.publish_timeout(&[3; 100], WATCHDOG).unwrap();
-    until("it is gone", || publisher.subscribers() == 0);
+    until("it is gone", || publisher.count_subscribers() == 0);
 }
 
 /// The pidfd: a socket lives on in a child that inherited it.
@@ -85,7 +85,7 @@ fn a14_a_dead_subscriber_whose_socket_lives_on_is_noticed() {
     let input = father.stdin.take();
     finished(father);
     until("the father's death is noticed", || {
-        publisher.subscribers() == 0
+        publisher.count_subscribers() == 0
     });
     drop(input);
 }

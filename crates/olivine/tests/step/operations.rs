@@ -187,7 +187,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         name: "publish",
         prepare: publisher,
         act: |_, handles| {
-            of(handles).offer(&childs(PREPARED)).unwrap();
+            of(handles).try_publish(&childs(PREPARED)).unwrap();
             Ok(())
         },
         ..PLAIN
@@ -197,7 +197,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         prepare: publisher,
         act: |_, handles| {
             let message = childs(PREPARED);
-            let mut claim = of(handles).claim(message.len()).unwrap();
+            let mut claim = of(handles).try_claim(message.len()).unwrap();
             claim.copy_from_slice(&message);
             claim.commit();
             Ok(())
@@ -220,7 +220,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         prepare: publisher,
         ready: Scene::fall_asleep,
         act: |_, handles| {
-            of(handles).offer(&childs(PREPARED)).unwrap();
+            of(handles).try_publish(&childs(PREPARED)).unwrap();
             Ok(())
         },
         ..PLAIN

@@ -234,7 +234,7 @@ impl Scene {
             return;
         };
         let started = Instant::now();
-        while let Err(error) = publisher.offer(&message(b'b', self.sent)) {
+        while let Err(error) = publisher.try_publish(&message(b'b', self.sent)) {
             assert_eq!(error, NotSent::BackPressured);
             assert!(started.elapsed() < self.patience, "no room comes");
             std::thread::yield_now();
@@ -252,7 +252,7 @@ impl Scene {
         let mut sent = 0;
         for (lane, heir) in heirs.iter_mut().enumerate() {
             for number in 0.. {
-                match heir.offer(&message(b'h', FILLING * (1 + lane as u64) + number)) {
+                match heir.try_publish(&message(b'h', FILLING * (1 + lane as u64) + number)) {
                     Ok(_) => sent += 1,
                     Err(error) => {
                         assert_eq!(error, NotSent::BackPressured);

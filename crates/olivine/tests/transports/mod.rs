@@ -190,7 +190,9 @@ impl Transport {
 
     /// Waits until a subscriber gets whatever is published from then on.
     pub(crate) fn wait_joined(&self, publisher: &Publisher, subscriber: &Subscriber) {
-        until("a subscriber is there", || publisher.subscribers() == 1);
+        until("a subscriber is there", || {
+            publisher.count_subscribers() == 1
+        });
         if self.is_store() {
             until("it has found where to start", || {
                 let status = subscriber.link_status().expect("a bridge");

@@ -97,6 +97,6 @@ fn a_publisher_that_waits_for_subscribers_is_woken_by_one_that_has_joined() {
             slots::attach(&joiner.control, &joiner.geometry, 0, false);
             joiner.wake_publishers();
         });
-        assert_eq!(publisher.subscribers(), 1);
+        assert_eq!(publisher.count_subscribers(), 1);
     }
 }

@@ -89,7 +89,7 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first. Counts as
-    /// [`Publisher::subscribers`] does.
+    /// [`Publisher::count_subscribers`] does.
     ///
     /// # Errors
     ///

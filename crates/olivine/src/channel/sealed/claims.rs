@@ -242,7 +242,7 @@ impl Stage {
             }
             let (place, value) = (usize::from(input.half()), input.word());
             page.word(place % words).store(value, Ordering::Release);
-            let _ = self.publisher.offer(&[3; LANE_BYTES]);
+            let _ = self.publisher.try_publish(&[3; LANE_BYTES]);
         }
     }
 }

@@ -35,7 +35,7 @@ fn die(subscriber: Subscriber) {
 fn fill(publisher: &mut Publisher) -> u64 {
     let mut sent = 0_u64;
     loop {
-        match publisher.offer(&sent.to_le_bytes()) {
+        match publisher.try_publish(&sent.to_le_bytes()) {
             Ok(_) => sent += 1,
             Err(NotSent::BackPressured) => return sent,
             Err(error) => panic!("{error}"),
@@ -60,11 +60,11 @@ fn a_second_thread_of_one_publisher_never_clears_the_slot_of_a_living_subscriber
                     at_act.send(()).unwrap();
                     wait_to_go_on.recv_timeout(Duration::from_secs(60)).unwrap();
                 });
-                publisher.subscribers()
+                publisher.count_subscribers()
             });
             wait_for_act.recv_timeout(Duration::from_secs(60)).unwrap();
             // The same subscriber is judged by another thread, and a new one comes.
-            let _ = publisher.subscribers();
+            let _ = publisher.count_subscribers();
             let subscriber = Subscriber::open(&uri).unwrap();
             go_on.send(()).unwrap();
             slow.join().unwrap();

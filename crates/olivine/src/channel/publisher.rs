@@ -311,8 +311,8 @@ impl<T: ?Sized> Publisher<T> {
         topic.filter(|topic| !topic.is_empty())
     }
 
-    /// Counts the reliable subscribers that messages sent now are kept for: those that live, and durable ones that are away and
-    /// may come back. Looks at the lock of each, by a system call; reclaims those that died.
+    /// Counts the reliable subscribers that messages sent now are kept for: living ones, and absent
+    /// durable ones that may come back. Tests the lock of each, by a system call; reclaims the dead.
     #[must_use]
     pub fn count_subscribers(&self) -> usize {
         if !self.endpoint.is_ours() {

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 /// Sends messages into a channel; each publisher has a lane of its own.
 ///
-/// It never overwrites what a reliable subscriber has not read: [`Publisher::try_publish`] then answers
-/// [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending allocates nothing. It makes a
+/// It never overwrites what a reliable subscriber has not read: [`Publisher::try_publish`] then
+/// answers [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending allocates nothing. It makes a
 /// system call in two cases: it waits for room, or it wakes a subscriber that sleeps (`wait=park`, or `adaptive` after
 /// its time of spinning). Dropping closes it.
 ///

@@ -82,7 +82,8 @@ pub struct OwnedClaim {
 }
 
 impl OwnedClaim {
-    /// As [`Publisher::try_claim`]: reserves a message of `length` bytes, if there is room. Never waits.
+    /// As [`Publisher::try_claim`]: reserves a message of `length` bytes if there is room. Never
+    /// waits.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ const ATOMICS: &str = "crates/olivine/src/sync.rs";
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine/src/sync.rs", "membarrier"),
     ("crates/olivine/src/region.rs", "the door to shared words"),
+    ("crates/olivine/src/region/", "the door to shared words"),
     ("crates/olivine/src/segment.rs", "mapping"),
     ("crates/olivine/src/segment/", "mapping"),
     ("crates/olivine/src/wait.rs", "futex"),
@@ -43,6 +44,10 @@ const PROOFS: &[(&str, &str)] = &[
     (
         "crates/olivine/src/ring/consume.rs",
         "a gated frame stays whole until it is released",
+    ),
+    (
+        "crates/olivine/src/ring/consume/bridge.rs",
+        "as `ring/consume.rs`, for runs of frames",
     ),
     (
         "crates/olivine/src/ring/model/frames.rs",

@@ -1,33 +1,22 @@
 //! The reading side of one lane.
 //!
-//! # Two gears
-//!
-//! A subscriber that has caught up looks at the next header itself: header and payload of a small message
-//! arrive with one cache line, which is the latency gear. One that is behind reads the cursor once and walks
-//! everything before it without touching the line being written. A subscriber that has never found the tail empty
-//! for a run of messages, and finds the cursor moving by several of them meanwhile, is in the streaming gear: it rests for a moment
-//! before it looks at the tail again, because a reader that hangs on the writer's line makes every commit a line
-//! transfer. It rests when it is asked for more, not before it hands out what it has. One message or none
-//! at a time, as in an exchange of requests and replies, never rests: the cursor stands still. Nor does one that gets a
-//! few million a second: each of them would wait for the end of a rest.
+//! [`gear`] decides when a subscriber looks at the tail, `bridge` is what bridges need, [`lossy`] finds overruns.
 
-use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane, slot};
+#[cfg(not(loom))]
+mod bridge;
+mod gear;
+mod lossy;
+#[cfg(not(loom))]
+mod watch;
+
+use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
 use crate::error::{Damage, ReceiveError};
-use crate::region::{Copied, HEADER_BYTES, Ring, View, Word, Words};
+use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
+use gear::STREAM_RUN;
 
-/// A run of this many messages without an empty tail may be a stream: the cursor tells.
-const STREAM_RUN: u32 = if cfg!(loom) { 1 } else { 24 };
-/// The longest run after which a subscriber asks the cursor, if it stood still the last times.
-const STREAM_RUN_MAX: u32 = 32 * STREAM_RUN;
-/// Fewer messages than this between two rests are no stream any more.
-const STREAM_KEPT: u32 = if cfg!(loom) { 8 } else { 64 };
-/// How long the cursor is given to move, in `pause` instructions.
-const STREAM_PROBE: u32 = 10;
-/// How far it moves meanwhile in a stream, in bytes: several small messages, so that ten million of them a second are none.
-const STREAM_PACE: u64 = if cfg!(loom) { 1 } else { 256 };
-/// How long a streaming reader rests at the tail, in `pause` instructions.
-const STREAM_REST: u32 = 200;
+#[cfg(not(loom))]
+pub(crate) use watch::WatchPoint;
 
 /// Reads frames of one lane.
 #[derive(Debug)]
@@ -154,58 +143,6 @@ pub(crate) struct Frame {
     pub(crate) length: usize,
     /// Start of the frame after it.
     pub(crate) end: u64,
-}
-
-/// What a lane looks like to a thread that waits on a subscriber's behalf.
-#[cfg(not(loom))]
-#[derive(Clone, Debug)]
-pub(crate) struct WatchPoint {
-    ring: Ring,
-    /// Start of the next frame.
-    pub(crate) position: u64,
-    state: Word,
-    state_before: u64,
-    /// Of a lane that may overrun the subscriber.
-    limit: Option<Word>,
-}
-
-#[cfg(not(loom))]
-impl WatchPoint {
-    /// Whether a frame is there, the lane was closed or opened, or the subscriber was overrun.
-    pub(crate) fn has_changed(&self) -> bool {
-        // COMMIT (acquire).
-        self.ring.header(self.position).load(Ordering::Acquire) != 0
-            || self.state.load(Ordering::Acquire) != self.state_before
-            || self.limit.as_ref().is_some_and(|limit| {
-                self.position + self.ring.capacity() < limit.load(Ordering::Acquire)
-            })
-    }
-}
-
-/// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
-/// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
-pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
-    loop {
-        // CURSOR (acquire).
-        let from = cursor.load(Ordering::Acquire);
-        let mut at = from;
-        while at < wanted {
-            // COMMIT (acquire).
-            let word = ring.header(at).load(Ordering::Acquire);
-            let Some(shape) = Shape::of(word, geometry.message_max(), geometry.align - 1) else {
-                break;
-            };
-            at += shape.padded;
-        }
-        if from >= wanted || at == wanted {
-            return wanted;
-        }
-        // A publisher that lives goes on meanwhile; then the walk was over bytes in motion. Relaxed: the next
-        // look acquires.
-        if cursor.load(Ordering::Relaxed) == from {
-            return from;
-        }
-    }
 }
 
 impl Consumer {
@@ -392,43 +329,9 @@ impl Consumer {
         self.ring.header(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// For a subscriber that may be overrun: whether the publisher may have written over the frame at the position. The
-    /// header there may read zero then, a whole number of rings behind the publisher.
-    pub(crate) fn is_lapped(&self) -> bool {
-        self.position + self.ring.capacity() < self.limit.load(Ordering::Acquire)
-            && !self.has_place()
-    }
-
-    /// Whether publishers stay behind our position, however far their limit is: a publisher stores its limit before it
-    /// looks for those who joined meanwhile (JOIN), and goes no further than they allow. Asked behind a look at the limit.
-    #[cold]
-    fn has_place(&self) -> bool {
-        // Acquire: a place is taken before its bit goes, and the bit goes before a limit that does without it is stored.
-        // Who has seen that limit, or what was written below it, sees that the place was taken.
-        fence(Ordering::Acquire);
-        let state = self.gate.as_ref().and_then(|gate| gate.state.as_ref());
-        state.is_some_and(|state| state.load(Ordering::Relaxed) != slot::EVICTED)
-    }
-
     /// Whether anything was read here.
     pub(crate) fn has_moved(&self) -> bool {
         self.position != self.start
-    }
-
-    /// What to look at for the next frame, and the lane's state word with its value now: for a thread that waits
-    /// on our behalf. `checked` for a subscriber that may be overrun.
-    #[cfg(not(loom))]
-    pub(crate) fn watch_point(&self, checked: bool) -> WatchPoint {
-        let state = self.lane.resolve(lane::STATE);
-        // Acquire: a lane that is closed here is found closed by the look that follows.
-        let state_before = state.load(Ordering::Acquire);
-        WatchPoint {
-            ring: self.ring.clone(),
-            position: self.position,
-            state,
-            state_before,
-            limit: checked.then(|| self.limit.clone()),
-        }
     }
 
     /// The payload of `frame`, in place.
@@ -446,55 +349,6 @@ impl Consumer {
         // Wraps, where a lying cursor never lets it rest: it only says when to ask again.
         self.run = self.run.wrapping_add(1);
         if self.position - self.released >= self.release_step {
-            self.release();
-        }
-    }
-
-    /// Whether frames are known to lie before the cursor, which is read afresh.
-    #[inline(never)]
-    fn is_behind(&mut self) -> bool {
-        // Relaxed: says only how long not to ask again; every header is acquired by itself (COMMIT).
-        self.known = self.cursor.load(Ordering::Relaxed).max(self.known);
-        self.known > self.position
-    }
-
-    /// Rests if this may be the tail of a stream.
-    #[inline(always)]
-    fn rest_at_tail(&mut self) {
-        if self.position >= self.known && self.run >= self.run_asked {
-            self.rest();
-        }
-    }
-
-    /// Finds out whether a publisher streams, unless it just did, and lets it, for a moment, if so. What lies before
-    /// the cursor can be walked without touching the line that the publisher writes.
-    #[inline(never)]
-    fn rest(&mut self) {
-        // Relaxed, here and below: says only how long not to ask again; every header is acquired by itself (COMMIT).
-        let streamed = self.run_asked == 0 && self.run >= STREAM_KEPT;
-        self.run = 0;
-        if streamed {
-            pause(STREAM_REST);
-        } else {
-            let before = self.cursor.load(Ordering::Relaxed);
-            pause(STREAM_PROBE);
-            let moved = self.cursor.load(Ordering::Relaxed).wrapping_sub(before);
-            if moved < STREAM_PACE {
-                self.run_asked = (self.run_asked * 2).clamp(STREAM_RUN, STREAM_RUN_MAX);
-            } else {
-                pause(STREAM_REST - STREAM_PROBE);
-                self.run_asked = 0;
-            }
-        }
-        self.known = self.cursor.load(Ordering::Relaxed).max(self.known);
-    }
-
-    /// The tail was found empty: ends the run and gives back what is held.
-    #[inline]
-    pub(crate) fn at_tail(&mut self) {
-        self.run = 0;
-        self.run_asked = self.run_asked.max(STREAM_RUN);
-        if self.released != self.position {
             self.release();
         }
     }
@@ -525,143 +379,30 @@ impl Consumer {
             crate::wait::wake(&gate.park);
         }
     }
-
-    /// Everything before this was handed back.
-    #[cfg(not(loom))]
-    pub(crate) fn released(&self) -> u64 {
-        self.released
-    }
-
-    /// Goes on from `position`, a frame boundary from [`Consumer::released`] to the cursor, without handing
-    /// anything back.
-    #[cfg(not(loom))]
-    pub(crate) fn go_to(&mut self, position: u64) {
-        self.position = position;
-        self.known = position;
-    }
-
-    /// End of the committed frames from the position on.
-    ///
-    /// # Errors
-    ///
-    /// [`ReceiveError::Corrupt`] if there is more than a ring holds, or a header that no publisher writes.
-    #[cfg(not(loom))]
-    pub(crate) fn committed(&mut self) -> Result<u64, ReceiveError> {
-        let cursor = self.cursor();
-        if cursor - self.position > self.ring.capacity() {
-            let damage = Damage::Lead {
-                bytes: cursor - self.position,
-                capacity: self.ring.capacity(),
-            };
-            return Err(self.corrupt(self.position, damage));
-        }
-        if cursor > self.position {
-            return Ok(cursor);
-        }
-        // A publisher that died between the commit and its cursor leaves a frame that only its header tells of.
-        self.run = 0;
-        Ok(self.next()?.map_or(cursor, |frame| frame.end))
-    }
-
-    /// The last end of a frame at or before `most`, walking from `from`, a frame boundary at or after the
-    /// position, to `committed`.
-    ///
-    /// # Errors
-    ///
-    /// [`ReceiveError::Corrupt`] if a header is one that no publisher writes.
-    #[cfg(not(loom))]
-    pub(crate) fn boundary(
-        &self,
-        from: u64,
-        committed: u64,
-        most: u64,
-    ) -> Result<u64, ReceiveError> {
-        let mut at = from;
-        while at < committed {
-            // Relaxed: committed before the cursor that the caller has acquired (CURSOR).
-            let word = self.ring.header(at).load(Ordering::Relaxed);
-            let end = at + self.shape(at, word)?.padded;
-            if end > most {
-                break;
-            }
-            at = end;
-        }
-        Ok(at)
-    }
-
-    /// The frames from `from`, at or after [`Consumer::released`], to `end`, at or before
-    /// [`Consumer::committed`], as they lie.
-    ///
-    /// # Panics
-    ///
-    /// If `from` was handed back already: a bug of ours.
-    #[cfg(not(loom))]
-    pub(crate) fn frames(&mut self, from: u64, end: u64) -> View<'_> {
-        assert!(self.released <= from && from <= end);
-        // No caller's mistake shows what is not committed.
-        let mut committed = self.cursor();
-        if end > committed {
-            // COMMIT (acquire): a frame that only its header tells of, as `committed` finds it.
-            let word = self.ring.header(committed).load(Ordering::Acquire);
-            let shape = (word != 0).then(|| self.shape(committed, word));
-            if let Some(Ok(shape)) = shape {
-                committed += shape.padded;
-            }
-        }
-        let end = end.min(committed);
-        let length = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
-        // SAFETY: committed (CURSOR, or the header that moved our position); our own position in the gate, at or
-        // before `from`, holds the publisher back until `release_to`, which needs `&mut self`.
-        unsafe { self.ring.frames(from, length) }
-    }
-
-    /// For a subscriber that may be overrun: copies the frames from the position to `end` out; `false` if a
-    /// publisher may have written there meanwhile.
-    #[cfg(not(loom))]
-    pub(crate) fn copy_frames(&self, end: u64, into: &mut Vec<u8>) -> bool {
-        let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
-        self.ring.copy_frames(self.position, length, into);
-        // OVERRUN: the loads above come before the limit is read again.
-        fence(Ordering::Acquire);
-        self.position + self.ring.capacity() >= self.limit.load(Ordering::Relaxed)
-            || self.has_place()
-    }
-
-    /// For a subscriber that may be overrun: copies the next frame out and makes sure the copy is whole.
-    ///
-    /// # Errors
-    ///
-    /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
-    pub(crate) fn next_checked(
-        &mut self,
-        into: &mut Copied,
-    ) -> Result<Option<Frame>, ReceiveError> {
-        let found = self.next();
-        if let Ok(Some(frame)) = &found {
-            self.ring.copy_out(frame.position, frame.length, into);
-        }
-        if !mutant("overrun_no_fence_reader") {
-            // OVERRUN: the loads above come before the limit is read again.
-            fence(Ordering::Acquire);
-        }
-        if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed)
-            && !self.has_place()
-        {
-            // Whatever was found may be torn: the publisher was free to write there. Skip to the cursor.
-            let from = self.position;
-            self.known = self.cursor();
-            self.position = self.known;
-            self.released = self.position;
-            return Err(ReceiveError::Overrun {
-                lost_bytes: self.position - from,
-            });
-        }
-        found
-    }
 }
 
-fn pause(times: u32) {
-    for _ in 0..times {
-        core::hint::spin_loop();
+/// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
+/// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
+pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
+    loop {
+        // CURSOR (acquire).
+        let from = cursor.load(Ordering::Acquire);
+        let mut at = from;
+        while at < wanted {
+            // COMMIT (acquire).
+            let word = ring.header(at).load(Ordering::Acquire);
+            let Some(shape) = Shape::of(word, geometry.message_max(), geometry.align - 1) else {
+                break;
+            };
+            at += shape.padded;
+        }
+        if from >= wanted || at == wanted {
+            return wanted;
+        }
+        // A publisher that lives goes on meanwhile; then the walk was over bytes in motion. Relaxed: the next
+        // look acquires.
+        if cursor.load(Ordering::Relaxed) == from {
+            return from;
+        }
     }
 }

@@ -10,13 +10,16 @@
 //! A publisher killed before the store of 2 has published nothing: the header still reads 0. One killed after
 //! it has published everything: the next header reads 0, so readers stop there, and the cursor is only behind.
 
-use super::gate::{Gate, Slowest};
-use super::layout::{Geometry, POSITION_MAX, control, frame_bytes, header_word, lane};
+mod limit;
+mod takeover;
+
+use super::gate::Gate;
+use super::layout::{control, header_word, lane};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, Ring, Word, Words};
-use crate::sync::{AtomicU64, Ordering, fence, light_barrier, mutant, unless};
+use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
 use crate::wait::RAISED;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -56,68 +59,6 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the first message
-    /// asks the gate.
-    ///
-    /// The caller holds the lane's lock. `limit` is a private word.
-    pub(crate) fn take_over(
-        ring: Ring,
-        lane: Words,
-        control: &Words,
-        geometry: &Geometry,
-        index: usize,
-        limit: Word,
-    ) -> Self {
-        let hint = if crate::sync::light_side_is_covered() {
-            control::SLEEPERS
-        } else {
-            control::ALWAYS
-        };
-        let mut producer = Self {
-            // CURSOR (acquire): the frames of a publisher before us are ours to walk.
-            position: lane
-                .word(lane::CURSOR)
-                .load(Ordering::Acquire)
-                .min(POSITION_MAX),
-            zeroed: 0,
-            align_mask: geometry.align - 1,
-            slow_from: geometry.message_max() + 1,
-            message_max: geometry.message_max(),
-            cursor: lane.resolve(lane::CURSOR),
-            hint: control.resolve(hint),
-            // It never lies below a whole ring, whatever stands there.
-            published_limit: lane
-                .word(lane::LIMIT)
-                .load(Ordering::Acquire)
-                .clamp(ring.capacity(), POSITION_MAX),
-            gate: Gate::new(control.clone(), geometry.clone(), index),
-            ring,
-            limit,
-            lane,
-            apart: None,
-        };
-        // Relaxed: a private word.
-        producer.limit.store(0, Ordering::Relaxed);
-        if !mutant("overrun_takeover_no_fence") {
-            // The publisher before us may have died between its store of the limit and its fence, and we may write
-            // below that limit without storing one of our own.
-            // OVERRUN: its limit is visible before anything that we write.
-            // JOIN: SeqCst fence between its limit and our first look at the positions.
-            fence(if mutant("join_takeover_release_fence") {
-                Ordering::Release
-            } else {
-                // SeqCst: for JOIN; OVERRUN alone would do with a release fence.
-                Ordering::SeqCst
-            });
-        }
-        points::pass("takeover.begun");
-        producer.recover();
-        // No publisher is ever past its limit; in a damaged lane, frames would be walked from there to the position,
-        // lap after lap. A ring behind the position is the furthest that there can be any.
-        producer.published_limit = producer.published_limit.max(producer.position);
-        producer
-    }
-
     /// From here on the subscribers are those with these pages, and nobody trusts them. Their hints are looked at after
     /// each commit, whatever the channel's own says.
     pub(crate) fn keep_apart(&mut self, pages: &Arc<Pages>) {
@@ -128,36 +69,6 @@ impl Producer {
     /// The pages of subscribers that nobody trusts, if they are such.
     pub(crate) fn pages(&self) -> Option<&Arc<Pages>> {
         self.apart.as_ref().map(|sleepers| sleepers.pages())
-    }
-
-    /// Walks frames that were committed after the cursor was last stored. What follows the last of them is a
-    /// zero header: every publisher zeroes the next header before it commits, so a torn tail is invisible.
-    fn recover(&mut self) {
-        // No lane holds more than a ring of frames; a damaged one must not be walked for ever.
-        let last = self.position.wrapping_add(self.ring.capacity());
-        while self.position < last {
-            // COMMIT (acquire): of the publisher before us.
-            let word = self.ring.header(self.position).load(Ordering::Acquire);
-            let padded = self.padded(frame_bytes(word));
-            let end = self
-                .position
-                .wrapping_add(padded)
-                .wrapping_add(HEADER_BYTES);
-            // A length that no publisher writes ends the walk too: nothing behind it can be trusted.
-            if word == 0
-                || frame_bytes(word) < HEADER_BYTES
-                || padded > self.ring.capacity()
-                || end > self.published_limit
-            {
-                break;
-            }
-            self.position += padded;
-        }
-        points::pass("takeover.walked");
-        // Relaxed: nobody reads here before the COMMIT that follows, or sees the zero it already is.
-        self.ring.header(self.position).store(0, Ordering::Relaxed);
-        // CURSOR (release).
-        self.cursor.store(self.position, Ordering::Release);
     }
 
     /// Bytes of a frame in the ring, given those of its header and payload.
@@ -403,48 +314,6 @@ impl Producer {
         }
     }
 
-    /// Asks the gate for room up to `need`. `true` if there is.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn make_room(&mut self, need: u64) -> bool {
-        let capacity = self.ring.capacity();
-        self.collect();
-        let wanted = match self.gate.slowest() {
-            Some(slowest) => self.whole_frames(slowest) + capacity,
-            None => self.step_history(need),
-        };
-        if wanted > self.published_limit {
-            // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
-            self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
-            self.published_limit = wanted;
-            points::pass("gate.limit_stored");
-            if !mutant("overrun_no_fence_writer") {
-                // JOIN: SeqCst fence between our limit and the joiner's position (see `join_lane`).
-                // OVERRUN: the limit is visible before anything is written into what it freed.
-                fence(if mutant("join_gate_release_fence") {
-                    Ordering::Release
-                } else {
-                    // SeqCst: for JOIN; OVERRUN alone would do with a release fence.
-                    Ordering::SeqCst
-                });
-            }
-            let joined = if mutant("join_gate_no_rescan") {
-                None
-            } else {
-                self.gate.slowest()
-            };
-            let limit = joined.map_or(wanted, |joined| {
-                wanted.min(joined.position.saturating_add(capacity))
-            });
-            // Relaxed: a private word.
-            self.limit.store(limit, Ordering::Relaxed);
-        } else {
-            // Nothing new to publish: a joiner saw at least this limit, so it is safe as it is.
-            self.limit.store(wanted, Ordering::Relaxed);
-        }
-        need <= self.limit.load(Ordering::Relaxed)
-    }
-
     /// Bytes of frames that have room behind the position as far as the cached limit tells.
     #[cfg(not(loom))]
     pub(crate) fn room_left(&self) -> u64 {
@@ -462,87 +331,6 @@ impl Producer {
             self.write(self.position, behind);
             self.commit(self.position + frames.len() as u64, tag, length);
         }
-    }
-
-    /// Takes over the positions of subscribers with pages of their own.
-    fn collect(&self) {
-        if let Some(pages) = self.pages() {
-            pages.collect(self.position);
-        }
-    }
-
-    /// The end of the last frame at or before the position of the slowest subscriber.
-    fn whole_frames(&self, slowest: Slowest) -> u64 {
-        // A position past our own is a lie or an accident; it must not carry us past our own frames.
-        let position = slowest.position.min(self.position);
-        let Some(pages) = self.pages() else {
-            return position;
-        };
-        // One between two frames would become a false start for others. One that lies before the walk's start is that
-        // of a subscriber that is just joining.
-        let mut at = self.published_limit - self.ring.capacity();
-        if position <= at {
-            return position;
-        }
-        while let Some(next) = self.next_frame(at).filter(|next| *next <= position) {
-            at = next;
-        }
-        if at != position {
-            pages.accuse(slowest.slot, slowest.position);
-        }
-        at
-    }
-
-    /// Start of the frame after the one of ours at `at`. `None` at our position, or where the lane is damaged.
-    fn next_frame(&self, at: u64) -> Option<u64> {
-        // Relaxed: our own frames, or those taken over with CURSOR.
-        let frame = frame_bytes(self.ring.header(at).load(Ordering::Relaxed));
-        let next = at + self.padded(frame);
-        (frame >= HEADER_BYTES && next <= self.position).then_some(next)
-    }
-
-    /// Whether every gating subscriber has read everything.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.collect();
-        self.gate.drained(self.position)
-    }
-
-    /// What to sleep on until there is room, where that is a word of the slowest subscriber's own.
-    #[cfg(not(loom))]
-    pub(crate) fn room_of_slowest(&self) -> Option<(Slowest, Word)> {
-        let pages = self.pages()?;
-        let slowest = self.gate.slowest()?;
-        Some((slowest, pages.room_of(slowest.slot)?))
-    }
-
-    /// Where frames must end to have room now, as far as the positions say: another publisher's view of the gate,
-    /// which promises nothing.
-    #[cfg(not(loom))]
-    pub(crate) fn room_end(&self) -> u64 {
-        let slowest = self.gate.slowest();
-        let from = slowest.map_or(self.position, |slowest| slowest.position.min(self.position));
-        from + self.ring.capacity() - HEADER_BYTES
-    }
-
-    /// The next limit where nobody gates: forgets the oldest frames, an eighth of the ring at a time, so that
-    /// late joiners find most of a ring of history and `limit - capacity` stays a frame boundary.
-    fn step_history(&self, need: u64) -> u64 {
-        let capacity = self.ring.capacity();
-        if need <= self.published_limit {
-            return self.published_limit;
-        }
-        let target = need.max((self.published_limit + capacity / 8).min(self.position + capacity))
-            - capacity;
-        let mut oldest = self.published_limit - capacity;
-        while oldest < target {
-            // Our own frames never fail this; a damaged lane forgets everything rather than walking on.
-            let Some(next) = self.next_frame(oldest) else {
-                oldest = self.position;
-                break;
-            };
-            oldest = next;
-        }
-        oldest + capacity
     }
 
     /// As a publisher asks: where a frame of `length` bytes at `at` ends, once the gate has made room if need be.

@@ -1,0 +1,374 @@
+//! Words and rings over mapped memory.
+
+use super::{Copied, HEADER_BYTES};
+use crate::sync::AtomicU64;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+/// Payload bytes as they lie in the ring.
+pub(crate) type View<'a> = &'a [u8];
+
+/// A block of memory that stays mapped for as long as somebody holds it.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    length: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Mapped,
+    #[cfg(any(test, fuzzing))]
+    Heap(std::alloc::Layout),
+}
+
+// SAFETY: `Memory` only owns an address range; access goes through atomics, or through the
+// ring's protocol, which says who may touch which bytes when.
+unsafe impl Send for Memory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Takes over a mapping of `length` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// The range must be mapped readable (and writable where the caller stores), page aligned,
+    /// owned by nobody else, and covered by no Rust reference.
+    pub(crate) unsafe fn from_mapping(base: NonNull<u8>, length: usize) -> Arc<Self> {
+        Arc::new(Self {
+            base,
+            length,
+            kind: Kind::Mapped,
+        })
+    }
+
+    /// Zeroed heap memory in place of a mapping, for tests under Miri.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn heap(length: usize) -> Arc<Self> {
+        let layout = std::alloc::Layout::from_size_align(length, 4096).expect("a test size");
+        // SAFETY: the layout has a length above zero in every test.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        let base = NonNull::new(base).expect("memory for a test");
+        Arc::new(Self {
+            base,
+            length,
+            kind: Kind::Heap(layout),
+        })
+    }
+
+    /// Length in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Bytes of a page of this machine.
+    pub(crate) fn page_size() -> usize {
+        // The C library, not rustix: rustix reads the auxiliary vector, which faults under valgrind.
+        // SAFETY: reads a constant of the system.
+        let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(bytes).unwrap_or(4096)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.kind {
+            Kind::Mapped => {
+                // SAFETY: `from_mapping`'s caller gave us this whole range; the last view of
+                // it is gone, because every view holds an `Arc` of `self`.
+                let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+                debug_assert_eq!(unmapped, 0, "munmap of a range we own cannot fail");
+            }
+            #[cfg(any(test, fuzzing))]
+            // SAFETY: allocated in `heap` with this very layout.
+            Kind::Heap(layout) => unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) },
+        }
+    }
+}
+
+/// A run of 64-bit words, each reached as an atomic.
+#[derive(Clone, Debug)]
+pub(crate) struct Words {
+    memory: Arc<Memory>,
+    start: usize,
+    count: usize,
+}
+
+impl Words {
+    /// `count` words from byte `offset` of `memory`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside `memory` or not aligned to 8: a bug of ours, since lengths are
+    /// checked against the file before anything is mapped.
+    pub(crate) fn new(memory: &Arc<Memory>, offset: usize, count: usize) -> Self {
+        assert!(offset.is_multiple_of(8) && offset + count * 8 <= memory.length());
+        Self {
+            memory: Arc::clone(memory),
+            start: offset,
+            count,
+        }
+    }
+
+    /// Number of words.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Word `index`.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(
+            index < self.count,
+            "word {index} outside a region of {} words",
+            self.count
+        );
+        // SAFETY: `new` checked that `start + count * 8` bytes lie inside the block.
+        let at = unsafe { self.memory.base.as_ptr().add(self.start + index * 8) };
+        // SAFETY: aligned to 8 (block and offset are), in bounds, mapped for as long as `self`,
+        // and reached by every process through 64-bit atomics only.
+        unsafe { AtomicU64::from_ptr(at.cast()) }
+    }
+
+    /// Word `index`, resolved once so that a hot path has a plain pointer to it.
+    pub(crate) fn resolve(&self, index: usize) -> Word {
+        Word {
+            at: NonNull::from(self.word(index)),
+            _memory: Arc::clone(&self.memory),
+        }
+    }
+}
+
+/// One resolved word, which keeps its memory mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    at: NonNull<AtomicU64>,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: an atomic in memory that `_memory` keeps mapped may be used from any thread.
+unsafe impl Send for Word {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Word {}
+
+impl Deref for Word {
+    type Target = AtomicU64;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU64 {
+        // SAFETY: `Words::resolve` made it from a valid reference and `_memory` keeps it so.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// The bytes of one lane: `capacity` of them, mapped twice back to back.
+///
+/// Positions are masked here, so no position, however wrong, reaches outside the mapping; lengths
+/// are the caller's duty (at most `capacity`), checked in every build.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    base: NonNull<u8>,
+    mask: u64,
+    capacity: u64,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: see `Memory`; the ring's protocol orders every access to its bytes.
+unsafe impl Send for Ring {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// A ring over `memory`, which holds `capacity` bytes mapped twice.
+    ///
+    /// # Panics
+    ///
+    /// If `capacity` is no power of two of at least 64, or `memory` is not twice as long.
+    pub(crate) fn new(memory: &Arc<Memory>, capacity: u64) -> Self {
+        assert!(capacity.is_power_of_two() && capacity >= 64);
+        assert_eq!(memory.length() as u64, capacity * 2);
+        Self {
+            base: memory.base,
+            // The low bits are cleared too: a header is always aligned, whatever the position.
+            mask: (capacity - 1) & !(HEADER_BYTES - 1),
+            capacity,
+            _memory: Arc::clone(memory),
+        }
+    }
+
+    /// Bytes of the ring.
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Address of `position`; the mirror makes the `capacity` bytes after it contiguous.
+    #[inline(always)]
+    fn at(&self, position: u64) -> *mut u8 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "masked by a capacity that is mapped"
+        )]
+        let offset = (position & self.mask) as usize;
+        // SAFETY: `offset < capacity`, and `2 * capacity` bytes are mapped.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The place of the frame at `position`: what lies there is reached from it without another
+    /// look at the ring.
+    #[inline(always)]
+    pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
+        Spot {
+            at: self.at(position),
+            ring: PhantomData,
+        }
+    }
+
+    /// The header word of the frame at `position`.
+    #[inline(always)]
+    pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
+        self.spot(position).header()
+    }
+
+    /// Copies `bytes` to the payload place of the frame at `position`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Spot::write`]; the length is checked.
+    #[inline(always)]
+    pub(crate) unsafe fn write(&self, position: u64, bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= self.capacity - HEADER_BYTES);
+        // SAFETY: the length was checked, the rest is the caller's duty.
+        unsafe { self.spot(position).write(bytes) };
+    }
+
+    /// The payload place of the frame at `position`, to be filled in place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ring::write`], for as long as the slice lives; and only one such slice at a time.
+    #[inline(always)]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the claim, not the borrow of the ring, is exclusive"
+    )]
+    pub(crate) unsafe fn payload_mut(&self, position: u64, length: usize) -> &mut [u8] {
+        assert!(length as u64 <= self.capacity - HEADER_BYTES);
+        let to = self.at(position + HEADER_BYTES);
+        // SAFETY: in the doubled mapping, initialised (shared memory starts as zeros), and ours
+        // alone by the claim.
+        unsafe { core::slice::from_raw_parts_mut(to, length) }
+    }
+
+    /// The payload of the committed frame at `position`.
+    ///
+    /// # Safety
+    ///
+    /// The frame must be committed (**COMMIT** or **CURSOR** observed) and held back by this
+    /// subscriber's own position in the gate for as long as the view lives.
+    #[inline(always)]
+    pub(crate) unsafe fn view(&self, position: u64, length: usize) -> View<'_> {
+        assert!(length as u64 <= self.capacity - HEADER_BYTES);
+        // SAFETY: the length was checked, the rest is the caller's duty.
+        unsafe { self.spot(position).view(length) }
+    }
+
+    /// The frames from `position` on, headers and padding included.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ring::view`], for every frame of the range.
+    #[inline]
+    pub(crate) unsafe fn frames(&self, position: u64, length: usize) -> View<'_> {
+        assert!(length as u64 <= self.capacity);
+        let from = self.at(position);
+        // SAFETY: in the doubled mapping; initialised; nobody writes committed frames while they are held
+        // back, their headers included.
+        unsafe { core::slice::from_raw_parts(from, length) }
+    }
+
+    /// Copies payload bytes that a publisher may be overwriting meanwhile; the caller must find
+    /// out afterwards (by the limit) whether what it got is whole.
+    pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Copied) {
+        assert!(length as u64 <= self.capacity - HEADER_BYTES);
+        into.set(self.racing(position + HEADER_BYTES, length), length);
+    }
+
+    /// As [`Ring::copy_out`], of whole frames from `position` on.
+    pub(crate) fn copy_frames(&self, position: u64, length: usize, into: &mut Vec<u8>) {
+        assert!(length as u64 <= self.capacity);
+        into.clear();
+        into.reserve(length.next_multiple_of(size_of::<u64>()));
+        for word in self.racing(position, length) {
+            into.extend_from_slice(&word.to_ne_bytes());
+        }
+        into.truncate(length);
+    }
+
+    /// The words that hold the `length` bytes from `position` on, each as it is when its turn comes.
+    ///
+    /// Whole words through atomics: a torn word is impossible, and the compiler may neither repeat nor skip
+    /// a load. The last word may reach past a payload, never past its pad.
+    fn racing(&self, position: u64, length: usize) -> impl Iterator<Item = u64> {
+        (0..length.div_ceil(size_of::<u64>()) as u64).map(move |n| {
+            // Relaxed: OVERRUN (the fence after the copy) orders these loads.
+            self.header(position + n * HEADER_BYTES)
+                .load(crate::sync::Ordering::Relaxed)
+        })
+    }
+}
+
+/// A place in a ring. The mirror makes the `capacity` bytes from it on contiguous.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'a> {
+    at: *mut u8,
+    ring: PhantomData<&'a Ring>,
+}
+
+impl<'a> Spot<'a> {
+    /// The header word here.
+    #[inline(always)]
+    pub(crate) fn header(self) -> &'a AtomicU64 {
+        // SAFETY: `Ring::at` keeps it in bounds and aligned; mapped as long as the ring; header
+        // words are only ever accessed as 64-bit atomics while they are headers (see
+        // `ring::layout`).
+        unsafe { AtomicU64::from_ptr(self.at.cast()) }
+    }
+
+    /// Copies `bytes` behind the header.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` must be no longer than the ring's capacity less a header. The frame must be
+    /// claimed: its place is below the gate (no reliable subscriber reads it) and its header is
+    /// not yet committed.
+    #[inline(always)]
+    pub(crate) unsafe fn write(self, bytes: &[u8]) {
+        // SAFETY: at most a capacity further on: in the doubled mapping.
+        let to = unsafe { self.at.add(size_of::<u64>()) };
+        #[cfg(test)]
+        crate::sync::logged::copied(to as usize, bytes);
+        // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
+        // and `bytes` is memory of this process, so the ranges cannot overlap.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// The payload behind the header.
+    ///
+    /// # Safety
+    ///
+    /// `length` must be at most the ring's capacity less a header. The frame must be committed
+    /// (**COMMIT** or **CURSOR** observed) and held back by this subscriber's own position in the
+    /// gate for as long as the view lives.
+    #[inline(always)]
+    pub(crate) unsafe fn view(self, length: usize) -> View<'a> {
+        // SAFETY: at most a capacity further on: in the doubled mapping.
+        let from = unsafe { self.at.add(size_of::<u64>()) };
+        // SAFETY: in the doubled mapping; initialised; nobody writes it while it is held back.
+        unsafe { core::slice::from_raw_parts(from, length) }
+    }
+}

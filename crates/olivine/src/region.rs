@@ -1,15 +1,16 @@
-//! Bounds-checked views of shared words and ring bytes: the door between protocol and memory.
+//! Bounds-checked views of shared words and ring bytes: the interface between protocol and memory.
 //!
-//! Ring code never holds a pointer or an atomic of its own. It asks [`Words`] for "word `i`" and
-//! [`Ring`] for "the header at this position" or "these payload bytes". Both have two bodies: mapped
-//! memory, and (in a `loom` build) tables of model atomics and cells. Everything above this file is
-//! the same code in both, so what the model checks is what ships.
+//! Ring code never holds a pointer or an atomic. It asks [`Words`] for "word `i`" and [`Ring`] for
+//! "the header at this position" or "these payload bytes". Both have two implementations: mapped
+//! memory, and tables of model atomics and cells in a `loom` build. All code above this file is the
+//! same in both, so the model checks the code that ships.
 //!
 //! # What the model sees
 //!
-//! A model word of the ring is one atomic, header and payload alike, so an old payload read as a header is an
-//! old payload there too. Payloads also go through cells, which fail the model when a payload is written while
-//! somebody reads it. What it does not see is the mirrored mapping: there the property tests look.
+//! A model word of the ring is one atomic, header and payload alike, so an old payload read as a
+//! header is an old payload there too. Payloads also go through cells, which fail the model when a
+//! payload is written during a read. The model does not contain the mirrored mapping; the property
+//! tests check that.
 
 mod copied;
 #[cfg(not(loom))]

@@ -1,7 +1,8 @@
 //! The ring: how one publisher's frames reach any number of subscribers.
 //!
-//! Read [`layout`] first (what lies where, who writes it, which edges order it), then [`publish`],
-//! [`consume`] and [`gate`]; [`ending`] is how a lane ends, [`pages`] is how the same goes between those who do not trust each other.
+//! Read [`layout`] first: the memory layout, the writer of each word, the edges. Then read
+//! [`publish`], [`consume`] and [`gate`]. [`ending`] is how a lane ends. [`pages`] serves sealed
+//! channels, whose participants do not trust each other.
 
 pub(crate) mod consume;
 pub(crate) mod ending;

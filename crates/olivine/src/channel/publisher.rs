@@ -431,7 +431,7 @@ impl<T: ?Sized> Publisher<T> {
             Ending::Left => {}
         }
         // Before the wait for the membership lock. Uncounted: the lane's counters say what its messages cost.
-        self.producer.wake_everybody();
+        self.producer.wake_all();
         attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);

@@ -73,7 +73,7 @@ impl Door {
             memory::seal(lane, memory::lane_seals(), path)
         });
         seal.ok_or_else(|| refused("seal the lane of")(Errno::NODEV))??;
-        producer.keep_apart(&pages);
+        producer.use_private_pages(&pages);
         let server = serve::Server {
             config: config.clone(),
             listener: self.0,

@@ -1,8 +1,9 @@
-//! A message copied out of a ring, on a word boundary as it was there.
+//! A message copied out of a ring to a word boundary.
 
 use zerocopy::IntoBytes;
 
-/// Bytes that start on an 8-byte boundary, as payloads in a ring do: a typed message is read in place from either.
+/// Bytes that start on an 8-byte boundary, as payloads in a ring do. So typed messages can be read in
+/// place in both.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     words: Vec<u64>,

@@ -7,10 +7,10 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// Payload bytes as they lie in the ring.
+/// Payload bytes in the ring.
 pub(crate) type View<'a> = &'a [u8];
 
-/// A block of memory that stays mapped for as long as somebody holds it.
+/// A block of memory that stays mapped while an `Arc` of it exists.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
@@ -25,8 +25,8 @@ enum Kind {
     Heap(std::alloc::Layout),
 }
 
-// SAFETY: `Memory` only owns an address range; access goes through atomics, or through the
-// ring's protocol, which says who may touch which bytes when.
+// SAFETY: `Memory` only owns an address range. Access goes through atomics, or follows the ring's
+// protocol, which gives each byte one user at a time.
 unsafe impl Send for Memory {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Memory {}
@@ -37,7 +37,7 @@ impl Memory {
     /// # Safety
     ///
     /// The range must be mapped readable (and writable where the caller stores), page aligned,
-    /// owned by nobody else, and covered by no Rust reference.
+    /// without another owner, and covered by no Rust reference.
     pub(crate) unsafe fn from_mapping(base: NonNull<u8>, length: usize) -> Arc<Self> {
         Arc::new(Self {
             base,
@@ -67,8 +67,8 @@ impl Memory {
 
     /// Bytes of a page of this machine.
     pub(crate) fn page_size() -> usize {
-        // The C library, not rustix: rustix reads the auxiliary vector, which faults under valgrind.
-        // SAFETY: reads a constant of the system.
+        // The C library, not rustix: rustix reads the auxiliary vector, which faults under
+        // valgrind. SAFETY: reads a constant of the system.
         let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         usize::try_from(bytes).unwrap_or(4096)
     }
@@ -78,7 +78,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.kind {
             Kind::Mapped => {
-                // SAFETY: `from_mapping`'s caller gave us this whole range; the last view of
+                // SAFETY: the caller of `from_mapping` gave us this whole range. The last view of
                 // it is gone, because every view holds an `Arc` of `self`.
                 let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
                 debug_assert_eq!(unmapped, 0, "munmap of a range we own cannot fail");
@@ -103,8 +103,8 @@ impl Words {
     ///
     /// # Panics
     ///
-    /// If the range is not inside `memory` or not aligned to 8: a bug of ours, since lengths are
-    /// checked against the file before anything is mapped.
+    /// If the range is not inside `memory` or not aligned to 8. That is a bug of ours: lengths are
+    /// checked against the file before mapping.
     pub(crate) fn new(memory: &Arc<Memory>, offset: usize, count: usize) -> Self {
         assert!(offset.is_multiple_of(8) && offset + count * 8 <= memory.length());
         Self {
@@ -167,8 +167,8 @@ impl Deref for Word {
 
 /// The bytes of one lane: `capacity` of them, mapped twice back to back.
 ///
-/// Positions are masked here, so no position, however wrong, reaches outside the mapping; lengths
-/// are the caller's duty (at most `capacity`), checked in every build.
+/// Positions are masked here, so even a wrong position stays inside the mapping. Lengths are at
+/// most `capacity`, checked in every build.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     base: NonNull<u8>,
@@ -187,13 +187,13 @@ impl Ring {
     ///
     /// # Panics
     ///
-    /// If `capacity` is no power of two of at least 64, or `memory` is not twice as long.
+    /// If `capacity` is not a power of two of at least 64, or `memory` is not twice as long.
     pub(crate) fn new(memory: &Arc<Memory>, capacity: u64) -> Self {
         assert!(capacity.is_power_of_two() && capacity >= 64);
         assert_eq!(memory.length() as u64, capacity * 2);
         Self {
             base: memory.base,
-            // The low bits are cleared too: a header is always aligned, whatever the position.
+            // The low bits are cleared, too: a header is aligned at every position.
             mask: (capacity - 1) & !(HEADER_BYTES - 1),
             capacity,
             _memory: Arc::clone(memory),
@@ -218,8 +218,7 @@ impl Ring {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The place of the frame at `position`: what lies there is reached from it without another
-    /// look at the ring.
+    /// The address of the frame at `position`, for several accesses to the frame.
     #[inline(always)]
     pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
         Spot {
@@ -234,7 +233,7 @@ impl Ring {
         self.spot(position).header()
     }
 
-    /// Copies `bytes` to the payload place of the frame at `position`.
+    /// Copies `bytes` to the payload of the frame at `position`.
     ///
     /// # Safety
     ///
@@ -246,7 +245,7 @@ impl Ring {
         unsafe { self.spot(position).write(bytes) };
     }
 
-    /// The payload place of the frame at `position`, to be filled in place.
+    /// The payload of the frame at `position`, to be filled in place.
     ///
     /// # Safety
     ///
@@ -286,13 +285,13 @@ impl Ring {
     pub(crate) unsafe fn frames(&self, position: u64, length: usize) -> View<'_> {
         assert!(length as u64 <= self.capacity);
         let from = self.at(position);
-        // SAFETY: in the doubled mapping; initialised; nobody writes committed frames while they are held
-        // back, their headers included.
+        // SAFETY: in the doubled mapping; initialised. Committed frames and their headers are not
+        // written while the gate holds the publisher back.
         unsafe { core::slice::from_raw_parts(from, length) }
     }
 
-    /// Copies payload bytes that a publisher may be overwriting meanwhile; the caller must find
-    /// out afterwards (by the limit) whether what it got is whole.
+    /// Copies payload bytes that a publisher may be overwriting. Afterwards the caller must check
+    /// by the limit whether the copy is whole.
     pub(crate) fn copy_out(&self, position: u64, length: usize, into: &mut Copied) {
         assert!(length as u64 <= self.capacity - HEADER_BYTES);
         into.set(self.racing(position + HEADER_BYTES, length), length);
@@ -309,10 +308,10 @@ impl Ring {
         into.truncate(length);
     }
 
-    /// The words that hold the `length` bytes from `position` on, each as it is when its turn comes.
+    /// The words that hold the `length` bytes from `position` on, each loaded on iteration.
     ///
-    /// Whole words through atomics: a torn word is impossible, and the compiler may neither repeat nor skip
-    /// a load. The last word may reach past a payload, never past its pad.
+    /// Whole words through atomics: a torn word is impossible, and the compiler may neither repeat
+    /// nor skip a load. The last word may include padding, nothing after it.
     fn racing(&self, position: u64, length: usize) -> impl Iterator<Item = u64> {
         (0..length.div_ceil(size_of::<u64>()) as u64).map(move |n| {
             // Relaxed: OVERRUN (the fence after the copy) orders these loads.
@@ -322,7 +321,7 @@ impl Ring {
     }
 }
 
-/// A place in a ring. The mirror makes the `capacity` bytes from it on contiguous.
+/// An address in a ring. The mirror makes the `capacity` bytes from it on contiguous.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     at: *mut u8,
@@ -339,13 +338,13 @@ impl<'a> Spot<'a> {
         unsafe { AtomicU64::from_ptr(self.at.cast()) }
     }
 
-    /// Copies `bytes` behind the header.
+    /// Copies `bytes` after the header.
     ///
     /// # Safety
     ///
-    /// `bytes` must be no longer than the ring's capacity less a header. The frame must be
-    /// claimed: its place is below the gate (no reliable subscriber reads it) and its header is
-    /// not yet committed.
+    /// `bytes` must be no longer than the ring's capacity less a header. The frame must be claimed:
+    /// it is below the limit, so no reliable subscriber reads it, and its header is not committed
+    /// yet.
     #[inline(always)]
     pub(crate) unsafe fn write(self, bytes: &[u8]) {
         // SAFETY: at most a capacity further on: in the doubled mapping.
@@ -357,7 +356,7 @@ impl<'a> Spot<'a> {
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    /// The payload behind the header.
+    /// The payload after the header.
     ///
     /// # Safety
     ///
@@ -368,7 +367,8 @@ impl<'a> Spot<'a> {
     pub(crate) unsafe fn view(self, length: usize) -> View<'a> {
         // SAFETY: at most a capacity further on: in the doubled mapping.
         let from = unsafe { self.at.add(size_of::<u64>()) };
-        // SAFETY: in the doubled mapping; initialised; nobody writes it while it is held back.
+        // SAFETY: in the doubled mapping; initialised; not written while the gate holds the
+        // publisher back.
         unsafe { core::slice::from_raw_parts(from, length) }
     }
 }

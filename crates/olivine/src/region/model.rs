@@ -17,8 +17,8 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// `count` words, of which `used` can be reached, each with its first value. loom's fences walk every
-    /// atomic there is, so unused ones would only cost time.
+    /// `count` words, of which `used` can be reached, each with its first value. loom's fences
+    /// visit every atomic, so unused ones would cost time.
     pub(crate) fn model(count: usize, used: &[(usize, u64)]) -> Self {
         assert!(used.iter().all(|(index, _)| *index < count));
         Self {
@@ -67,8 +67,8 @@ impl Deref for Word {
     }
 }
 
-/// Model ring: per 8 bytes one atomic, which holds headers and payloads as the mapping does, and one
-/// cell, which is written and read with payloads only and finds their races.
+/// Model ring: one atomic and one cell for 8 bytes. The atomic holds headers and payloads as the
+/// mapping does. The cell is used for payloads only and finds their races.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     words: Arc<Vec<AtomicU64>>,
@@ -104,7 +104,7 @@ impl Ring {
         ((position & (self.capacity - 1)) / 8) as usize
     }
 
-    /// Places of the payload words of a frame at `position`.
+    /// Indices of the payload words of a frame at `position`.
     fn payload(&self, position: u64, length: usize) -> impl Iterator<Item = usize> {
         assert!(length as u64 <= self.capacity - HEADER_BYTES);
         let (ring, words) = (self.clone(), length.div_ceil(8) as u64);
@@ -132,7 +132,7 @@ impl Ring {
             let word = u64::from_le_bytes(word);
             // SAFETY: loom hands out the pointer only while it checks the access.
             self.cells[slot].with_mut(|at| unsafe { *at = word });
-            // Relaxed: for `copy_out`, and for whoever takes it for a header.
+            // Relaxed: for `copy_out`, and for a reader that takes it for a header.
             self.words[slot].store(word, Ordering::Relaxed);
         }
     }
@@ -163,7 +163,7 @@ impl Ring {
     }
 }
 
-/// A place in a model ring.
+/// A position in a model ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     ring: &'a Ring,

@@ -1,5 +1,5 @@
-//! What must hold of one end of a lane whatever the other end has written: the fuzz targets and the replay of the kept
-//! inputs check it.
+//! Checks of one end of a lane against any words of the other end. The fuzz targets and the replay
+//! of the kept inputs run them.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
@@ -10,16 +10,17 @@ use crate::claims::input::Input;
 use crate::region::Copied;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Walks that one input may ask for.
+/// Largest number of steps for one input.
 const STEPS_MAX: usize = 200;
-/// Messages of one walk: a lane that lies may go round for ever, a call may not.
+/// Messages of one walk: a damaged lane may be endless, a call must return.
 const WALK: usize = 100;
 
-/// Checks that both ends of a lane stay inside its memory while somebody else writes what `data` says, where it says.
+/// Checks that both ends of a lane stay inside its memory while other words are written as `data`
+/// says.
 ///
 /// # Panics
 ///
-/// If a claim does not hold.
+/// If a check fails.
 pub fn check_frames(data: &[u8]) {
     let mut input = Input::new(data);
     let align = if input.byte() & 1 == 0 { 8 } else { 64 };
@@ -41,7 +42,7 @@ pub fn check_frames(data: &[u8]) {
             3 => sum += step(&mut reader),
             4 => reader.release(),
             5 => {
-                // Whoever comes after a publisher that died, and whoever comes back after an absence.
+                // A successor after a death, and a durable subscriber after an absence.
                 producer = channel.producer();
                 let wanted = input.word();
                 let cursor = channel.lane.resolve(lane::CURSOR);
@@ -58,7 +59,7 @@ pub fn check_frames(data: &[u8]) {
     std::hint::black_box(sum);
 }
 
-/// One word of the lane's header or ring becomes anything; half of the time near where the reader is.
+/// Overwrites one word of the lane's header or ring; half of the time near the reader.
 fn scribble(channel: &Channel, reader: &Consumer, input: &mut Input<'_>) {
     let (place, value) = (input.half(), input.word());
     let word: &AtomicU64 = match place % 4 {
@@ -72,7 +73,7 @@ fn scribble(channel: &Channel, reader: &Consumer, input: &mut Input<'_>) {
     word.store(value, Ordering::Release);
 }
 
-/// What one finds in a payload, so that every byte of it is read.
+/// A sum over a payload, so that every byte of it is read.
 fn read(payload: &[u8]) -> u64 {
     payload.iter().copied().map(u64::from).sum()
 }
@@ -111,7 +112,7 @@ fn step(reader: &mut Consumer) -> u64 {
     }
 }
 
-/// As those read that may be overtaken, and bridges, which take runs.
+/// Reads as a lossy subscriber, or as a bridge.
 fn checked(reader: &mut Consumer, input: &mut Input<'_>) -> u64 {
     if input.byte() & 1 == 0 {
         let mut copy = Copied::default();

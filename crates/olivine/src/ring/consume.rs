@@ -1,6 +1,7 @@
 //! The reading side of one lane.
 //!
-//! [`gear`] decides when a subscriber looks at the tail, `bridge` is what bridges need, [`lossy`] finds overruns.
+//! [`gear`] decides when a subscriber reads the next header, `bridge` hands out runs of frames,
+//! [`lossy`] detects overruns.
 
 #[cfg(not(loom))]
 mod bridge;
@@ -24,15 +25,15 @@ pub(crate) struct Consumer {
     ring: Ring,
     /// Start of the next frame.
     position: u64,
-    /// Every frame before this is known to be committed.
+    /// Every frame before this position is known to be committed.
     known: u64,
     align_mask: u64,
     /// Longest payload in bytes.
     payload_max: u64,
-    /// Messages since the tail was last found empty, or since the last rest.
+    /// Messages since the last empty tail or the last rest.
     run: u32,
-    /// The run after which the tail may be that of a stream; 0 while it is one.
-    run_asked: u32,
+    /// Length of a run after which a publisher may be streaming; 0 in the streaming gear.
+    run_threshold: u32,
     start: u64,
     lane: Words,
     index: usize,
@@ -40,37 +41,37 @@ pub(crate) struct Consumer {
     limit: Word,
     released: u64,
     release_step: u64,
-    /// Our position as the publisher sees it; absent for a subscriber that does not gate.
+    /// Our position as the publisher sees it; absent for a lossy subscriber.
     gate: Option<GateWords>,
 }
 
-/// A walk over frames: the position is written home when it ends, also by a panic of the handler.
+/// A walk over frames. Its end stores the position back, also after a panic of the handler.
 struct Walk<'a> {
-    home: &'a mut Consumer,
+    consumer: &'a mut Consumer,
     position: u64,
     run: u32,
 }
 
 impl Walk<'_> {
     #[inline(always)]
-    fn settle(&mut self) {
-        self.home.position = self.position;
-        self.home.run = self.run;
+    fn store_back(&mut self) {
+        self.consumer.position = self.position;
+        self.consumer.run = self.run;
     }
 }
 
 impl Drop for Walk<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.settle();
+        self.store_back();
     }
 }
 
-/// What a header says of its frame's length.
+/// The length that a header gives.
 ///
-/// A walk goes on as far as the frame before it was long and only then compares, so that the processor need not wait
-/// for a header to know where the next one is: in a stream of messages of one length it has many lines on their way at
-/// once. A tag is no part of it.
+/// A walk assumes that the next frame is as long as the last one, and compares afterwards. So the
+/// processor need not wait for a header to find the next one. In a stream of messages of one length
+/// it loads many cache lines at once. The tag may differ.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Bytes of header and payload, as the header has them.
@@ -82,15 +83,15 @@ struct Shape {
 }
 
 impl Shape {
-    /// That of no frame.
+    /// The shape of no frame.
     const NONE: Self = Self {
         bytes: u64::MAX,
         length: 0,
         padded: 0,
     };
 
-    /// What `word` says. `None` if no publisher writes such a word: a length below that of a header or beyond what
-    /// the ring holds.
+    /// The shape in header `word`. `None` if no publisher writes such a word: a length below that
+    /// of a header or above the ring's.
     #[inline(always)]
     fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
         let bytes = frame_bytes(word);
@@ -122,16 +123,17 @@ impl Shape {
     }
 }
 
-/// The words through which a subscriber gives room back.
+/// The words by which a subscriber gives room back.
 #[derive(Debug)]
 pub(crate) struct GateWords {
     /// Our position in this lane.
     pub(crate) position: Word,
     /// The publisher's park word.
     pub(crate) park: Word,
-    /// Whether a real fence is needed before looking at the park word.
+    /// Whether a real fence is needed before the load of the park word.
     pub(crate) fence: bool,
-    /// The slot's state, which says whether our place was taken; absent where the publisher is not trusted.
+    /// The slot's state, which says whether we were evicted; absent if the publisher is not
+    /// trusted.
     pub(crate) state: Option<Word>,
 }
 
@@ -146,8 +148,8 @@ pub(crate) struct Frame {
 }
 
 impl Consumer {
-    /// Reads `lane` from `position`, a frame boundary. `durable` gives room back after every message, so that
-    /// a crash repeats as little as possible.
+    /// Reads `lane` from `position`, a frame boundary. `durable` gives room back after every
+    /// message, so that a crash repeats few messages.
     pub(crate) fn new(
         ring: Ring,
         lane: Words,
@@ -157,7 +159,7 @@ impl Consumer {
         gate: Option<GateWords>,
         durable: bool,
     ) -> Self {
-        // Read from shared memory by whoever joined.
+        // The position comes from shared memory.
         let position = position.min(POSITION_MAX);
         Self {
             position,
@@ -165,7 +167,7 @@ impl Consumer {
             align_mask: geometry.align - 1,
             payload_max: geometry.message_max(),
             run: 0,
-            run_asked: STREAM_RUN,
+            run_threshold: STREAM_RUN,
             start: position,
             cursor: lane.resolve(lane::CURSOR),
             limit: lane.resolve(lane::LIMIT),
@@ -196,20 +198,20 @@ impl Consumer {
 
     /// The newest position known to be committed, read afresh.
     pub(crate) fn cursor(&self) -> u64 {
-        // CURSOR (acquire): pairs with the release store in `Producer::advance`. Whoever goes on from here finds
-        // the frame that lies here, or the zero, and nothing older.
+        // CURSOR (acquire): pairs with the release store in `Producer::advance`. A subscriber that
+        // continues from here finds the frame there, or the zero, and nothing older.
         self.cursor
             .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire))
             .min(POSITION_MAX)
             .max(self.position)
     }
 
-    /// The next committed frame, if there is one. Never sleeps; in the streaming gear it rests for about four
-    /// microseconds at the tail (see the module text).
+    /// The next committed frame, if there is one. Never sleeps. In the streaming gear it rests for
+    /// about four microseconds at the tail (see [`gear`]).
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`] if the header is one that no publisher writes.
+    /// [`ReceiveError::Corrupt`] if the header is invalid.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, ReceiveError> {
         self.rest_at_tail();
@@ -227,20 +229,20 @@ impl Consumer {
         Ok(self.shape(self.position, word)?.frame(self.position, word))
     }
 
-    /// What the header `word` at `position`, which is not zero, says.
+    /// The shape in the header `word` at `position`; `word` is not zero.
     #[inline(always)]
     fn shape(&self, position: u64, word: u64) -> Result<Shape, ReceiveError> {
         Shape::of(word, self.payload_max, self.align_mask)
             .ok_or_else(|| self.impossible(position, word))
     }
 
-    /// Hands up to `limit` messages to `handler`; how many.
+    /// Passes up to `limit` messages to `handler`; returns how many.
     ///
-    /// As `next` and `advance` for each, but the position is in a register while it goes on.
+    /// The same as `next` and `advance` for each, but with the position in a register.
     ///
     /// # Errors
     ///
-    /// As [`Consumer::next`]; what was handed out before is consumed.
+    /// As [`Consumer::next`]. Messages passed before it are consumed.
     #[inline(always)]
     pub(crate) fn walk(
         &mut self,
@@ -251,58 +253,58 @@ impl Consumer {
         if limit > 0 {
             self.rest_at_tail();
         }
-        let (step, run_asked) = (self.release_step, self.run_asked);
+        let (step, run_threshold) = (self.release_step, self.run_threshold);
         let mut looked = false;
         let mut at = Walk {
             position: self.position,
             run: self.run,
-            home: self,
+            consumer: self,
         };
-        // No frame is as long as this: the first one sets it.
-        let mut like = Shape::NONE;
+        // The first frame replaces it.
+        let mut last_shape = Shape::NONE;
         while count < limit {
-            if count > 0 && at.position >= at.home.known && at.run >= run_asked {
-                // One look at how far the publisher is by now. When that is handed out, too, the next walk rests
-                // before it looks further.
-                at.settle();
-                if looked || !at.home.is_behind() {
+            if count > 0 && at.position >= at.consumer.known && at.run >= run_threshold {
+                // Read the cursor once. After the frames before it the walk ends; the next walk
+                // rests first.
+                at.store_back();
+                if looked || !at.consumer.is_behind() {
                     break;
                 }
                 looked = true;
             }
-            let spot = at.home.ring.spot(at.position);
+            let spot = at.consumer.ring.spot(at.position);
             // COMMIT (acquire): pairs with the release store in `publish::show`.
             let word = spot
                 .header()
                 .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
-            if frame_bytes(word) != like.bytes {
+            if frame_bytes(word) != last_shape.bytes {
                 if word == 0 {
-                    at.settle();
-                    at.home.at_tail();
+                    at.store_back();
+                    at.consumer.at_tail();
                     at.run = 0;
                     break;
                 }
-                // What was walked so far is written home when `at` goes out of scope.
-                like = at.home.shape(at.position, word)?;
+                // The progress is stored back when `at` goes out of scope.
+                last_shape = at.consumer.shape(at.position, word)?;
             }
-            let frame = like.frame(at.position, word);
-            // SAFETY: `shape` checked the length. The frame is committed; our own position in the gate,
-            // which is at or before it, holds the publisher back until the release below.
+            let frame = last_shape.frame(at.position, word);
+            // SAFETY: `shape` checked the length. The frame is committed. Our own position in the
+            // gate is at or before it and holds the publisher back until the release below.
             let view = unsafe { spot.view(frame.length) };
-            // A handler that panics gets the same message again: the position moves after it.
+            // The position moves afterwards: after a panic the handler gets the same message again.
             handler(&frame, view);
             at.position = frame.end;
             at.run = at.run.wrapping_add(1);
             count += 1;
-            if at.position - at.home.released >= step {
-                at.settle();
-                at.home.release();
+            if at.position - at.consumer.released >= step {
+                at.store_back();
+                at.consumer.release();
             }
         }
         Ok(count)
     }
 
-    /// The header `word` at `position` is one that no publisher writes.
+    /// The error for the invalid header `word` at `position`.
     #[cold]
     fn impossible(&self, position: u64, word: u64) -> ReceiveError {
         self.corrupt(
@@ -329,7 +331,7 @@ impl Consumer {
         self.ring.header(self.position).load(Ordering::Acquire) != 0
     }
 
-    /// Whether anything was read here.
+    /// Whether any frame was read.
     pub(crate) fn has_moved(&self) -> bool {
         self.position != self.start
     }
@@ -337,29 +339,29 @@ impl Consumer {
     /// The payload of `frame`, in place.
     #[inline(always)]
     pub(crate) fn view(&self, frame: &Frame) -> View<'_> {
-        // SAFETY: `next` saw the frame committed; our own position in the gate, which is at or before it,
-        // holds the publisher back until `advance` and a release, and those need `&mut self`.
+        // SAFETY: `next` saw the frame committed. Our own position in the gate is at or before it
+        // and holds the publisher back until `advance` and a release. Those need `&mut self`.
         unsafe { self.ring.view(frame.position, frame.length) }
     }
 
-    /// Goes past `frame`, giving room back in steps of an eighth of the ring.
+    /// Continues after `frame`. Gives room back in steps of an eighth of the ring.
     #[inline(always)]
     pub(crate) fn advance(&mut self, frame: &Frame) {
         self.position = frame.end;
-        // Wraps, where a lying cursor never lets it rest: it only says when to ask again.
+        // Wraps if a damaged cursor never lets it rest: it only decides when to rest.
         self.run = self.run.wrapping_add(1);
         if self.position - self.released >= self.release_step {
             self.release();
         }
     }
 
-    /// Hands everything before the position back to the publisher.
+    /// Gives the bytes before the position back to the publisher.
     #[inline(never)]
     pub(crate) fn release(&mut self) {
         self.release_to(self.position);
     }
 
-    /// Hands everything before `position`, at or before our own, back to the publisher.
+    /// Gives the bytes before `position`, at or before our own, back to the publisher.
     #[inline]
     pub(crate) fn release_to(&mut self, position: u64) {
         self.released = position;
@@ -368,10 +370,10 @@ impl Consumer {
         gate.position
             .store(position, unless(mutant("reuse_relaxed"), Ordering::Release));
         crate::points::pass("release.stored");
-        // ROOM (light side): the position above comes before the look at the park word.
+        // ROOM (light side): the position above comes before the load of the park word.
         light_barrier(mutant("room_no_light_barrier"));
         if gate.fence {
-            // SeqCst: ROOM without membarrier; the same order by a fence of our own.
+            // SeqCst: ROOM without membarrier; the same order by a fence here.
             fence(Ordering::SeqCst);
         }
         // Relaxed: `wake` takes the word by read-modify-write (WAKE).
@@ -381,8 +383,9 @@ impl Consumer {
     }
 }
 
-/// `wanted` if frames are committed up to there, else the cursor: a publisher that died between its commit and
-/// its cursor leaves a subscriber that read that frame ahead of the cursor, and it must not read it again.
+/// `wanted` if frames are committed up to there, else the cursor. A publisher that dies between its
+/// commit and its cursor leaves a subscriber ahead of the cursor. That subscriber must not read the
+/// frame again.
 pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, wanted: u64) -> u64 {
     loop {
         // CURSOR (acquire).
@@ -399,8 +402,8 @@ pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, w
         if from >= wanted || at == wanted {
             return wanted;
         }
-        // A publisher that lives goes on meanwhile; then the walk was over bytes in motion. Relaxed: the next
-        // look acquires.
+        // If the cursor moved, a publisher was writing during the walk: walk again. Relaxed: the
+        // next load acquires.
         if cursor.load(Ordering::Relaxed) == from {
             return from;
         }

@@ -1,9 +1,11 @@
-//! What a publisher leaves when it dies after any of its stores, in any order that the machine may make them visible.
+//! What a publisher leaves when it dies after any of its stores, in any order in which the machine
+//! may make them visible.
 //!
-//! Its stores are written down. A death leaves some of them: with each, those that come before it by the rules of the
-//! language (a release store comes after everything before it, a fence parts what is before from what is behind,
-//! stores to one word keep their order). Every such set is put on a copy of the memory, a successor takes the lane
-//! over, and a subscriber reads on.
+//! The test records its stores. A death leaves some of them. The rules of the language say which
+//! stores must be visible with others. A release store comes after everything before it. A fence
+//! separates earlier and later stores. Stores to one word keep their order. Each possible set is
+//! applied to a copy of the memory. Then a successor takes the lane over, and a subscriber
+//! continues.
 
 use super::heap::{Channel, channel, send};
 use super::heap_tests::{message, receive};
@@ -31,10 +33,10 @@ fn image(channel: &Channel) -> Vec<u64> {
 /// A store of the scene.
 #[derive(Clone, Debug)]
 struct Store {
-    /// Places in the image, and the bytes there: several for the rest of a long payload.
+    /// Offsets in the image, and the bytes there: several for the rest of a long payload.
     parts: Vec<(usize, Vec<u8>)>,
     release: bool,
-    /// How many fences came before it.
+    /// Number of fences before it.
     epoch: usize,
 }
 
@@ -57,7 +59,8 @@ fn stores(channel: &Channel, steps: &[Step]) -> Vec<Store> {
                 // The cached limit is private.
                 let Some(place) = place else { continue };
                 let part = (place, bytes.clone());
-                // Of a long payload two parts are enough to be torn between, and more would be too many deaths.
+                // Two parts of a long payload are enough for a torn one. More parts would be too
+                // many deaths.
                 if let [.., before, last] = &mut found[..]
                     && continues(before, last.parts[0].0)
                     && continues(last, place)
@@ -77,19 +80,19 @@ fn stores(channel: &Channel, steps: &[Step]) -> Vec<Store> {
     found
 }
 
-/// Whether a payload goes on at `place`.
+/// Whether a payload continues at `place`.
 fn continues(store: &Store, place: usize) -> bool {
     !store.release && store.parts.last().is_some_and(|last| last.0 + 1 == place)
 }
 
-/// Whether the `early`th store is visible wherever the `late`th is.
+/// Whether store `early` is visible if store `late` is.
 fn is_before(stores: &[Store], early: usize, late: usize) -> bool {
     let (a, b) = (&stores[early], &stores[late]);
     let meets = |place: &usize| b.parts.iter().any(|part| part.0 == *place);
     early < late && (b.release || a.epoch < b.epoch || a.parts.iter().any(|part| meets(&part.0)))
 }
 
-/// Every set of stores that a death may leave, as bit masks.
+/// Every possible set of stores after a death, as bit masks.
 fn deaths(stores: &[Store]) -> Vec<u64> {
     let needs: Vec<u64> = (0..stores.len())
         .map(|late| {
@@ -109,7 +112,7 @@ fn deaths(stores: &[Store]) -> Vec<u64> {
     sets
 }
 
-/// A channel as a death leaves it.
+/// A channel after a death.
 fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Channel {
     let heir = channel(8, origin);
     let mut image = before.to_vec();
@@ -128,8 +131,8 @@ fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Chann
     heir
 }
 
-/// Plays `scene` from `warm` messages on, and checks every death in it. `commits` says how many messages each commit
-/// of the scene makes visible. Returns how many deaths there were.
+/// Runs `scene` after `warm` messages, and checks every death in it. `commits` gives the number of
+/// messages that each commit of the scene makes visible. Returns the number of deaths.
 fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
     let origin = (1 << 32) - 4096;
     let channel = channel(8, origin);
@@ -148,12 +151,12 @@ fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
     let stores = stores(&channel, &steps_of(|| scene(&mut producer, warm)));
     assert!(stores.len() < 20, "few stores: {stores:?}");
     drop(producer);
-    // What each set must show: the messages of the commits whose header is in it.
+    // Each set must show the messages of the commits whose header it contains.
     let deaths = deaths(&stores);
     let mut outcomes = std::collections::BTreeSet::new();
     for set in &deaths {
         let heir = left_behind(origin, &before, &stores, *set);
-        // From where the subscriber had read to, not from the cursor.
+        // From the subscriber's position, not from the cursor.
         let mut reader = heir.consumer_at(0, start);
         let mut got = 0;
         while receive(&mut reader, warm + got) {
@@ -174,7 +177,7 @@ fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
         if *set == (1 << stores.len()) - 1 {
             assert_eq!(got, commits.iter().sum::<u32>(), "all was done");
         }
-        // The successor goes on for more than a lap.
+        // The successor publishes more than a lap.
         for n in warm + got..warm + got + 120 {
             while !send(&mut successor, n, &message(n)) {
                 reader.release();
@@ -211,7 +214,7 @@ fn batch(producer: &mut Producer, first: u32) {
 #[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
     let mut checked = 0;
-    // The first lap, over memory that is all zeros, and later ones, over frames of all lengths.
+    // The first lap, over zeros, and later ones, over frames of all lengths.
     let warm = if cfg!(miri) {
         vec![1]
     } else {
@@ -223,7 +226,7 @@ fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
             assert!(send(producer, n + 1, &message(n + 1)));
         });
         checked += check(warm, &[3], batch);
-        // Past the cached limit: the gate is asked, a new limit is stored.
+        // Beyond the cached limit: the gate is asked, a new limit is stored.
         checked += check(warm, &[1], |producer, n| {
             producer.shut();
             assert!(send(producer, n, &message(n)));
@@ -233,7 +236,7 @@ fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
     assert!(checked > 20);
 }
 
-/// The rules of visibility themselves: without them everything would pass.
+/// The rules of visibility: without them every test would pass.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of takeovers")]
 fn a_header_that_is_not_last_would_be_found() {
@@ -245,7 +248,7 @@ fn a_header_that_is_not_last_would_be_found() {
     let steps = steps_of(|| assert!(send(&mut producer, 4, &message(4))));
     let mut stores = stores(&channel, &steps);
     let honest = deaths(&stores).len();
-    // As if the header were stored relaxed.
+    // As for a relaxed store of the header.
     for store in &mut stores {
         store.release = false;
     }

@@ -1,19 +1,20 @@
-//! How a lane ends: closed by its publisher, or closed with a reason because what fed it failed.
+//! How a lane ends: closed by its publisher, or closed with a reason because its source failed.
 //!
-//! The reason lies in the lane's header page. It is written before the state word says "closed" (**END**), and names the
-//! state that it belongs to: the next publisher of the lane has another one, so nothing has to be cleared.
+//! The reason is stored in the lane's header page, before the state word says "closed" (**END**).
+//! It contains the state that it belongs to. The next publisher of the lane has another state, so
+//! nothing is cleared.
 
 use super::layout::{checksum, lane, pack, unpack};
 use crate::region::Words;
 use crate::sync::{Ordering, mutant, unless};
 
-/// In place of a reason that was overwritten.
+/// Replaces a reason that was overwritten.
 const UNREADABLE: &str =
     "its reason cannot be read: start the bridge again, and look at what it says";
 /// Longest reason in bytes.
 const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
 
-/// What a lane's header says of the newest failure of what fed it.
+/// The newest failure of a lane's source, from the lane's header page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The state word of the lane that was closed with it.
@@ -24,20 +25,21 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// Closes a lane, whose last frame ends at `position`; with a `failure`, for this reason. The caller holds its lock.
+/// Closes a lane whose last frame ends at `position`, with the reason `failure` if there is one.
+/// The caller holds its lock.
 pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
     // Relaxed: only the lock's holder writes it.
     let closed = words.word(lane::STATE).load(Ordering::Relaxed) & !1;
     close_as(words, closed, position, failure);
 }
 
-/// [`close`] with the state word that the closed lane gets. A model calls it: loom does not walk every order of a load of
-/// one thread and a store of another where the storing thread has loaded the word just before.
+/// [`close`] with a given state word, for models. loom does not explore every order of a load and a
+/// store of two threads if the storing thread has loaded the word just before.
 pub(super) fn close_as(words: &Words, closed: u64, position: u64, failure: Option<&str>) {
     if let Some(reason) = failure {
         write(words, closed, position, reason);
     }
-    // END (release): who sees the lane closed sees every frame, and the failure, before that.
+    // END (release): a thread that sees the lane closed sees every frame and the failure.
     words.word(lane::STATE).store(
         closed,
         unless(mutant("end_state_relaxed"), Ordering::Release),
@@ -49,7 +51,7 @@ fn write(words: &Words, closed: u64, position: u64, reason: &str) {
     let mut packed = [0; lane::FAILURE_TEXT_WORDS];
     pack(text.as_bytes(), &mut packed);
     for (n, word) in packed.iter().enumerate() {
-        // Relaxed, as below: released by END, and checked where it is read.
+        // Relaxed, as below: released by END, and checked by the reader.
         words
             .word(lane::FAILURE_TEXT + n)
             .store(*word, Ordering::Relaxed);
@@ -63,7 +65,7 @@ fn write(words: &Words, closed: u64, position: u64, reason: &str) {
     words
         .word(lane::FAILURE_POSITION)
         .store(position, Ordering::Relaxed);
-    // END (release): who sees this failure named sees all of it, also where the lane was opened again.
+    // END (release): a thread that sees this state sees the whole failure, also after a reopening.
     words
         .word(lane::FAILURE_STATE)
         .store(closed, Ordering::Release);
@@ -82,15 +84,15 @@ pub(crate) fn failed_position(words: &Words) -> u64 {
     words.word(lane::FAILURE_POSITION).load(Ordering::Relaxed)
 }
 
-/// The lane's state word: even once its publisher has closed it.
+/// The lane's state word: even after its publisher has closed it.
 #[inline]
 pub(crate) fn state(words: &Words) -> u64 {
-    // END (acquire): every frame before it was closed, and its failure, is there.
+    // END (acquire): if it is closed, every frame and its failure are visible.
     let look = unless(mutant("end_look_relaxed"), Ordering::Acquire);
     words.word(lane::STATE).load(look)
 }
 
-/// Whether the lane is closed now, and with a failure.
+/// Whether the lane is closed with a failure now.
 pub(crate) fn is_failed(words: &Words) -> bool {
     let state = state(words);
     state & 1 == 0 && state != 0 && failed_state(words) == state
@@ -102,7 +104,7 @@ pub(crate) fn failure(words: &Words) -> Option<Failure> {
     if state == 0 {
         return None;
     }
-    // Relaxed, all of it: before END. A lane that fails again meanwhile makes a mixture, which the check finds.
+    // Relaxed, all of it: before END. The check finds a mixture with a newer failure.
     let word = |at: usize| words.word(at).load(Ordering::Relaxed);
     let mut packed = [0; lane::FAILURE_TEXT_WORDS];
     for (n, part) in packed.iter_mut().enumerate() {
@@ -117,7 +119,7 @@ pub(crate) fn failure(words: &Words) -> Option<Failure> {
     })
 }
 
-/// As much of a reason as has room, in one line.
+/// The beginning of a reason that fits, in one line.
 fn printable(reason: &str) -> String {
     let mut text = String::new();
     for c in reason.chars() {
@@ -152,7 +154,7 @@ mod tests {
         let found = failure(&words).unwrap();
         assert_eq!((found.state, found.position), (4, 128));
         assert_eq!(found.reason, "the disk is gone");
-        // The next publisher: the lane is open, the failure can be read on.
+        // The next publisher: the lane is open, the failure stays readable.
         words.word(lane::STATE).store(7, Ordering::Relaxed);
         assert!(!is_failed(&words));
         assert_eq!(failure(&words).unwrap().state, 4);

@@ -1,7 +1,7 @@
-//! The gate: how far a lane's publisher may write before it would overrun a reliable subscriber.
+//! The gate: how far a publisher may write without an overrun of a reliable subscriber.
 //!
-//! Scanned only when the cached limit is used up, about once per lap, and only over the slots whose
-//! gating bit is set, so idle slots cost nothing.
+//! It is scanned only when the cached limit is used up, about once per lap. Only slots with a
+//! gating bit are read, so free slots cost nothing.
 
 use super::layout::{Geometry, NO_POSITION, control, slot};
 use crate::region::Words;
@@ -45,25 +45,26 @@ impl Gate {
     pub(crate) fn positions(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         bits(&self.control, control::GATING, self.geometry.slots()).filter_map(|slot| {
             let position = self.control.word(self.geometry.position(slot, self.lane));
-            // REUSE (acquire): pairs with the release store in `Consumer::release`. What the subscriber read
-            // before it let go of these bytes happens before we overwrite them.
+            // REUSE (acquire): pairs with the release store in `Consumer::release`. The
+            // subscriber's reads of these bytes happen before we overwrite them.
             let position = position.load(unless(mutant("reuse_scan_relaxed"), Ordering::Acquire));
             (position != NO_POSITION).then_some((slot, position))
         })
     }
 
-    /// The slowest gating subscriber, or `None` if nobody gates.
+    /// The slowest gating subscriber, or `None` if no subscriber gates.
     pub(crate) fn slowest(&self) -> Option<Slowest> {
         self.positions()
             .min_by_key(|(_, position)| *position)
             .map(|(slot, position)| Slowest { slot, position })
     }
 
-    /// Number of subscribers that gate. One that still joins does not count: it has not taken its place in every lane.
+    /// Number of subscribers that gate. A joining subscriber does not count: it does not have a
+    /// position in every lane yet.
     pub(crate) fn count(&self) -> usize {
         let slots = bits(&self.control, control::GATING, self.geometry.slots());
         let has_joined = |slot: &usize| {
-            // Acquire: the places of a subscriber come before its state.
+            // Acquire: the positions of a subscriber come before its state.
             let state = self.control.word(self.geometry.slot(*slot) + slot::STATE);
             state.load(Ordering::Acquire) != slot::FREE
         };
@@ -84,7 +85,7 @@ pub(crate) fn bits(
     slots: usize,
 ) -> impl Iterator<Item = usize> + '_ {
     (0..slots.div_ceil(64)).flat_map(move |index| {
-        // Acquire: a set bit comes with the slot's words as its owner wrote them before (JOIN).
+        // Acquire: a set bit makes the words visible that the slot's owner wrote before it (JOIN).
         let mut word = control.word(start + index).load(Ordering::Acquire);
         core::iter::from_fn(move || {
             let bit = word.trailing_zeros() as usize;
@@ -99,7 +100,7 @@ pub(crate) fn bits(
 pub(crate) fn set_bit(control: &Words, start: usize, slot: usize, on: bool) {
     let word = control.word(start + slot / 64);
     let bit = 1 << (slot % 64);
-    // AcqRel: the slot's words are published with the bit, and seen by whoever sees it (JOIN).
+    // AcqRel: the slot's words are published with the bit (JOIN).
     if on {
         word.fetch_or(bit, Ordering::AcqRel);
     } else {
@@ -107,15 +108,15 @@ pub(crate) fn set_bit(control: &Words, start: usize, slot: usize, on: bool) {
     }
 }
 
-/// How often a joiner proposes a position. A publisher that has seen one goes no further than that allows, so an
-/// honest one is met after a few rounds; a lane whose words lie is not waited for.
+/// How often a joiner proposes a position. A correct publisher that has seen one stops where it
+/// requires, so a few rounds are enough. The bound ends the loop on a damaged lane.
 const JOIN_ROUNDS: u32 = 1 << 16;
 
-/// The joiner's half of JOIN for one lane: takes a position at which the publisher is held back for sure.
+/// The joiner's half of JOIN for one lane: takes a position that holds the publisher back.
 ///
-/// `start` proposes a position (always a frame boundary) and is asked again whenever the publisher turns out
-/// to have gone past it. The gating bit must be set once `store` has stored the first position, before the
-/// limit is read: `store` does that.
+/// `start` proposes a position, always a frame boundary. It is called again if the publisher's
+/// limit is too far ahead. `store` stores the position and sets the gating bit, both before the
+/// limit is read.
 pub(crate) fn join_lane(
     capacity: u64,
     limit: &crate::region::Word,
@@ -127,33 +128,35 @@ pub(crate) fn join_lane(
         store(position);
         crate::points::pass("join.stored");
         if !mutant("join_no_fence") {
-            // JOIN: SeqCst fence between our position and the publisher's limit; the publisher has its own
-            // between its limit and our position. Only a store-load order on both sides will do.
+            // JOIN: SeqCst fence between our position and the publisher's limit. The publisher has
+            // a fence between its limit and our position. Both sides need store-load order.
             fence(Ordering::SeqCst);
         }
-        // Acquire: the limit's boundary (`from=oldest` starts at it) comes with the frames behind it.
+        // Acquire: the frames after the limit's boundary are visible; `from=oldest` starts there.
         if limit.load(Ordering::Acquire) <= position.saturating_add(capacity) {
             return position;
         }
     }
-    // No honest publisher: it would have seen the position by now. Whatever it has there stays in bounds.
+    // The lane is damaged: a correct publisher has seen the position by now. Any position stays in
+    // bounds.
     start()
 }
 
-/// Empties a slot under its lock: it gates nothing, wakes nobody and is free.
+/// Empties a slot under its lock: it is free and gates no lane.
 ///
-/// Every step can be repeated, so whoever dies half way leaves work that the next owner does again.
+/// Every step can be repeated. After a death half way the next owner does all steps again.
 pub(crate) fn clear_slot(control: &Words, geometry: &Geometry, index: usize) {
     let base = geometry.slot(index);
     let state = control.word(base + slot::STATE);
     // Relaxed: ours, under the lock.
     if matches!(state.load(Ordering::Relaxed), slot::DURABLE | slot::EVICTED) {
-        // A half-cleared place is nobody's to come back to: whoever dies from here on leaves a slot that anybody
-        // clears again. The stores below are releases, so none of them comes before this one.
+        // A durable name cannot return to a half-cleared slot. After a death from here on any
+        // participant clears the slot again. The stores below are releases, so none of them comes
+        // before this one.
         state.store(slot::ATTACHED, Ordering::Release);
     }
     for lane in 0..geometry.lanes() {
-        // REUSE (release): everything read is handed back.
+        // REUSE (release): all bytes are given back.
         control
             .word(geometry.position(index, lane))
             .store(NO_POSITION, Ordering::Release);

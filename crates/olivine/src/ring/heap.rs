@@ -1,4 +1,4 @@
-//! A channel of one lane in heap memory, where every access is checked by Miri and by AddressSanitizer.
+//! A channel of one lane in heap memory. Miri and AddressSanitizer check every access there.
 
 use super::consume::{Consumer, GateWords};
 use super::gate::set_bit;

@@ -1,4 +1,4 @@
-//! The ring over heap memory: what Miri can walk. Mirrors and processes are left to the other tests.
+//! The ring over heap memory, for Miri. Other tests cover mirrors and processes.
 
 use super::consume::{Consumer, committed_up_to};
 use super::heap::{channel, send};
@@ -7,7 +7,7 @@ use super::publish::Producer;
 use crate::region::Copied;
 use crate::sync::Ordering;
 
-/// The message numbered `n`: every length up to 99 bytes, filled with its number.
+/// Message `n`: lengths up to 99 bytes, filled with its number.
 pub(super) fn message(n: u32) -> Vec<u8> {
     vec![n.to_le_bytes()[0]; (n * 7 % 100) as usize]
 }
@@ -144,7 +144,7 @@ fn impossible_headers_are_refused_by_name() {
     }
 }
 
-/// Typed values are read from it in place.
+/// Typed values are read in place.
 #[test]
 fn a_copy_starts_on_a_word_boundary_as_the_message_does() {
     let channel = channel(8, 0);
@@ -179,7 +179,7 @@ fn the_place_of_a_damaged_frame_is_that_of_its_header() {
         assert!(error.contains(&place), "{error}");
         assert!(error.contains("7 bytes"), "{error}");
     };
-    // A bridge looks for the end of what fits its window.
+    // A bridge looks for the last frame end in its window.
     refused(consumer.boundary(0, ends[3], ends[3]).unwrap_err());
     let mut seen = 0;
     refused(consumer.walk(9, |_, _| seen += 1).unwrap_err());
@@ -200,12 +200,12 @@ fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
         let resume = |wanted| committed_up_to(&channel.ring, &cursor, &channel.geometry, wanted);
         let last = ends[4];
         for died_at in &ends {
-            // It committed up to `last` and died before it said so.
+            // It committed up to `last` and died before the store of the cursor.
             cursor.store(*died_at, Ordering::Release);
             for wanted in &ends {
                 assert_eq!(resume(*wanted), *wanted);
             }
-            // No frame ends there: a position that nobody ever had is not trusted.
+            // No frame ends there: the position is invalid and not trusted.
             assert_eq!(resume(last + 8), *died_at);
             assert_eq!(resume(u64::MAX), *died_at);
         }
@@ -223,7 +223,7 @@ fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
         .lane
         .word(lane::CURSOR)
         .store(cursor, Ordering::Relaxed);
-    // One frame as long as the ring: it leads from each lap to the next.
+    // One frame as long as the ring: it points to itself, one lap later.
     channel
         .ring
         .header(0)
@@ -235,7 +235,7 @@ fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
     assert!(producer.position() > cursor);
 }
 
-/// What is given up may leave anything where the next message of the old length would end.
+/// An aborted claim may leave any bytes where the next message of the old length would end.
 #[test]
 fn what_was_given_up_never_shows() {
     let channel = channel(8, 0);
@@ -255,7 +255,7 @@ fn what_was_given_up_never_shows() {
         assert!(send(&mut producer, round, &[7; 8]));
         let at = producer.position();
         let end = producer.room(at, 40).unwrap();
-        // A claim and a batch, each given up once they are full of what looks like headers.
+        // A claim and a batch, both aborted after they were filled with words like headers.
         if round % 2 == 0 {
             producer.begin(end);
             producer.payload_mut(40).fill(0x11);
@@ -269,7 +269,7 @@ fn what_was_given_up_never_shows() {
     assert_eq!(producer.position(), 200 * 16);
 }
 
-/// A publisher takes the lines of a next message early, but none that somebody still reads.
+/// A publisher prefetches the lines of the next message, but none that a subscriber still reads.
 #[test]
 fn lines_are_taken_early_only_where_there_is_room() {
     const MESSAGE: [u8; 600] = [0x11; 600];

@@ -1,40 +1,43 @@
-//! What lies where in a channel's memory, who writes it, and what orders it.
+//! The memory layout of a channel: each word, its writer, and the edges that order accesses.
 //!
-//! A channel is one **control** file, mapped writable by every participant, and one **lane** file per
-//! publisher, mapped writable by its publisher and read-only by subscribers. All words are 64 bits, little
-//! endian. The picture with byte offsets is `docs/layout.md`; a golden test holds the two together.
+//! A channel is one **control** file, mapped writable by every participant, and one **lane** file
+//! per publisher. Its publisher maps a lane writable, subscribers map it read-only. All words are
+//! 64 bits, little endian. `docs/layout.md` shows the byte offsets; a test compares both.
 //!
 //! # Single writers
 //!
 //! | word | written by |
 //! |---|---|
 //! | lane: cursor, limit, state, counters, frames | the publisher that holds the lane's lock |
-//! | control: a slot's position, delivery, park … | the subscriber that holds the slot's lock, or whoever reclaims it under that lock |
+//! | control: a slot's position, delivery, park … | the holder of the slot's lock: a subscriber or reclaimer |
 //! | control: gating and attached bits | the same, one bit each, by atomic read-modify-write |
-//! | control: a lane's park word | set by its publisher, cleared by whoever wakes it |
-//! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint to look |
+//! | control: a lane's park word | set by its publisher, cleared by its waker |
+//! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint |
 //!
 //! # Edges
 //!
-//! * **COMMIT**: the release store of a frame's header makes its payload, and the zero of the next header,
-//!   visible to the subscriber whose acquire load sees it.
-//! * **CURSOR**: the release store of the cursor makes every frame before it visible to the subscriber whose
-//!   acquire load sees it, and the zero behind them: who starts there never takes something older for a header.
-//! * **REUSE**: the release store of a subscriber's position hands the bytes before it back; the publisher's
-//!   acquire load in the gate scan takes them.
-//! * **JOIN**: a joiner stores its position and gating bit, fences, and reads the limit; a publisher stores a
-//!   new limit, fences, and scans again. Whichever comes second sees the other.
-//! * **OVERRUN**: a publisher stores the limit and fences before it writes into what the limit freed; a lossy
-//!   subscriber fences after its copy and re-reads the limit. A copy touched by a writer is thus found out.
-//! * **SLEEP**: a sleeper raises its flags, passes a heavy barrier and looks again; a publisher commits,
-//!   passes a light barrier and reads the hint. One of them sees the other.
-//! * **WAKE**: a sleeper raises its park word, then counts the hint up and raises it, each by read-modify-write. A
-//!   waker reads the hint, takes each park word by read-modify-write, and lowers the hint only if the count is still
-//!   the one it read. A flag is never lost, also where a waker dies or stops half way.
-//! * **END**: the release store of a lane's state as closed makes its last frames, and the failure that closed it
-//!   if there was one, visible to the subscriber whose acquire load sees it closed.
-//! * **ROOM**: as SLEEP, the other way round: a publisher that waits for room raises its park word; a
-//!   subscriber that releases a position looks at it.
+//! * **COMMIT**: the release store of a frame's header makes its payload, and the zero of the next
+//!   header, visible to the subscriber whose acquire load sees it.
+//! * **CURSOR**: the release store of the cursor makes every frame before it visible to the
+//!   subscriber whose acquire load sees it, and the zero after them. A subscriber that starts there
+//!   never reads older bytes as a header.
+//! * **REUSE**: the release store of a subscriber's position gives the bytes before it back. The
+//!   publisher's acquire load in the gate scan sees it.
+//! * **JOIN**: a joiner stores its position and gating bit, fences, and reads the limit. A
+//!   publisher stores a new limit, fences, and scans again. The second of the two sees the first.
+//! * **OVERRUN**: a publisher stores the limit and fences before it writes into the freed bytes. A
+//!   lossy subscriber fences after its copy and reads the limit again. So it detects an overwritten
+//!   copy.
+//! * **SLEEP**: a sleeper raises its flags, passes a heavy barrier and looks again; a publisher
+//!   commits, passes a light barrier and reads the hint. One of them sees the other.
+//! * **WAKE**: a sleeper raises its park word, then counts the hint up and raises it, each by
+//!   read-modify-write. A waker reads the hint, takes each park word by read-modify-write, and
+//!   lowers the hint only if the count has not changed. No flag is lost, even if a waker dies or
+//!   stops half way.
+//! * **END**: the release store of a lane's state as closed makes its last frames and its failure,
+//!   if any, visible to the subscriber whose acquire load sees it closed.
+//! * **ROOM**: SLEEP with the roles exchanged. A publisher that waits for room raises its park
+//!   word. A subscriber that releases a position looks at it.
 
 mod geometry;
 
@@ -44,12 +47,12 @@ pub(crate) use geometry::{Geometry, TYPE_NAME_BYTES, checksum, fnv, pack, type_s
 pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
-/// Version of everything in this file. Any change of meaning or place raises it.
+/// Version of this layout. Any change of meaning or offset raises it.
 pub(crate) const LAYOUT_VERSION: u64 = 3;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
-/// No lane comes this far, wherever it started: whoever reads a larger one from shared memory reads this.
+/// No lane reaches this position. A larger value read from shared memory is replaced by this one.
 pub(crate) const POSITION_MAX: u64 = (u64::MAX / 4 * 3) & !4095;
 /// A position word that gates nothing: the slot is free or does not gate this lane.
 pub(crate) const NO_POSITION: u64 = u64::MAX;
@@ -62,21 +65,23 @@ pub(crate) mod control {
     pub(crate) const VERSION: usize = 1;
     /// [`LIVE`] or [`REMOVED`].
     pub(crate) const STATE: usize = 2;
-    /// Which of the two geometry records counts: 0 or 1.
+    /// Which of the two geometry records is valid: 0 or 1.
     pub(crate) const GEOMETRY_TURN: usize = 3;
     /// Process that created the channel, for display.
     pub(crate) const CREATOR_PID: usize = 20;
-    /// Process that took the membership lock last, for messages.
+    /// Process that took the membership lock last, for error messages.
     pub(crate) const MEMBER_PID: usize = 21;
-    /// A number drawn when the channel was made: tells it from others of its name.
+    /// The incarnation: a number drawn when the channel was made.
     pub(crate) const INCARNATION: usize = 22;
-    /// Two words: the boot of the system in which the channel was made; 0 where it is not known.
+    /// Two words: the id of the boot in which the channel was made; 0 if unknown.
     pub(crate) const BOOT: usize = 23;
     /// Words of [`BOOT`].
     pub(crate) const BOOT_WORDS: usize = 2;
-    /// Raised by each publisher that takes a lane, new or not, and by the end of a sealed channel's.
+    /// Counts the publishers that took a lane, new or existing, and the end of a sealed channel's
+    /// lane.
     pub(crate) const LANES_EPOCH: usize = 32;
-    /// Lowest bit: a subscriber may be parked; publishers read it after each commit. Above: how often it was raised.
+    /// Lowest bit: a subscriber may be parked. Publishers read it after each commit. The bits above
+    /// count how often it was raised.
     pub(crate) const SLEEPERS: usize = 48;
     /// Bitmap of slots that gate publishers.
     pub(crate) const GATING: usize = 64;
@@ -90,9 +95,10 @@ pub(crate) mod control {
     pub(crate) const EVICTIONS: usize = 97;
     /// Dead subscribers reclaimed.
     pub(crate) const RECLAIMS: usize = 98;
-    /// Always 1, as if raised: where a publisher without membarrier looks, so that it always takes the careful path.
+    /// Always 1, like a raised hint. A publisher without membarrier reads this word, so it always
+    /// takes the careful path.
     pub(crate) const ALWAYS: usize = 112;
-    /// First word of the two geometry records. A record that counts never changes.
+    /// First word of the two geometry records. The valid record never changes.
     pub(crate) const GEOMETRY: usize = 256;
     /// Number of words of a geometry record, the check word included.
     pub(crate) const GEOMETRY_WORDS: usize = 24;
@@ -101,13 +107,14 @@ pub(crate) mod control {
 
     /// The channel is in use.
     pub(crate) const LIVE: u64 = 1;
-    /// The channel is being removed; whoever finds this starts over.
+    /// The channel is being removed; a participant that reads this starts over.
     pub(crate) const REMOVED: u64 = 2;
 }
 
 /// Which settings of a channel are fixed: bits of `geometry.fixed`.
 pub(crate) mod fixed {
-    /// Settings that have a bit and a place in `geometry.fixed_by`: the index is the bit.
+    /// Settings with a bit in `geometry.fixed` and a word in `geometry.fixed_by`. The index is the
+    /// bit.
     pub(crate) const KEYS: [&str; 6] = [
         "capacity",
         "align",
@@ -128,8 +135,8 @@ pub(crate) mod fixed {
     pub(crate) const SLOW: usize = 4;
     /// Index of the type.
     pub(crate) const TYPE: usize = 5;
-    /// A publisher has fixed every setting, and laid out the lane table and the positions. It counts once a lane is
-    /// present.
+    /// A publisher has fixed every setting, and laid out the lane table and the positions. Valid
+    /// once a lane is present.
     pub(crate) const SHAPED: u64 = 1 << KEYS.len();
 }
 
@@ -141,7 +148,7 @@ pub(crate) mod lane_entry {
     pub(crate) const PRESENT: usize = 0;
     /// Process of the newest publisher, for display and for watches.
     pub(crate) const PID: usize = 1;
-    /// PID namespace of that process, 0 if unknown.
+    /// PID namespace of that process; 0 if unknown.
     pub(crate) const PID_SPACE: usize = 2;
     /// The publisher's park word: 1 while it sleeps for room.
     pub(crate) const PARK: usize = 16;
@@ -169,28 +176,30 @@ pub(crate) mod slot {
     pub(crate) const NAME_LENGTH: usize = 7;
     /// Six words of name.
     pub(crate) const NAME: usize = 8;
-    /// Raised whenever a subscriber takes the slot, so that its time is its own. Survives clearing.
+    /// Counts the subscribers that took the slot. So each one is timed separately. Clearing keeps
+    /// it.
     pub(crate) const TICKET: usize = 14;
-    /// Bytes that a durable name missed because its place was taken, over all its lives.
+    /// Bytes that a durable name missed because its slot was taken, in total.
     pub(crate) const MISSED_BYTES: usize = 15;
-    /// The part of [`MISSED_BYTES`] that its subscribers were told.
+    /// The part of [`MISSED_BYTES`] that was reported to its subscribers.
     pub(crate) const TOLD_BYTES: usize = 16;
-    /// 1 where the subscriber that lost the place was told so before it left.
+    /// 1 if the evicted subscriber received the `Evicted` error before it left.
     pub(crate) const TOLD_EVICTED: usize = 17;
-    /// PID namespace of the process, 0 if unknown.
+    /// PID namespace of the process; 0 if unknown.
     pub(crate) const PID_SPACE: usize = 18;
-    /// Which end of the stream a durable name was told last, so that it need not be told again; 0 for none.
+    /// The end of stream that was reported last to this durable name, so that it is reported once;
+    /// 0 for none.
     pub(crate) const TOLD_END: usize = 19;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
-    /// Nobody's.
+    /// No subscriber has it.
     pub(crate) const FREE: u64 = 0;
-    /// A subscriber's; dead if nobody holds the slot's lock.
+    /// A subscriber has it. If the slot's lock is free, that subscriber is dead.
     pub(crate) const ATTACHED: u64 = 1;
-    /// A named subscriber's, present or not.
+    /// A durable subscriber has it, present or absent.
     pub(crate) const DURABLE: u64 = 2;
-    /// Taken from a subscriber that was too slow, or of a durable name that expired. With a name it is kept until the
-    /// name comes back, so that its next subscriber is told.
+    /// Taken from a subscriber that was too slow, or from an expired durable name. With a name the
+    /// slot is kept until the name returns, to report the eviction.
     pub(crate) const EVICTED: u64 = 3;
 }
 
@@ -208,9 +217,9 @@ pub(crate) mod lane {
     pub(crate) const ORIGIN: usize = 4;
     /// Incarnation of the channel that the lane was made for.
     pub(crate) const INCARNATION: usize = 5;
-    /// Up to here every frame is committed.
+    /// Every frame before this position is committed.
     pub(crate) const CURSOR: usize = 16;
-    /// Up to here the publisher may write.
+    /// The publisher may write up to this position.
     pub(crate) const LIMIT: usize = 32;
     /// Twice the number of publishers so far, plus 1 while the newest has not closed.
     pub(crate) const STATE: usize = 33;
@@ -222,20 +231,22 @@ pub(crate) mod lane {
     pub(crate) const WAKES: usize = 50;
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
-    /// Monotonic nanoseconds since when the publisher has found no room; 0 while it has some, or does not ask.
+    /// Monotonic time in nanoseconds since which the publisher has had no room; 0 while it has room
+    /// or does not ask.
     pub(crate) const BACK_PRESSURE_SINCE: usize = 52;
-    /// Slot of the subscriber that holds it back meanwhile, plus 1; 0 for none.
+    /// Slot of the subscriber that holds it back, plus 1; 0 for none.
     pub(crate) const BACK_PRESSURE_SLOT: usize = 53;
-    /// Hash of who a bridge brings this lane's messages for; 0 for a lane that programs publish in. Such a lane is
-    /// kept for that bridge.
+    /// Hash of the source whose messages a bridge publishes here; 0 for the lane of a program. A
+    /// lane with a hash is kept for that bridge.
     pub(crate) const LINK_KEY: usize = 64;
     /// Index of the lane at the source.
     pub(crate) const LINK_LANE: usize = 65;
     /// Which of the two records counts: 0 or 1.
     pub(crate) const LINK_TURN: usize = 66;
-    /// Two records: incarnation of the source, and what is added to a position here to get the position there.
+    /// Two records: incarnation of the source, and the number to add to a position here for the
+    /// position there.
     pub(crate) const LINK_RECORDS: usize = 68;
-    /// The state word with which the lane was closed when what fed it failed last; 0 if it never did.
+    /// The state word of the lane when it was closed with a failure last; 0 if never.
     pub(crate) const FAILURE_STATE: usize = 128;
     /// End of the last frame before that.
     pub(crate) const FAILURE_POSITION: usize = 129;
@@ -243,7 +254,7 @@ pub(crate) mod lane {
     pub(crate) const FAILURE_LENGTH: usize = 130;
     /// Check over the words of the reason.
     pub(crate) const FAILURE_CHECK: usize = 131;
-    /// First word of the reason: text, zero padded.
+    /// First word of the reason: zero padded text.
     pub(crate) const FAILURE_TEXT: usize = 132;
     /// Words of the reason.
     pub(crate) const FAILURE_TEXT_WORDS: usize = 60;
@@ -259,7 +270,7 @@ pub(crate) mod lock_byte {
     pub(crate) const LANE: u64 = (1 << 40) + (1 << 16);
     /// Plus the slot index: held by the slot's subscriber.
     pub(crate) const SLOT: u64 = (1 << 40) + (1 << 17);
-    /// End of the range that means "somebody is here".
+    /// End of the range of participants' locks.
     pub(crate) const END: u64 = (1 << 40) + (1 << 18);
 }
 
@@ -282,8 +293,8 @@ pub(crate) const fn frame_tag(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-// The lines that different sides write must not share a cache line, nor the pair that the adjacent-line
-// prefetcher joins: 128 bytes = 16 words.
+// Words of different writers must not share a cache line, nor the pair of lines that the
+// adjacent-line prefetcher joins: 128 bytes = 16 words.
 const _: () = {
     assert!(control::LANES_EPOCH.is_multiple_of(16) && control::SLEEPERS.is_multiple_of(16));
     assert!(control::GATING.is_multiple_of(16) && control::ATTACHED.is_multiple_of(16));

@@ -1,28 +1,28 @@
-//! Models of the protocols: loom walks the interleavings of the code that ships.
+//! Models of the protocols: loom explores the interleavings of the code that ships.
 //!
 //! | model | edges |
 //! |---|---|
 //! | `ending`: a lane that is closed with a failure | END |
-//! | `frames`: frames through a ring that wraps, batches, publishers that die at every step | COMMIT, REUSE |
+//! | `frames`: a ring that wraps, batches, publishers that die at every step | COMMIT, REUSE |
 //! | `join`: joining while the publisher moves its limit | JOIN, CURSOR |
 //! | `overrun`: a subscriber that does not gate reads while it is overwritten | OVERRUN, CURSOR |
 //! | `park`: sleepers and wakers, both ways | SLEEP, WAKE, ROOM |
-//! | `pages`: the same across the page of a subscriber that nobody trusts | REUSE, SLEEP, ROOM |
+//! | `pages`: the same across the page of an untrusted subscriber | REUSE, SLEEP, ROOM |
 //!
-//! Every thread does a bounded number of steps and never spins; what is left over is read at the end, when
-//! the threads have met. Whatever leads up to a scene is played before the threads start, which costs loom
-//! nothing.
+//! Every thread does a bounded number of steps and never spins. The rest is read after the threads
+//! are joined. The preparation of a scene runs before the threads start, which costs loom nothing.
 //!
 //! # What the models do not show
 //!
-//! * Schedules with more forced switches than a model's bound, rings other than of 64 bytes, more than two
-//!   subscribers, publishers or lanes at once, atomics with more than seven stores in one scene.
-//! * loom lets a SeqCst fence synchronise with every earlier one, and a light or heavy barrier is such a fence
-//!   here. A missing release that follows such a fence at once is therefore not found: that of the limit in
-//!   `Producer::make_room` has no mutant for this reason, and must stay.
-//! * Loads that take their value from a store of the future (load buffering): loom only lets loads be late.
-//! * The mirrored mapping, locks, the kernel's sleep and wake, the bound on every sleep, and process death
-//!   other than between two steps of the publisher.
+//! * Schedules with more forced switches than a model's bound, rings other than of 64 bytes, more
+//!   than two subscribers, publishers or lanes at once, atomics with more than seven stores in one
+//!   scene.
+//! * In loom a SeqCst fence synchronises with every earlier one, and a light or heavy barrier is
+//!   such a fence here. So a missing release directly after such a fence is not found. For this
+//!   reason the release of the limit in `Producer::make_room` has no mutant, and must stay.
+//! * Loads of values from later stores (load buffering): loom only delays loads.
+//! * The mirrored mapping, locks, the kernel's sleep and wake, the bound on every sleep, and
+//!   process death other than between two steps of the publisher.
 
 mod ending;
 mod frames;
@@ -41,14 +41,14 @@ use crate::wait::{Prepared, prepare_sleep};
 
 const CAPACITY: u64 = 64;
 
-/// Walks `scene` with at most `switches` forced switches between threads.
+/// Explores `scene` with at most `switches` forced switches between threads.
 fn check(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(switches);
     model.check(scene);
 }
 
-/// Whether somebody who prepared to sleep would sleep on: nobody took the park word.
+/// Whether a thread that prepared to sleep would stay asleep: its park word was not taken.
 fn sleeps(prepared: Prepared, park: &Word) -> bool {
     prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
 }
@@ -66,9 +66,10 @@ impl Channel {
         Self::with(lanes, slots, false)
     }
 
-    /// With `apart` the control words are those that a publisher keeps to itself, beside its subscribers' pages.
-    fn with(lanes: usize, slots: usize, apart: bool) -> Self {
-        // Makes the counter of fences exist before the threads do.
+    /// With `sealed` the control words are the publisher's private ones, beside its subscribers'
+    /// pages.
+    fn with(lanes: usize, slots: usize, sealed: bool) -> Self {
+        // Creates the counter of fences before the threads.
         crate::sync::fence(Ordering::SeqCst);
         let geometry = Geometry {
             capacity: CAPACITY,
@@ -83,7 +84,7 @@ impl Channel {
             (control::GATING, 0),
             (control::ATTACHED, 0),
         ];
-        if apart {
+        if sealed {
             used.push((control::ALWAYS, 1));
         }
         for lane in 0..lanes {
@@ -91,7 +92,7 @@ impl Channel {
         }
         for slot in 0..slots {
             used.push((geometry.slot(slot) + slot::PARK, 0));
-            if apart {
+            if sealed {
                 used.push((geometry.slot(slot) + slot::STATE, slot::ATTACHED));
             }
             used.extend((0..lanes).map(|lane| (geometry.position(slot, lane), NO_POSITION)));
@@ -112,7 +113,7 @@ impl Channel {
         Producer::take_over(ring, words, &self.control, &self.geometry, lane, limit)
     }
 
-    /// A subscriber in `slot` that reads from `position`; what gates must be in place.
+    /// A subscriber in `slot` that reads from `position`; its gating words must be set.
     fn consumer(&self, lane: usize, slot: usize, position: u64, gates: bool) -> Consumer {
         let (words, ring) = self.lanes[lane].clone();
         let gate = gates.then(|| GateWords {
@@ -124,7 +125,7 @@ impl Channel {
         Consumer::new(ring, words, &self.geometry, lane, position, gate, false)
     }
 
-    /// A subscriber in `slot` that was there from the first frame and holds the publisher back.
+    /// A subscriber in `slot` that joined before the first frame and gates.
     fn gating(&self, lane: usize, slot: usize) -> Consumer {
         self.position(lane, slot).store(0, Ordering::Release);
         set_bit(&self.control, control::GATING, slot, true);
@@ -140,7 +141,7 @@ impl Channel {
         self.control.resolve(entry + lane_entry::PARK)
     }
 
-    /// The park word of a subscriber, which counts as attached from now on.
+    /// The park word of a subscriber, which is attached from now on.
     fn park(&self, slot: usize) -> Word {
         set_bit(&self.control, control::ATTACHED, slot, true);
         let base = self.geometry.slot(slot);
@@ -152,13 +153,13 @@ impl Channel {
     }
 }
 
-/// The message numbered `tag`: one to three words, so that the frames of one lap lie across those of the last.
+/// Message `tag`: one to three words, so that the frames of one lap overlap those of the last.
 fn message(tag: u32) -> Vec<u8> {
     const LENGTHS: [usize; 10] = [0, 5, 20, 12, 5, 20, 12, 20, 5, 20];
     vec![u8::try_from(tag).expect("few messages"); LENGTHS[tag as usize]]
 }
 
-/// Claims room for message `tag` at `at` and writes its payload; its end, or `None` where there is no room.
+/// Claims room for message `tag` at `at` and writes its payload; its end, or `None` without room.
 fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
     let text = message(tag);
     let end = producer.room(at, text.len())?;
@@ -166,7 +167,7 @@ fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
     Some(end)
 }
 
-/// Sends message `tag`; `false` where there is no room.
+/// Sends message `tag`; `false` without room.
 fn send(producer: &mut Producer, tag: u32) -> bool {
     let text = message(tag);
     let end = producer.room(producer.position(), text.len());
@@ -176,7 +177,7 @@ fn send(producer: &mut Producer, tag: u32) -> bool {
     })
 }
 
-/// Reads the next message and checks its bytes; its number, or `None` where there is none.
+/// Reads the next message and checks its bytes; its number, or `None` without a message.
 fn receive(consumer: &mut Consumer) -> Option<u32> {
     let frame: Frame = consumer.next().expect("a frame that a publisher wrote")?;
     assert_eq!(consumer.view(&frame), message(frame.tag));
@@ -184,10 +185,10 @@ fn receive(consumer: &mut Consumer) -> Option<u32> {
     Some(frame.tag)
 }
 
-/// Reads what there is, which must be the messages after `last`; the number of the newest.
+/// Reads all messages, which must be those after `last`; the number of the newest.
 fn drain(consumer: &mut Consumer, mut last: u32) -> u32 {
     loop {
-        // One walk may end at what the subscriber knows of.
+        // One walk may end at the known cursor.
         let now = walk(consumer, last, usize::MAX);
         if now == last {
             return last;

@@ -1,15 +1,16 @@
-//! Subscribers that nobody trusts: each has a control file of its own, its *page*, which only it and the lane's
-//! publisher map, and the publisher has one that it shares with nobody.
+//! Private pages, for subscribers that are not trusted. Each has a *page*: a small control file
+//! that only it and the lane's publisher map. The publisher has its own, private control file.
 //!
-//! The gate reads the publisher's own control file, as always. What subscribers say on their pages is collected
-//! into it when the gate is asked; what cannot be true is not, and whoever said it is expelled. So no word that a
-//! subscriber may write is ever an operand of the gate, or tells where to read or write.
+//! The gate reads the publisher's control file. Before each scan the positions on the pages are
+//! checked and copied into it. A subscriber with an invalid position is expelled. So the gate never
+//! uses a word that a subscriber can write, and no such word selects an address.
 //!
 //! # Edges
 //!
-//! The edges are those of [`super::layout`], with a page in the place of the shared control file: **REUSE** ends in
-//! [`Pages::collect`], **SLEEP** and **WAKE** in [`Sleepers::wake`], **ROOM** begins on the page of the slowest. The
-//! gate's own loads then read what the publisher itself stored.
+//! The edges are those of [`super::layout`], with a page instead of the shared control file.
+//! **REUSE** ends in [`Pages::collect`], **SLEEP** and **WAKE** end in [`Sleepers::wake`]. **ROOM**
+//! begins on the page of the slowest subscriber. The gate's loads read words that the publisher
+//! stored.
 
 use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, lane_entry, slot};
@@ -19,12 +20,12 @@ use crate::wait::{RAISED, wake_sleepers};
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a subscriber did that no honest one does, or that the channel does not bear.
+/// A violation of the protocol, or of `slow=evict:`, by a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Its position went back.
     Back { from: u64, to: u64 },
-    /// Its position lies past everything published.
+    /// Its position is after the end of everything published.
     Ahead { position: u64, published: u64 },
     /// Its position is not the start of a frame.
     Between { position: u64 },
@@ -41,7 +42,7 @@ impl fmt::Display for Fault {
                 published,
             } => write!(
                 f,
-                "its position {position} lies past {published}, the end of what is published"
+                "its position {position} is after {published}, the end of the published messages"
             ),
             Self::Between { position } => {
                 write!(f, "its position {position} is not the start of a message")
@@ -53,18 +54,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One subscriber's words, as its publisher uses them.
+/// One subscriber's words, as the publisher uses them.
 #[derive(Clone, Debug)]
 struct Page {
     words: Words,
     position: Word,
-    /// What the publisher sleeps on while it waits for this subscriber's room.
+    /// The word on which the publisher sleeps while it waits for this subscriber.
     room: Word,
     hint: Word,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct PageSlot {
     page: Page,
     gates: bool,
     fault: Option<Fault>,
@@ -72,16 +73,16 @@ struct Seat {
 
 /// The pages of all subscribers of one lane, by slot.
 pub(crate) struct Pages {
-    /// The publisher's own control file.
+    /// The publisher's private control file.
     control: Words,
     geometry: Geometry,
-    /// Shape of a page.
+    /// Geometry of a page.
     shape: Geometry,
-    /// Raised when a page comes or goes.
+    /// Counts the pages that were added or removed.
     epoch: AtomicU64,
-    seats: Mutex<Vec<Option<Seat>>>,
-    /// Called when somebody was found out.
-    bell: Box<dyn Fn() + Send + Sync>,
+    slots: Mutex<Vec<Option<PageSlot>>>,
+    /// Called when a subscriber was expelled.
+    on_fault: Box<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for Pages {
@@ -90,7 +91,7 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// Shape of the page of one subscriber of a channel: one lane, one slot.
+/// Geometry of the page of one subscriber: one lane, one slot.
 pub(crate) fn page_of(geometry: &Geometry) -> Geometry {
     Geometry {
         publishers_max: 1,
@@ -100,28 +101,28 @@ pub(crate) fn page_of(geometry: &Geometry) -> Geometry {
 }
 
 impl Pages {
-    /// For the lane 0 of `control`. `bell` is called by the publisher's thread when a subscriber was found out; it
-    /// must not wait.
+    /// For lane 0 of `control`. The publisher's thread calls `on_fault` when it expels a
+    /// subscriber; it must not wait.
     pub(crate) fn new(
         control: &Words,
         geometry: &Geometry,
-        bell: impl Fn() + Send + Sync + 'static,
+        on_fault: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             control: control.clone(),
             shape: page_of(geometry),
             epoch: AtomicU64::new(0),
-            seats: Mutex::new((0..geometry.slots()).map(|_| None).collect()),
+            slots: Mutex::new((0..geometry.slots()).map(|_| None).collect()),
             geometry: geometry.clone(),
-            bell: Box::new(bell),
+            on_fault: Box::new(on_fault),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<PageSlot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the page of the subscriber that has joined in `slot`; from here on its position counts.
+    /// Adds the page of the subscriber that has joined in `slot`. From here on its position counts.
     pub(crate) fn admit(&self, slot: usize, words: &Words, gates: bool) {
         let page = Page {
             position: words.resolve(self.shape.position(0, 0)),
@@ -130,133 +131,134 @@ impl Pages {
             words: words.clone(),
         };
         let fault = None;
-        let mut seats = self.lock();
-        seats[slot] = Some(Seat { page, gates, fault });
-        // Release: the page is in the list for whoever sees the number.
+        let mut slots = self.lock();
+        slots[slot] = Some(PageSlot { page, gates, fault });
+        // Release: a thread that sees the number sees the page in the list.
         self.epoch.fetch_add(1, Ordering::Release);
-        wake_publisher(&seats);
+        wake_publisher(&slots);
     }
 
-    /// Forgets the page in `slot`, and runs `give_up` before anybody else can have the slot.
+    /// Removes the page in `slot`, and runs `give_up` before another subscriber can get the slot.
     pub(crate) fn dismiss(&self, slot: usize, give_up: impl FnOnce()) {
-        let mut seats = self.lock();
+        let mut slots = self.lock();
         give_up();
-        wake_publisher(&seats);
-        seats[slot] = None;
+        wake_publisher(&slots);
+        slots[slot] = None;
         // Release: as in `admit`.
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Those who were found out, and have not been dismissed yet.
+    /// Slots of expelled subscribers whose pages were not removed yet, with the faults.
     pub(crate) fn faults(&self) -> Vec<(usize, Fault)> {
-        let seats = self.lock();
-        let found = seats.iter().enumerate();
+        let slots = self.lock();
+        let found = slots.iter().enumerate();
         found
-            .filter_map(|(slot, seat)| Some((slot, seat.as_ref()?.fault?)))
+            .filter_map(|(slot, entry)| Some((slot, entry.as_ref()?.fault?)))
             .collect()
     }
 
-    /// Takes over what the subscribers say about their positions, as far as it can be true: not before what they
-    /// said last, not past `published`.
+    /// Copies valid positions from the pages: not before the last one, not after `published`.
     pub(crate) fn collect(&self, published: u64) {
-        let mut seats = self.lock();
-        for (slot, seat) in seats.iter_mut().enumerate() {
-            let Some(seat) = seat.as_mut().filter(|seat| seat.fault.is_none()) else {
+        let mut slots = self.lock();
+        for (slot, entry) in slots.iter_mut().enumerate() {
+            let Some(entry) = entry.as_mut().filter(|entry| entry.fault.is_none()) else {
                 continue;
             };
             let state = self.control.word(self.geometry.slot(slot) + slot::STATE);
-            // Relaxed: an eviction is the work of this thread.
+            // Relaxed: this thread evicts.
             if state.load(Ordering::Relaxed) == slot::EVICTED {
-                // Release: before anything is overwritten that it may be copying.
-                let told = seat.page.words.word(self.shape.slot(0) + slot::STATE);
-                told.store(slot::EVICTED, Ordering::Release);
-                self.expel(slot, seat, Fault::Slow);
+                // Release: before bytes are overwritten that it may be copying.
+                let state_word = entry.page.words.word(self.shape.slot(0) + slot::STATE);
+                state_word.store(slot::EVICTED, Ordering::Release);
+                self.expel(slot, entry, Fault::Slow);
                 continue;
             }
-            if !seat.gates {
+            if !entry.gates {
                 continue;
             }
-            let known = self.control.word(self.geometry.position(slot, 0));
-            // Relaxed: only written under the lock, by whoever is the publisher.
-            let before = known.load(Ordering::Relaxed);
-            // REUSE (acquire): pairs with the release store in `Consumer::release_to`. What the subscriber read before
-            // it let go of these bytes happens before we overwrite them.
-            let said = seat
+            let accepted = self.control.word(self.geometry.position(slot, 0));
+            // Relaxed: only the publisher writes it, under the lock.
+            let before = accepted.load(Ordering::Relaxed);
+            // REUSE (acquire): pairs with the release store in `Consumer::release_to`. The
+            // subscriber's reads of these bytes happen before we overwrite them.
+            let reported = entry
                 .page
                 .position
                 .load(unless(mutant("reuse_page_relaxed"), Ordering::Acquire));
-            if said == before {
+            if reported == before {
                 continue;
             }
-            if said == NO_POSITION {
-                // It is leaving: it holds nobody back any more.
-                seat.gates = false;
+            if reported == NO_POSITION {
+                // It is leaving and does not gate any more.
+                entry.gates = false;
                 set_bit(&self.control, control::GATING, slot, false);
-            } else if said < before {
+            } else if reported < before {
                 let fault = Fault::Back {
                     from: before,
-                    to: said,
+                    to: reported,
                 };
-                self.expel(slot, seat, fault);
-            } else if said > published {
-                let position = said;
+                self.expel(slot, entry, fault);
+            } else if reported > published {
+                let position = reported;
                 self.expel(
                     slot,
-                    seat,
+                    entry,
                     Fault::Ahead {
                         position,
                         published,
                     },
                 );
             } else {
-                // Relaxed: the gate that reads it is ours.
-                known.store(said, Ordering::Relaxed);
+                // Relaxed: only our gate reads it.
+                accepted.store(reported, Ordering::Relaxed);
             }
         }
     }
 
-    /// The publisher found that `position`, which the subscriber in `slot` gave, is not the start of a frame.
-    pub(crate) fn accuse(&self, slot: usize, position: u64) {
-        let mut seats = self.lock();
-        let known = self.control.word(self.geometry.position(slot, 0));
-        // Relaxed: as in `collect`. Another one may have the slot by now, which said no such thing.
-        let still = known.load(Ordering::Relaxed) == position;
-        if let Some(seat) = seats[slot].as_mut().filter(|seat| seat.fault.is_none())
+    /// Expels the subscriber in `slot`: its `position` is not the start of a frame.
+    pub(crate) fn report_invalid_position(&self, slot: usize, position: u64) {
+        let mut slots = self.lock();
+        let accepted = self.control.word(self.geometry.position(slot, 0));
+        // Relaxed: as in `collect`. Another subscriber may have the slot by now, with another
+        // position.
+        let still = accepted.load(Ordering::Relaxed) == position;
+        if let Some(entry) = slots[slot].as_mut().filter(|entry| entry.fault.is_none())
             && still
         {
-            self.expel(slot, seat, Fault::Between { position });
+            self.expel(slot, entry, Fault::Between { position });
         }
     }
 
-    /// From here on it holds nobody back; whoever serves the socket does the rest.
-    fn expel(&self, slot: usize, seat: &mut Seat, fault: Fault) {
-        seat.fault = Some(fault);
+    /// From here on it does not gate. The thread that serves the socket does the rest.
+    fn expel(&self, slot: usize, entry: &mut PageSlot, fault: Fault) {
+        entry.fault = Some(fault);
         set_bit(&self.control, control::GATING, slot, false);
-        (self.bell)();
+        (self.on_fault)();
     }
 
-    /// What to sleep on until the slowest subscriber makes room: a word of its page, which it may write.
+    /// The word to sleep on until the slowest subscriber makes room. It is on its page, which it
+    /// can write.
     pub(crate) fn room_of(&self, slot: usize) -> Option<Word> {
-        let seats = self.lock();
-        let seat = seats.get(slot)?.as_ref()?;
-        Some(seat.page.room.clone())
+        let slots = self.lock();
+        let entry = slots.get(slot)?.as_ref()?;
+        Some(entry.page.room.clone())
     }
 }
 
-/// Who came or left may be what the publisher waits for, on whichever page it sleeps.
-fn wake_publisher(seats: &[Option<Seat>]) {
-    for seat in seats.iter().flatten() {
-        crate::wait::wake(&seat.page.room);
+/// Wakes the publisher, on any page: a change of subscribers may be what it waits for.
+fn wake_publisher(slots: &[Option<PageSlot>]) {
+    for entry in slots.iter().flatten() {
+        crate::wait::wake(&entry.page.room);
     }
 }
 
-/// A publisher's view of those who may sleep: the pages, looked up again only when one came or went.
+/// A publisher's list of pages whose subscribers may sleep. It is read again only after a change.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     pages: Arc<Pages>,
     epoch: u64,
     known: Vec<Page>,
-    /// Whether a real fence is needed before looking at the hints.
+    /// Whether a real fence is needed before the loads of the hints.
     fence: bool,
 }
 
@@ -277,20 +279,21 @@ impl Sleepers {
 
     /// Wakes every subscriber that sleeps; returns how many. The caller has passed a light barrier.
     ///
-    /// Whatever a page says, it costs at most one wake-up.
+    /// Each page costs at most one wake-up, also with invalid words.
     pub(crate) fn wake(&mut self) -> u64 {
         if self.fence {
-            // SeqCst: SLEEP without membarrier; our commit comes before the look at the hints.
+            // SeqCst: SLEEP without membarrier; our commit comes before the loads of the hints.
             fence(Ordering::SeqCst);
         }
-        // Acquire: the pages that the number counts are in the list. One that comes later was admitted before its
-        // subscriber could sleep, and the heavy barrier of that sleep lets us see the number: SLEEP.
+        // Acquire: the pages that the number counts are in the list. A later page was added before
+        // its subscriber could sleep. The heavy barrier of that sleep makes the number visible:
+        // SLEEP.
         if self.pages.epoch.load(Ordering::Acquire) != self.epoch {
             self.look_up();
         }
         let mut woken = 0;
         for page in &self.known {
-            // Relaxed: only a hint to look; the waker reads it again (WAKE).
+            // Relaxed: only a hint; the waker reads it again (WAKE).
             if page.hint.load(Ordering::Relaxed) & RAISED != 0 {
                 woken += wake_sleepers(&page.words, &self.pages.shape);
             }
@@ -300,11 +303,11 @@ impl Sleepers {
 
     #[cold]
     fn look_up(&mut self) {
-        let seats = self.pages.lock();
+        let slots = self.pages.lock();
         // Relaxed: it changes under the lock only.
         self.epoch = self.pages.epoch.load(Ordering::Relaxed);
         self.known.clear();
-        let pages = seats.iter().flatten().map(|seat| seat.page.clone());
+        let pages = slots.iter().flatten().map(|entry| entry.page.clone());
         self.known.extend(pages);
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! # Protocol
 //!
-//! 1. Room: the frame and the next header must end at or below the limit; else [`Producer::make_room`].
-//! 2. Write the payload, zero the *next* header unless it was zeroed ahead, then one release store of this header:
-//!    **COMMIT**.
+//! 1. Room: the frame and the next header end at or below the limit; else [`Producer::make_room`].
+//! 2. Write the payload, zero the *next* header unless it was zeroed ahead, then one release store
+//!    of this header: **COMMIT**.
 //! 3. Store the cursor (**CURSOR**), then look at the sleepers hint (**SLEEP**).
 //!
-//! A publisher killed before the store of 2 has published nothing: the header still reads 0. One killed after
-//! it has published everything: the next header reads 0, so readers stop there, and the cursor is only behind.
+//! A publisher killed before the store of 2 has published nothing: the header still reads 0. After
+//! that store everything is published. The next header reads 0, so subscribers stop there; only the
+//! cursor is behind.
 
 mod limit;
 mod takeover;
@@ -24,51 +25,53 @@ use crate::wait::RAISED;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Bytes of a cache line; a guess about the machine that only costs time where it is wrong.
+/// Bytes of a cache line. On machines with other lines only time is lost.
 const LINE_BYTES: u64 = 64;
-/// Bytes behind a frame whose lines are taken early: as many lines as the processor's store queue drains at leisure.
-const TAKEN_MAX: u64 = 1088;
-/// Bytes of the frames for which that is done: for shorter ones it gains nothing, longer ones are streamed and not answered.
-const TAKEN_FOR: RangeInclusive<u64> = 513..=4160;
+/// Largest number of bytes after a frame to prefetch for write. The store queue of the processor
+/// holds that many lines.
+const PREFETCH_MAX: u64 = 1088;
+/// Lengths of frames for which that is done. Shorter frames gain nothing. Longer ones are streamed.
+const PREFETCH_FOR: RangeInclusive<u64> = 513..=4160;
 
-/// Writes frames into one lane. Exactly one exists per lane: whoever holds the lane's lock.
+/// Writes frames into one lane. Exactly one exists per lane: its owner holds the lane's lock.
 #[derive(Debug)]
 pub(crate) struct Producer {
     ring: Ring,
-    /// End of the last committed frame; ours alone.
+    /// End of the last committed frame; private.
     position: u64,
-    /// A place behind the position whose header word reads zero, as long as nothing but a frame that ends there
-    /// was written; 0 for none.
+    /// A position ahead whose header word reads zero; 0 for none. Any write other than a frame that
+    /// ends there clears it.
     zeroed: u64,
-    /// Cached limit, on a page that reads as zeros in a forked child: there every call takes the slow path.
+    /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
+    /// slow path.
     limit: Word,
     align_mask: u64,
-    /// Lengths from here on take the slow path: those that are too long, or all of them.
+    /// Lengths from this one on take the slow path: those that are too long, or all lengths.
     slow_from: u64,
     message_max: u64,
     cursor: Word,
-    /// The sleepers hint, or a word that is always 1 where membarrier is missing.
+    /// The sleepers hint, or a word that is always 1 if membarrier is missing.
     hint: Word,
-    // What follows is touched once per lap or less.
+    // The fields below are used once per lap or less.
     lane: Words,
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
     /// Subscribers with pages of their own, on a sealed channel.
-    apart: Option<Box<Sleepers>>,
+    private_pages: Option<Box<Sleepers>>,
 }
 
 impl Producer {
-    /// From here on the subscribers are those with these pages, and nobody trusts them. Their hints are looked at after
-    /// each commit, whatever the channel's own says.
-    pub(crate) fn keep_apart(&mut self, pages: &Arc<Pages>) {
+    /// Replaces the shared control file by private pages of subscribers that are not trusted. Their
+    /// hints are read after each commit; the hint of the channel does not matter.
+    pub(crate) fn use_private_pages(&mut self, pages: &Arc<Pages>) {
         self.hint = self.gate.control().resolve(control::ALWAYS);
-        self.apart = Some(Box::new(Sleepers::new(pages)));
+        self.private_pages = Some(Box::new(Sleepers::new(pages)));
     }
 
-    /// The pages of subscribers that nobody trusts, if they are such.
+    /// The pages of the subscribers of a sealed channel.
     pub(crate) fn pages(&self) -> Option<&Arc<Pages>> {
-        self.apart.as_ref().map(|sleepers| sleepers.pages())
+        self.private_pages.as_ref().map(|sleepers| sleepers.pages())
     }
 
     /// Bytes of a frame in the ring, given those of its header and payload.
@@ -102,8 +105,8 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// [`NotSent::TooLong`], for every length after [`Producer::take_slow_path`]; [`NotSent::BackPressured`] if the
-    /// cached limit is used up, which says only that the gate must be asked.
+    /// [`NotSent::TooLong`], for every length after [`Producer::take_slow_path`].
+    /// [`NotSent::BackPressured`] if the cached limit is used up: then the gate must be asked.
     #[inline(always)]
     pub(crate) fn fits(&self, at: u64, length: usize) -> Result<u64, NotSent> {
         if length as u64 >= self.slow_from {
@@ -112,14 +115,14 @@ impl Producer {
         self.ends(at, length)
     }
 
-    /// From now on [`Producer::fits`] refuses every length: the caller has to add something to each message, and
-    /// asks [`Producer::fits_whole`].
+    /// From now on [`Producer::fits`] refuses every length. The caller adds bytes to each message,
+    /// and asks [`Producer::fits_whole`].
     #[cfg(not(loom))]
     pub(crate) fn take_slow_path(&mut self) {
         self.slow_from = 0;
     }
 
-    /// As [`Producer::fits`], whatever path is taken.
+    /// As [`Producer::fits`], also on the slow path.
     ///
     /// # Errors
     ///
@@ -142,7 +145,8 @@ impl Producer {
         Ok(end)
     }
 
-    /// Room that a frame of `length` bytes at `at` needs: up to the end of the next header.
+    /// The position up to which a frame of `length` bytes at `at` needs room: the end of the next
+    /// header.
     pub(crate) fn need(&self, at: u64, length: usize) -> u64 {
         at + self.padded(length as u64 + HEADER_BYTES) + HEADER_BYTES
     }
@@ -154,7 +158,7 @@ impl Producer {
         }
     }
 
-    /// A claim up to `end` begins, and may be given up: what else is behind the position may change.
+    /// A claim up to `end` begins, and may be aborted. The bytes after the position may change.
     #[inline(always)]
     pub(crate) fn begin(&mut self, end: u64) {
         if end != self.zeroed && !mutant("claim_keeps_zeroed") {
@@ -162,30 +166,31 @@ impl Producer {
         }
     }
 
-    /// Writes the payload of the frame at `at`, which [`Producer::fits`] found room for, of a batch that may be
-    /// given up.
+    /// Writes the payload of the frame at `at` in a batch that may be aborted. [`Producer::fits`]
+    /// found room for it.
     #[inline(always)]
     pub(crate) fn write(&mut self, at: u64, message: &[u8]) {
         self.zeroed = 0;
-        // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these bytes
-        // (REUSE), and its header is not committed: `at` is at or behind our uncommitted position.
+        // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these
+        // bytes (REUSE), and its header is not committed: `at` is at or behind our uncommitted
+        // position.
         unsafe { self.ring.write(at, message) };
     }
 
-    /// The payload place of the claimed frame at the position. In a forked child, whose parent may be filling it,
-    /// bytes that lead nowhere and are never given back.
+    /// The payload of the claimed frame at the position. A forked child gets leaked zeros instead,
+    /// because its parent may be filling the frame.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn payload_mut(&mut self, length: usize) -> &mut [u8] {
         if self.is_shut() {
-            return nowhere(length);
+            return leaked_zeros(length);
         }
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(self.position, length) }
     }
 
-    /// The payload place of the frame at `at`, which [`Producer::fits_whole`] found room for, of a batch that may be
-    /// given up.
+    /// The payload of the frame at `at` in a batch that may be aborted. [`Producer::fits_whole`]
+    /// found room for it.
     #[cfg(not(loom))]
     pub(crate) fn place_mut(&mut self, at: u64, length: usize) -> &mut [u8] {
         self.zeroed = 0;
@@ -193,21 +198,25 @@ impl Producer {
         unsafe { self.ring.payload_mut(at, length) }
     }
 
-    /// What [`Producer::payload_mut`] wrote.
+    /// The bytes written by [`Producer::payload_mut`].
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn payload(&self, length: usize) -> &[u8] {
-        // SAFETY: claimed and not committed: only we write here, and not while `self` is borrowed.
+        // SAFETY: claimed and not committed: only this producer writes here, and not while `self`
+        // is borrowed.
         unsafe { self.ring.view(self.position, length) }
     }
 
-    /// Writes `message` at the position and makes it visible; `end` is what [`Producer::fits`] said.
+    /// Writes `message` at the position and makes it visible; `end` is the result of
+    /// [`Producer::fits`].
     #[inline(always)]
     pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
-        // Both places before the first store: the compiler cannot know that it leaves the ring's own words alone.
+        // Both addresses before the first store: the compiler cannot know that the store leaves the
+        // ring's fields unchanged.
         let (spot, next) = (self.ring.spot(self.position), self.next_header(end));
-        // SAFETY: `fits` refused what is longer than a ring holds, and held the frame below the limit, so no
-        // reliable subscriber reads these bytes (REUSE); its header is not committed: it is at our position.
+        // SAFETY: `fits` refused lengths above the ring's and held the frame below the limit, so no
+        // reliable subscriber reads these bytes (REUSE). Its header is not committed: it is at our
+        // position.
         unsafe { spot.write(message) };
         points::pass("publish.written");
         show(spot.header(), next, tag, message.len());
@@ -215,8 +224,8 @@ impl Producer {
         self.advance(end)
     }
 
-    /// Makes the frame from the position to `end` visible; the position after it. In a forked child, whose parent's
-    /// frame it is, it does nothing.
+    /// Makes the frame from the position to `end` visible; returns the position after it. In a
+    /// forked child it does nothing: the frame is the parent's.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
         if self.is_shut() {
@@ -228,7 +237,7 @@ impl Producer {
         self.advance(end)
     }
 
-    /// The commit itself: whoever dies after it has published everything up to `end`.
+    /// The commit. A publisher that dies after it has published everything up to `end`.
     #[inline(always)]
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
         show(
@@ -239,14 +248,15 @@ impl Producer {
         );
     }
 
-    /// The header word at `end`, if it has to be zeroed.
+    /// The header word at `end`, if it must be zeroed.
     #[inline(always)]
     fn next_header(&self, end: u64) -> Option<&AtomicU64> {
         let reads_zero = end == self.zeroed || mutant("commit_without_next_zero");
         (!reads_zero).then(|| self.ring.header(end))
     }
 
-    /// Writes the header of a later frame of a batch: invisible until the first is committed.
+    /// Writes the header of a later frame of a batch. It is invisible until the first frame is
+    /// committed.
     #[inline(always)]
     pub(crate) fn prepare(&mut self, at: u64, tag: u32, length: usize) {
         // Relaxed: released by the COMMIT of the batch's first frame.
@@ -258,40 +268,41 @@ impl Producer {
     /// Stores the cursor and wakes sleepers, after COMMIT.
     #[inline(always)]
     fn advance(&mut self, end: u64) -> u64 {
-        // Where a next frame of this length would end.
+        // The end of a next frame of this length.
         let ahead = end + (end - self.position);
         self.position = end;
         // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
         self.cursor
             .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
-        // Zeroes the header there, and takes its line away from whoever has it, now and not between the next message
-        // and its commit (ADR 0012). Below the limit and behind the header at `end`, every byte is ours to fill.
+        // Zeroes that header now and so fetches its cache line, not between the next message and
+        // its commit (ADR 0012). After the header at `end` and below the limit every byte is free.
         // Relaxed: a private word; the zero is released by the next COMMIT.
         if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("zero_past_limit") {
             self.ring.header(ahead).store(0, Ordering::Relaxed);
             self.zeroed = ahead;
-            if TAKEN_FOR.contains(&(ahead - end)) {
-                self.take_lines(end, ahead);
+            if PREFETCH_FOR.contains(&(ahead - end)) {
+                self.prefetch_for_write(end, ahead);
             }
         } else {
             self.zeroed = 0;
         }
-        // SLEEP (light side): the commit above comes before the look at the hint.
+        // SLEEP (light side): the commit above comes before the load of the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
-        // Relaxed: only a hint to look; the waker reads it again (WAKE).
+        // Relaxed: only a hint; the waker reads it again (WAKE).
         if self.hint.load(Ordering::Relaxed) & RAISED != 0 {
             self.wake_sleepers();
         }
         end
     }
 
-    /// Takes the lines behind that of `from` up to `to` as that of `to` was taken (ADR 0018). What is stored there is what a
-    /// claim leaves that is given up.
+    /// Fetches the cache lines after that of `from` up to `to` by storing zeros (ADR 0018). An
+    /// aborted claim leaves such bytes, too.
     #[inline(never)]
-    fn take_lines(&self, from: u64, to: u64) {
+    fn prefetch_for_write(&self, from: u64, to: u64) {
         let mut line = from + LINE_BYTES;
-        while line < to.min(from + TAKEN_MAX) {
-            // Relaxed: no header, and nobody reads it before the COMMIT of the frame that it becomes a part of.
+        while line < to.min(from + PREFETCH_MAX) {
+            // Relaxed: not a header. It is read only after the COMMIT of the frame that will
+            // contain it.
             self.ring.header(line).store(0, Ordering::Relaxed);
             line += LINE_BYTES;
         }
@@ -300,21 +311,21 @@ impl Producer {
     #[cold]
     #[inline(never)]
     fn wake_sleepers(&mut self) {
-        let woken = self.wake_everybody();
+        let woken = self.wake_all();
         if woken > 0 {
             bump(&self.lane, lane::WAKES, woken);
         }
     }
 
     /// Wakes every subscriber that sleeps; returns how many.
-    pub(crate) fn wake_everybody(&mut self) -> u64 {
-        match &mut self.apart {
+    pub(crate) fn wake_all(&mut self) -> u64 {
+        match &mut self.private_pages {
             Some(sleepers) => sleepers.wake(),
             None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
         }
     }
 
-    /// Bytes of frames that have room behind the position as far as the cached limit tells.
+    /// Bytes of frames that fit after the position, by the cached limit.
     #[cfg(not(loom))]
     pub(crate) fn room_left(&self) -> u64 {
         // Relaxed: a private word.
@@ -322,18 +333,19 @@ impl Producer {
         limit.saturating_sub(self.position + HEADER_BYTES)
     }
 
-    /// Makes whole frames of another ring with the same `align` visible together, as they lie there. At least one,
-    /// the first with these words in its header, and no more bytes than [`Producer::room_left`] said.
+    /// Makes whole frames of another ring with the same `align` visible together. There is at least
+    /// one; `tag` and `length` are those of the first. They are at most [`Producer::room_left`]
+    /// bytes.
     #[cfg(not(loom))]
     pub(crate) fn send_frames(&mut self, frames: &[u8], tag: u32, length: usize) {
-        // As a batch: everything but the first header, which commits.
+        // As a batch: first everything after the first header, then that header, which commits.
         if let Some((_, behind)) = frames.split_first_chunk::<8>() {
             self.write(self.position, behind);
             self.commit(self.position + frames.len() as u64, tag, length);
         }
     }
 
-    /// As a publisher asks: where a frame of `length` bytes at `at` ends, once the gate has made room if need be.
+    /// The end of a frame of `length` bytes at `at`, after asking the gate for room if needed.
     #[cfg(any(test, fuzzing))]
     pub(super) fn room(&mut self, at: u64, length: usize) -> Option<u64> {
         if self.fits(at, length).is_err() && !self.make_room(self.need(at, length)) {
@@ -342,29 +354,30 @@ impl Producer {
         self.fits(at, length).ok()
     }
 
-    /// Whether nothing may be sent, whatever had room: in a forked child, where the limit reads zero.
+    /// Whether nothing may be sent: in a forked child, where the limit reads zero.
     #[inline(always)]
     pub(crate) fn is_shut(&self) -> bool {
         // Relaxed: a private word.
         self.limit.load(Ordering::Relaxed) == 0
     }
 
-    /// Refuses everything from now on: the next call takes the slow path.
+    /// Refuses everything from now on. The next call takes the slow path.
     pub(crate) fn shut(&mut self) {
         // Relaxed: a private word.
         self.limit.store(0, Ordering::Relaxed);
     }
 }
 
-/// Zeros of a forked child's own.
+/// Zeros for a forked child; never freed.
 #[cfg(not(loom))]
 #[cold]
 #[inline(never)]
-fn nowhere(length: usize) -> &'static mut [u8] {
+fn leaked_zeros(length: usize) -> &'static mut [u8] {
     vec![0; length].leak()
 }
 
-/// Commits the frame, or the batch, that begins with `header`; `next` is the header behind it unless it reads zero.
+/// Commits the frame or batch that begins with `header`. `next` is the header after it, unless that
+/// reads zero already.
 #[inline(always)]
 fn show(header: &AtomicU64, next: Option<&AtomicU64>, tag: u32, length: usize) {
     if let Some(next) = next {

@@ -1,11 +1,11 @@
-//! The layout held against what is written down, and the arithmetic of geometry and headers.
+//! Compares the layout with its documents and tests the arithmetic of geometry and headers.
 
 use super::layout::*;
 use crate::region::HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Every place with a name, in bytes.
+/// Every named offset, in bytes.
 fn places() -> BTreeMap<String, u64> {
     let words: &[(&str, usize)] = &[
         ("control.magic", control::MAGIC),
@@ -85,7 +85,7 @@ fn places() -> BTreeMap<String, u64> {
     found
 }
 
-/// Offsets inside the geometry, found out by changing one field at a time.
+/// Offsets inside the geometry, found by changing one field at a time.
 fn geometry_places() -> Vec<(&'static str, u64)> {
     let base = sample();
     let with = |change: fn(&mut Geometry)| {
@@ -157,7 +157,7 @@ fn sample() -> Geometry {
     }
 }
 
-/// What follows from the offsets: sizes, marks, and the bytes of a whole geometry.
+/// Values that follow from the offsets: sizes, marks, and the bytes of a whole geometry.
 fn derived() -> BTreeMap<String, String> {
     let shape = sample();
     let typed = Geometry {

@@ -23,7 +23,7 @@ pub(crate) fn play(attack: &str, path: &Path) {
         "write" => write(&raw::join(path)),
         "punch" => punch(&raw::join(path)),
         "back" => lie(&raw::join(path), "went back from", |cursor| [cursor, 0]),
-        "ahead" => lie(&raw::join(path), "lies past", |cursor| {
+        "ahead" => lie(&raw::join(path), "is after", |cursor| {
             [cursor, cursor + (1 << 40)]
         }),
         "between" => lie(&raw::join(path), "not the start of a message", |cursor| {
@@ -151,7 +151,7 @@ fn a6_a_position_that_goes_back_is_found_out() {
 #[test]
 fn a6_a_position_past_the_end_is_found_out() {
     let outcome = attacked_by("ahead", "wait=adaptive");
-    assert!(outcome.status.note.contains("lies past"));
+    assert!(outcome.status.note.contains("is after"));
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn lock(joined: &Joined) {
         let _ = rustix::fs::fcntl_lock(file, exclusive);
     }
     // It is thrown out all the same.
-    lie(joined, "lies past", |cursor| [cursor, cursor + (1 << 40)]);
+    lie(joined, "is after", |cursor| [cursor, cursor + (1 << 40)]);
 }
 
 #[test]

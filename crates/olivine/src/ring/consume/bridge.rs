@@ -1,4 +1,4 @@
-//! What bridges need of a lane: runs of whole frames, in place, and released later.
+//! Access for bridges: runs of whole frames, in place, released later.
 
 use super::Consumer;
 use crate::error::{Damage, ReceiveError};
@@ -6,13 +6,13 @@ use crate::region::View;
 use crate::sync::Ordering;
 
 impl Consumer {
-    /// Everything before this was handed back.
+    /// Every frame before this position was released.
     pub(crate) fn released(&self) -> u64 {
         self.released
     }
 
-    /// Goes on from `position`, a frame boundary from [`Consumer::released`] to the cursor, without handing
-    /// anything back.
+    /// Continues from `position`, a frame boundary from [`Consumer::released`] to the cursor.
+    /// Releases nothing.
     pub(crate) fn go_to(&mut self, position: u64) {
         self.position = position;
         self.known = position;
@@ -22,7 +22,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`] if there is more than a ring holds, or a header that no publisher writes.
+    /// [`ReceiveError::Corrupt`] if there is more than a ring holds, or an invalid header.
     pub(crate) fn committed(&mut self) -> Result<u64, ReceiveError> {
         let cursor = self.cursor();
         if cursor - self.position > self.ring.capacity() {
@@ -35,17 +35,17 @@ impl Consumer {
         if cursor > self.position {
             return Ok(cursor);
         }
-        // A publisher that died between the commit and its cursor leaves a frame that only its header tells of.
+        // A publisher that died between its commit and its cursor leaves a frame after the cursor.
         self.run = 0;
         Ok(self.next()?.map_or(cursor, |frame| frame.end))
     }
 
-    /// The last end of a frame at or before `most`, walking from `from`, a frame boundary at or after the
-    /// position, to `committed`.
+    /// The last end of a frame at or before `most`, walking from `from`, a frame boundary at or
+    /// after the position, to `committed`.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Corrupt`] if a header is one that no publisher writes.
+    /// [`ReceiveError::Corrupt`] if a header is invalid.
     pub(crate) fn boundary(
         &self,
         from: u64,
@@ -66,17 +66,17 @@ impl Consumer {
     }
 
     /// The frames from `from`, at or after [`Consumer::released`], to `end`, at or before
-    /// [`Consumer::committed`], as they lie.
+    /// [`Consumer::committed`], as stored in the ring.
     ///
     /// # Panics
     ///
-    /// If `from` was handed back already: a bug of ours.
+    /// If `from` was released already: a bug of ours.
     pub(crate) fn frames(&mut self, from: u64, end: u64) -> View<'_> {
         assert!(self.released <= from && from <= end);
-        // No caller's mistake shows what is not committed.
+        // A wrong `end` must not show uncommitted bytes.
         let mut committed = self.cursor();
         if end > committed {
-            // COMMIT (acquire): a frame that only its header tells of, as `committed` finds it.
+            // COMMIT (acquire): a frame after the cursor, as in `committed`.
             let word = self.ring.header(committed).load(Ordering::Acquire);
             let shape = (word != 0).then(|| self.shape(committed, word));
             if let Some(Ok(shape)) = shape {
@@ -85,8 +85,9 @@ impl Consumer {
         }
         let end = end.min(committed);
         let length = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
-        // SAFETY: committed (CURSOR, or the header that moved our position); our own position in the gate, at or
-        // before `from`, holds the publisher back until `release_to`, which needs `&mut self`.
+        // SAFETY: committed (CURSOR, or the header that moved our position). Our own position in
+        // the gate, at or before `from`, holds the publisher back until `release_to`, which needs
+        // `&mut self`.
         unsafe { self.ring.frames(from, length) }
     }
 }

@@ -1,4 +1,4 @@
-//! How a lossy subscriber finds out that a publisher has overwritten what it reads (OVERRUN).
+//! How a lossy subscriber detects that a publisher has overwritten frames (OVERRUN).
 
 use super::{Consumer, Frame};
 use crate::error::ReceiveError;
@@ -7,26 +7,28 @@ use crate::ring::layout::slot;
 use crate::sync::{Ordering, fence, mutant};
 
 impl Consumer {
-    /// For a subscriber that may be overrun: whether the publisher may have written over the frame at the position. The
-    /// header there may read zero then, a whole number of rings behind the publisher.
+    /// For a lossy subscriber: whether the publisher may have overwritten the frame at the
+    /// position. Then the header there may read zero, a whole number of rings behind the publisher.
     pub(crate) fn is_lapped(&self) -> bool {
         self.position + self.ring.capacity() < self.limit.load(Ordering::Acquire)
-            && !self.has_place()
+            && !self.holds_slot()
     }
 
-    /// Whether publishers stay behind our position, however far their limit is: a publisher stores its limit before it
-    /// looks for those who joined meanwhile (JOIN), and goes no further than they allow. Asked behind a look at the limit.
+    /// Whether our slot still holds publishers back, although the limit is further ahead. A
+    /// publisher stores its limit before it scans for new joiners (JOIN), and stops where they
+    /// require. Called after a load of the limit.
     #[cold]
-    fn has_place(&self) -> bool {
-        // Acquire: a place is taken before its bit goes, and the bit goes before a limit that does without it is stored.
-        // Who has seen that limit, or what was written below it, sees that the place was taken.
+    fn holds_slot(&self) -> bool {
+        // Acquire: an eviction comes before the clearing of the gating bit, and that before the
+        // store of a limit without it. After a load of that limit, or of bytes written below it,
+        // the eviction is visible.
         fence(Ordering::Acquire);
         let state = self.gate.as_ref().and_then(|gate| gate.state.as_ref());
         state.is_some_and(|state| state.load(Ordering::Relaxed) != slot::EVICTED)
     }
 
-    /// For a subscriber that may be overrun: copies the frames from the position to `end` out; `false` if a
-    /// publisher may have written there meanwhile.
+    /// For a lossy subscriber: copies the frames from the position to `end`; `false` if a publisher
+    /// may have written there meanwhile.
     #[cfg(not(loom))]
     pub(crate) fn copy_frames(&self, end: u64, into: &mut Vec<u8>) -> bool {
         let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
@@ -34,10 +36,10 @@ impl Consumer {
         // OVERRUN: the loads above come before the limit is read again.
         fence(Ordering::Acquire);
         self.position + self.ring.capacity() >= self.limit.load(Ordering::Relaxed)
-            || self.has_place()
+            || self.holds_slot()
     }
 
-    /// For a subscriber that may be overrun: copies the next frame out and makes sure the copy is whole.
+    /// For a lossy subscriber: copies the next frame and makes sure that the copy is whole.
     ///
     /// # Errors
     ///
@@ -55,9 +57,9 @@ impl Consumer {
             fence(Ordering::Acquire);
         }
         if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed)
-            && !self.has_place()
+            && !self.holds_slot()
         {
-            // Whatever was found may be torn: the publisher was free to write there. Skip to the cursor.
+            // The copy may be torn: the publisher was free to write there. Skip to the cursor.
             let from = self.position;
             self.known = self.cursor();
             self.position = self.known;

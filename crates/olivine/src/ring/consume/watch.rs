@@ -1,11 +1,11 @@
-//! What a thread looks at that waits on a subscriber's behalf.
+//! What a thread checks that waits on behalf of a subscriber.
 
 use super::Consumer;
 use crate::region::{Ring, Word};
 use crate::ring::layout::lane;
 use crate::sync::Ordering;
 
-/// What a lane looks like to a thread that waits on a subscriber's behalf.
+/// The state of a lane for a thread that waits on behalf of a subscriber.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchPoint {
     ring: Ring,
@@ -13,7 +13,7 @@ pub(crate) struct WatchPoint {
     pub(crate) position: u64,
     state: Word,
     state_before: u64,
-    /// Of a lane that may overrun the subscriber.
+    /// Present for a lossy subscriber.
     limit: Option<Word>,
 }
 
@@ -30,11 +30,11 @@ impl WatchPoint {
 }
 
 impl Consumer {
-    /// What to look at for the next frame, and the lane's state word with its value now: for a thread that waits
-    /// on our behalf. `checked` for a subscriber that may be overrun.
+    /// What to check for the next frame, and the lane's state word with its value now: for a thread
+    /// that waits on our behalf. `checked` is set for a lossy subscriber.
     pub(crate) fn watch_point(&self, checked: bool) -> WatchPoint {
         let state = self.lane.resolve(lane::STATE);
-        // Acquire: a lane that is closed here is found closed by the look that follows.
+        // Acquire: if the lane is closed here, the next load finds it closed.
         let state_before = state.load(Ordering::Acquire);
         WatchPoint {
             ring: self.ring.clone(),

@@ -1,14 +1,14 @@
-//! The geometry of a channel: its settings, and the places of words that follow from them.
+//! The geometry of a channel: its settings, and the word offsets that follow from them.
 
 use super::{LANE_HEADER_BYTES, NO_POSITION, control, fixed, lane_entry, slot};
 
 /// Longest type name kept in the control header, in bytes.
 pub(crate) const TYPE_NAME_BYTES: usize = 64;
 
-/// The shape of a channel, copied to private memory at attach.
+/// The geometry of a channel, copied to private memory when a channel is opened.
 ///
-/// It is **open** until the first publisher fixes it. An open channel has slots for subscribers, but neither lanes nor
-/// positions; a setting that no participant named is 0 in it.
+/// It is **open** until the first publisher fixes it. An open channel has slots for subscribers,
+/// but neither lanes nor positions. A setting that no participant named is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Bytes of each ring.
@@ -27,13 +27,14 @@ pub(crate) struct Geometry {
     pub(crate) type_hash: u64,
     /// Name of the message type, empty for untyped bytes.
     pub(crate) type_name: String,
-    /// Bits of those of [`fixed::KEYS`] that a participant named while the channel was open, and [`fixed::SHAPED`].
+    /// Bits of [`fixed::KEYS`] that a participant named while the channel was open, and
+    /// [`fixed::SHAPED`].
     pub(crate) fixed: u64,
     /// Process that fixed each of [`fixed::KEYS`], for messages.
     pub(crate) fixed_by: [u64; 6],
 }
 
-/// The name of a type of messages as people are told it.
+/// The name of a message type as errors and tools show it.
 pub(crate) fn type_shown(name: &str) -> String {
     if name.is_empty() {
         "untyped bytes".to_owned()
@@ -43,7 +44,7 @@ pub(crate) fn type_shown(name: &str) -> String {
 }
 
 impl Geometry {
-    /// The geometry as the words of the control header, the last one a check over the others.
+    /// The geometry as words of the control header. The last word is a check over the others.
     pub(crate) fn to_words(&self) -> [u64; control::GEOMETRY_WORDS] {
         let mut words = [0; control::GEOMETRY_WORDS];
         words[0] = self.capacity;
@@ -65,10 +66,14 @@ impl Geometry {
     ///
     /// # Errors
     ///
-    /// What is wrong: the check word, or a value that no creator writes.
+    /// What is wrong: the check word, or a value that no participant writes.
     pub(crate) fn from_words(words: &[u64; control::GEOMETRY_WORDS]) -> Result<Self, String> {
         if words[23] != checksum(&words[..23]) {
-            return Err("its geometry check does not match: the file is damaged; remove it with 'olivine rm --force'".into());
+            return Err(
+                "its geometry check does not match: the file is damaged; remove it with \
+                 'olivine rm --force'"
+                    .into(),
+            );
         }
         let name = unpack(&words[8..16], words[7]).unwrap_or_default();
         let geometry = Self {
@@ -153,17 +158,18 @@ impl Geometry {
             })
     }
 
-    /// Whether the first publisher has still to fix the shape.
+    /// Whether no publisher has fixed the geometry yet.
     pub(crate) fn is_open(&self) -> bool {
         self.fixed & fixed::SHAPED == 0
     }
 
-    /// Whether a participant has fixed this one of [`fixed::KEYS`].
+    /// Whether a participant has fixed setting `key` of [`fixed::KEYS`].
     pub(crate) fn is_fixed(&self, key: usize) -> bool {
         !self.is_open() || self.fixed >> key & 1 == 1
     }
 
-    /// The shape as it was before a publisher fixed it that has shown no lane.
+    /// The geometry before a publisher fixed it, for a publisher that died before its lane was
+    /// present.
     pub(crate) fn reopened(&self) -> Self {
         let mut open = Self {
             fixed: self.fixed & !fixed::SHAPED,
@@ -188,7 +194,7 @@ impl Geometry {
         }
     }
 
-    /// Lanes as an index bound: none before the shape is fixed.
+    /// Lanes as an index bound; 0 before the geometry is fixed.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "checked against a limit of 256"
@@ -253,7 +259,7 @@ impl Geometry {
         LANE_HEADER_BYTES + self.capacity
     }
 
-    /// Longest payload in bytes: with its header and the next one it just fits.
+    /// Longest payload in bytes. It fits together with its header and the next header.
     pub(crate) fn message_max(&self) -> u64 {
         self.capacity - self.align.max(crate::region::HEADER_BYTES) - crate::region::HEADER_BYTES
     }
@@ -268,7 +274,7 @@ pub(crate) fn pack(bytes: &[u8], words: &mut [u64]) {
     }
 }
 
-/// Reads text of `length` bytes back; `None` if it is no printable text or too long for the words.
+/// Reads text of `length` bytes back; `None` if it is not printable or too long for the words.
 pub(crate) fn unpack(words: &[u64], length: u64) -> Option<String> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let text = bytes.get(..usize::try_from(length).ok()?)?;
@@ -276,7 +282,8 @@ pub(crate) fn unpack(words: &[u64], length: u64) -> Option<String> {
     (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
-/// FNV-1a over the words' bytes (Fowler, Noll, Vo; 64-bit parameters): finds accidents, not attackers.
+/// FNV-1a over the words' bytes (Fowler, Noll, Vo; 64-bit parameters): finds accidents, not
+/// attackers.
 pub(crate) fn checksum(words: &[u64]) -> u64 {
     fnv(words.iter().flat_map(|word| word.to_le_bytes()))
 }

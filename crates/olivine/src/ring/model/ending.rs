@@ -4,7 +4,7 @@ use super::*;
 use crate::ring::ending;
 use loom::thread;
 
-/// Who sees a lane closed sees all its messages, and why it failed.
+/// A subscriber that sees a lane closed sees all its messages and its failure.
 #[test]
 fn a_closed_lane_shows_its_last_message_and_its_failure() {
     check(4, || {

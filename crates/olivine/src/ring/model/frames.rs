@@ -1,9 +1,9 @@
-//! Frames through a ring that wraps: COMMIT, REUSE, and what a dead publisher leaves behind.
+//! Frames through a ring that wraps: COMMIT, REUSE, and the state that a dead publisher leaves.
 
 use super::*;
 use loom::thread;
 
-/// Sends and reads messages 1 to 3, which leaves old frames and old payloads wherever the next ones go.
+/// Sends and reads messages 1 to 3, so that the next ones overwrite old frames and payloads.
 fn old_lap(producer: &mut Producer, consumer: &mut Consumer) {
     for tag in 1..=3 {
         assert!(send(producer, tag));
@@ -11,7 +11,7 @@ fn old_lap(producer: &mut Producer, consumer: &mut Consumer) {
     }
 }
 
-/// Messages 4 and 5 come while `look` takes what is there; it says how far it got from message 3.
+/// Messages 4 and 5 are sent while `look` reads; it returns the number of the newest, from 3 on.
 fn next_lap(look: impl Fn(&mut Consumer) -> u32 + Sync + Send + 'static) {
     check(4, move || {
         let channel = Channel::new(1, 1);
@@ -33,7 +33,7 @@ fn frames_arrive_whole_and_in_order_through_a_ring_that_wraps() {
     next_lap(|consumer| {
         let mut last = 3;
         for _ in 0..2 {
-            // The second look is the streaming gear's, by way of the cursor.
+            // The second look uses the streaming gear and the cursor.
             last = receive(consumer)
                 .inspect(|tag| assert_eq!(*tag, last + 1))
                 .unwrap_or(last);
@@ -51,13 +51,13 @@ fn a_walk_takes_whole_frames_in_order_through_a_ring_that_wraps() {
     });
 }
 
-/// The publisher writes over what was read only once its subscriber has released it.
+/// The publisher overwrites a frame only after its subscriber has released it.
 pub(super) fn room_is_reused_once_read(
     ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static,
 ) {
     check(4, move || {
         let (mut producer, mut consumer) = ends();
-        // Message 9 goes where the payload of 7 is: there is no room until that is read.
+        // Message 9 overwrites the payload of 7: there is no room until 7 is read.
         assert!(send(&mut producer, 7) && send(&mut producer, 8) && !send(&mut producer, 9));
         let publisher = thread::spawn(move || {
             let sent = send(&mut producer, 9);
@@ -77,7 +77,7 @@ fn room_is_reused_only_after_it_was_read() {
     });
 }
 
-/// A claim that is given up leaves its bytes where the next message's next header was zeroed ahead.
+/// An aborted claim leaves its bytes where the header after the next message was zeroed ahead.
 #[test]
 fn what_was_given_up_never_shows() {
     check(1, || {
@@ -90,35 +90,35 @@ fn what_was_given_up_never_shows() {
             let at = producer.position();
             let end = producer.room(at, 20).unwrap();
             producer.begin(end);
-            // SAFETY: claimed just now; loom checks that nobody reads it.
+            // SAFETY: claimed just now; loom checks that no thread reads it.
             unsafe { channel.lanes[0].1.write(at, &[0x11; 20]) };
             let frame = consumer.next().unwrap().unwrap();
             assert_eq!(consumer.view(&frame), b"short");
             consumer.advance(&frame);
-            let walked = consumer.walk(9, |frame, _| panic!("nobody sent {frame:?}"));
+            let walked = consumer.walk(9, |frame, _| panic!("no publisher sent {frame:?}"));
             walked.unwrap();
         }
     });
 }
 
-/// A lane counts as drained only once what its subscriber did with the messages is visible.
+/// A lane counts as drained only after its subscriber's accesses to the messages are visible.
 pub(super) fn drained_means_read(ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static) {
     check(4, move || {
         let (mut producer, mut consumer) = ends();
         assert!(send(&mut producer, 1));
-        // A place of its own, whose cells find a race.
+        // A separate place, whose cells find a race.
         let kept = Ring::model(CAPACITY);
         let subscriber = thread::spawn({
             let kept = kept.clone();
             move || {
                 let frame = consumer.next().unwrap().unwrap();
-                // SAFETY: loom checks that nobody reads it meanwhile.
+                // SAFETY: loom checks that no thread reads it meanwhile.
                 unsafe { kept.write(0, &consumer.view(&frame)) };
                 consumer.advance(&frame);
             }
         });
         if producer.is_drained() {
-            // SAFETY: loom checks that nobody writes it meanwhile.
+            // SAFETY: loom checks that no thread writes it meanwhile.
             let kept = unsafe { kept.view(0, message(1).len()) };
             assert_eq!(kept, message(1));
         }

@@ -1,4 +1,4 @@
-//! Joining a lane whose publisher moves its limit meanwhile: JOIN.
+//! Joining a lane while its publisher moves the limit: JOIN.
 
 use super::*;
 use crate::ring::gate::join_lane;
@@ -11,7 +11,7 @@ enum From {
     Oldest,
 }
 
-/// As `Subscriber::open` joins.
+/// Joins like `Subscriber::open`.
 fn join(channel: &Channel, from: From) -> Consumer {
     let words = &channel.lanes[0].0;
     let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
@@ -29,8 +29,8 @@ fn join(channel: &Channel, from: From) -> Consumer {
     channel.consumer(0, 0, start, true)
 }
 
-/// Sends `before` messages, then as many as fit of `during` more while somebody joins and reads; checks that
-/// the joiner reads an unbroken sequence up to the newest.
+/// Sends `before` messages, then up to `during` more while a subscriber joins and reads. Checks
+/// that the joiner reads an unbroken sequence up to the newest message.
 fn scene(from: From, before: u32, during: u32, switches: usize) {
     check(switches, move || {
         let channel = Channel::new(1, 1);
@@ -68,7 +68,8 @@ fn a_joiner_from_oldest_finds_frames_of_this_lap() {
     scene(From::Oldest, 2, 4, 4);
 }
 
-/// A publisher dies once its limit is visible; its heir must see who joined meanwhile.
+/// A publisher dies after its limit is visible; its heir must see a subscriber that joined
+/// meanwhile.
 #[test]
 fn a_joiner_is_seen_by_the_heir_of_a_publisher_that_moved_the_limit() {
     check(4, || {
@@ -80,7 +81,7 @@ fn a_joiner_is_seen_by_the_heir_of_a_publisher_that_moved_the_limit() {
         let heir = thread::spawn({
             let channel = channel.clone();
             move || {
-                // Half of `make_room`, up to its fence: forgets message 2, whose frame ends at 48.
+                // Half of `make_room`, up to its fence: drops message 2, whose frame ends at 48.
                 let limit = channel.lanes[0].0.resolve(lane::LIMIT);
                 limit.store(CAPACITY + 48, Ordering::Release);
                 drop(producer);

@@ -1,4 +1,4 @@
-//! A subscriber that does not gate: OVERRUN, and CURSOR where it goes on.
+//! A lossy subscriber: OVERRUN, and CURSOR where it continues.
 
 use super::*;
 use crate::error::ReceiveError;
@@ -38,7 +38,7 @@ fn a_copy_that_was_overwritten_is_found_out() {
             last = look(&mut consumer, last);
         }
         publisher.join().unwrap();
-        // Once for an overrun, then for what is left.
+        // Once for an overrun, then for the rest.
         for _ in 0..6 {
             last = look(&mut consumer, last);
         }
@@ -59,7 +59,7 @@ fn a_copy_that_an_heir_overwrote_is_found_out() {
         let reader = thread::spawn(move || {
             look(&mut consumer, 0);
         });
-        // Room for message 3, in the place of message 1; then it dies.
+        // Makes room for message 3 over message 1; then it dies.
         let need = producer.need(producer.position(), message(3).len());
         assert!(producer.make_room(need));
         drop(producer);

@@ -1,11 +1,11 @@
-//! Subscribers with pages of their own: the edges that cross a page, and what a publisher does with what stands there.
+//! Subscribers with private pages: the edges that cross a page, and the checks of its words.
 
 use super::*;
 use crate::ring::pages::{Pages, page_of};
 use loom::thread;
 use std::sync::Arc;
 
-/// A channel whose control words only the publisher has, and one subscriber's page.
+/// A channel with a publisher's private control words, and one subscriber's page.
 struct Sealed {
     channel: Channel,
     shape: Geometry,
@@ -14,7 +14,7 @@ struct Sealed {
 }
 
 impl Sealed {
-    /// The subscriber was there from the first frame.
+    /// The subscriber joined before the first frame.
     fn new() -> Self {
         let channel = Channel::with(1, 1, true);
         channel.position(0, 0).store(0, Ordering::Release);
@@ -42,7 +42,7 @@ impl Sealed {
 
     fn producer(&self) -> Producer {
         let mut producer = self.channel.producer(0);
-        producer.keep_apart(&self.pages);
+        producer.use_private_pages(&self.pages);
         producer
     }
 
@@ -57,13 +57,13 @@ impl Sealed {
         Consumer::new(ring, words, &self.shape, 0, 0, Some(gate), false)
     }
 
-    /// What the publisher sleeps on.
+    /// The word on which the publisher sleeps.
     fn room(&self) -> Word {
         let entry = self.shape.lane_entry(0);
         self.page.resolve(entry + lane_entry::PARK)
     }
 
-    /// What the subscriber sleeps on, and its hint.
+    /// The word on which the subscriber sleeps, and its hint.
     fn flags(&self) -> (Word, Word) {
         let park = self.shape.slot(0) + slot::PARK;
         (
@@ -113,7 +113,7 @@ fn a_publisher_that_sleeps_on_a_page_is_woken_by_the_release_it_missed() {
     });
 }
 
-/// Whatever a page says while the publisher looks, the limit stays within a ring of a frame that was read for sure.
+/// With any words on a page, the limit stays within a ring of a frame that was surely read.
 #[test]
 fn a_page_that_lies_moves_no_limit() {
     check(3, || {
@@ -129,7 +129,8 @@ fn a_page_that_lies_moves_no_limit() {
         });
         let limit = sealed.channel.lanes[0].0.resolve(lane::LIMIT);
         for _ in 0..2 {
-            // It is not expelled for what nobody saw; then it still counts from the start of a frame.
+            // A position that the publisher did not see expels no subscriber: it still counts from
+            // a frame's start.
             let gates = !producer.make_room(published + CAPACITY);
             let seen = limit.load(Ordering::Relaxed);
             assert!(!gates || seen == CAPACITY, "a limit of {seen}");

@@ -74,7 +74,8 @@ fn both_of_two_sleepers_are_woken() {
     });
 }
 
-/// Two sleepers raise their flags while wakers pass that each die after so many steps; `None` lives on.
+/// Two sleepers raise their flags while wakers run. Each waker dies after so many steps; `None`
+/// survives.
 fn no_sleeper_is_left_without_a_hint(switches: usize, wakers: &'static [Option<u32>]) {
     check(switches, move || {
         let channel = Channel::new(1, 2);
@@ -105,7 +106,7 @@ fn no_sleeper_is_left_without_a_hint(switches: usize, wakers: &'static [Option<u
     });
 }
 
-/// A waker that lowers the hint has taken every park word behind it.
+/// A waker that lowers the hint has taken every park word that the hint covers.
 #[test]
 fn a_hint_that_is_lowered_leaves_no_sleeper_behind() {
     no_sleeper_is_left_without_a_hint(4, &[None]);
@@ -116,7 +117,7 @@ fn a_waker_that_dies_half_way_leaves_the_hint_raised() {
     no_sleeper_is_left_without_a_hint(3, &[Some(1)]);
 }
 
-/// The second waker reads a hint that the first one lowers, and a third sleep is counted in between.
+/// The second waker reads a hint that the first lowers, and a third sleep is counted in between.
 #[test]
 fn two_wakers_that_overlap_leave_no_sleeper_behind() {
     check(3, || {
@@ -140,7 +141,7 @@ fn two_wakers_that_overlap_leave_no_sleeper_behind() {
     });
 }
 
-/// After a nap that ended by time, flags that are still up need no barrier: the next message takes them.
+/// After a nap that ended by time, raised flags need no barrier: the next message takes them.
 #[test]
 fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
     check(3, || {
@@ -153,7 +154,7 @@ fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
             assert!(send(&mut producer, 2));
         });
         let first = prepare_sleep(&park, Some(&hint), || consumer.has_next());
-        // The nap ended by time, or by a wake-up; what is there is read.
+        // The nap ended by time, or by a wake-up; then the subscriber reads.
         let armed = first == Prepared::Sleep && is_armed(&park, Some(&hint));
         receive(&mut consumer);
         let again = armed && is_armed(&park, Some(&hint)) && !consumer.has_next();
@@ -163,7 +164,8 @@ fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
     });
 }
 
-/// A publisher that found no room sleeps on `park` only while there is none; walked with at most `switches`.
+/// A publisher without room sleeps on `park` only while there is none; explored with at most
+/// `switches`.
 pub(super) fn waiting_for_room_ends(
     switches: usize,
     ends: impl Fn() -> (Producer, Consumer, Word) + Sync + Send + 'static,
@@ -183,7 +185,7 @@ pub(super) fn waiting_for_room_ends(
     });
 }
 
-/// The same for a publisher that waits for room: it looked, slept to the end of its nap, and sleeps again.
+/// The same for a publisher that waits for room: it checked, slept a whole nap, and sleeps again.
 #[test]
 fn a_publisher_that_stays_armed_is_woken_by_the_release_it_missed() {
     check(3, || {

@@ -21,7 +21,8 @@ impl Producer {
             None => self.step_history(need),
         };
         if wanted > self.published_limit {
-            // JOIN and OVERRUN (release): frames behind the new limit are whole for whoever reads it.
+            // JOIN and OVERRUN (release): a participant that reads the new limit sees whole frames
+            // after it.
             self.lane.word(lane::LIMIT).store(wanted, Ordering::Release);
             self.published_limit = wanted;
             points::pass("gate.limit_stored");
@@ -46,13 +47,13 @@ impl Producer {
             // Relaxed: a private word.
             self.limit.store(limit, Ordering::Relaxed);
         } else {
-            // Nothing new to publish: a joiner saw at least this limit, so it is safe as it is.
+            // The published limit stays: a joiner saw at least this one, so it is safe.
             self.limit.store(wanted, Ordering::Relaxed);
         }
         need <= self.limit.load(Ordering::Relaxed)
     }
 
-    /// Takes over the positions of subscribers with pages of their own.
+    /// Collects the positions from the subscribers' private pages.
     fn collect(&self) {
         if let Some(pages) = self.pages() {
             pages.collect(self.position);
@@ -61,13 +62,13 @@ impl Producer {
 
     /// The end of the last frame at or before the position of the slowest subscriber.
     fn whole_frames(&self, slowest: Slowest) -> u64 {
-        // A position past our own is a lie or an accident; it must not carry us past our own frames.
+        // A position after our own is invalid. It must not lead beyond our frames.
         let position = slowest.position.min(self.position);
         let Some(pages) = self.pages() else {
             return position;
         };
-        // One between two frames would become a false start for others. One that lies before the walk's start is that
-        // of a subscriber that is just joining.
+        // A position inside a frame would be an invalid start for others. A position before the
+        // start of the walk belongs to a subscriber that is joining.
         let mut at = self.published_limit - self.ring.capacity();
         if position <= at {
             return position;
@@ -76,14 +77,15 @@ impl Producer {
             at = next;
         }
         if at != position {
-            pages.accuse(slowest.slot, slowest.position);
+            pages.report_invalid_position(slowest.slot, slowest.position);
         }
         at
     }
 
-    /// Start of the frame after the one of ours at `at`. `None` at our position, or where the lane is damaged.
+    /// Start of the frame after our frame at `at`. `None` at our position, or if the lane is
+    /// damaged.
     fn next_frame(&self, at: u64) -> Option<u64> {
-        // Relaxed: our own frames, or those taken over with CURSOR.
+        // Relaxed: our own frames, or frames taken over with CURSOR.
         let frame = frame_bytes(self.ring.header(at).load(Ordering::Relaxed));
         let next = at + self.padded(frame);
         (frame >= HEADER_BYTES && next <= self.position).then_some(next)
@@ -95,7 +97,7 @@ impl Producer {
         self.gate.drained(self.position)
     }
 
-    /// What to sleep on until there is room, where that is a word of the slowest subscriber's own.
+    /// The word to sleep on until there is room, if it is on the page of the slowest subscriber.
     #[cfg(not(loom))]
     pub(crate) fn room_of_slowest(&self) -> Option<(Slowest, Word)> {
         let pages = self.pages()?;
@@ -103,8 +105,8 @@ impl Producer {
         Some((slowest, pages.room_of(slowest.slot)?))
     }
 
-    /// Where frames must end to have room now, as far as the positions say: another publisher's view of the gate,
-    /// which promises nothing.
+    /// The position up to which frames have room now, by the subscribers' positions. It is only a
+    /// snapshot.
     #[cfg(not(loom))]
     pub(crate) fn room_end(&self) -> u64 {
         let slowest = self.gate.slowest();
@@ -112,8 +114,9 @@ impl Producer {
         from + self.ring.capacity() - HEADER_BYTES
     }
 
-    /// The next limit where nobody gates: forgets the oldest frames, an eighth of the ring at a time, so that
-    /// late joiners find most of a ring of history and `limit - capacity` stays a frame boundary.
+    /// The next limit if no subscriber gates. It drops the oldest frames, an eighth of the ring at
+    /// a time. So late joiners find most of a ring of history, and `limit - capacity` stays a frame
+    /// boundary.
     fn step_history(&self, need: u64) -> u64 {
         let capacity = self.ring.capacity();
         if need <= self.published_limit {
@@ -123,7 +126,7 @@ impl Producer {
             - capacity;
         let mut oldest = self.published_limit - capacity;
         while oldest < target {
-            // Our own frames never fail this; a damaged lane forgets everything rather than walking on.
+            // Our own frames never fail this. A damaged lane drops its whole history.
             let Some(next) = self.next_frame(oldest) else {
                 oldest = self.position;
                 break;

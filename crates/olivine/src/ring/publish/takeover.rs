@@ -8,8 +8,8 @@ use crate::ring::layout::{Geometry, POSITION_MAX, control, frame_bytes, lane};
 use crate::sync::{Ordering, fence, mutant};
 
 impl Producer {
-    /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the first message
-    /// asks the gate.
+    /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the
+    /// first message asks the gate.
     ///
     /// The caller holds the lane's lock. `limit` is a private word.
     pub(crate) fn take_over(
@@ -26,7 +26,7 @@ impl Producer {
             control::ALWAYS
         };
         let mut producer = Self {
-            // CURSOR (acquire): the frames of a publisher before us are ours to walk.
+            // CURSOR (acquire): the frames of the publisher before us are visible to this walk.
             position: lane
                 .word(lane::CURSOR)
                 .load(Ordering::Acquire)
@@ -37,7 +37,7 @@ impl Producer {
             message_max: geometry.message_max(),
             cursor: lane.resolve(lane::CURSOR),
             hint: control.resolve(hint),
-            // It never lies below a whole ring, whatever stands there.
+            // Never below a whole ring, also if the stored word is damaged.
             published_limit: lane
                 .word(lane::LIMIT)
                 .load(Ordering::Acquire)
@@ -46,15 +46,15 @@ impl Producer {
             ring,
             limit,
             lane,
-            apart: None,
+            private_pages: None,
         };
         // Relaxed: a private word.
         producer.limit.store(0, Ordering::Relaxed);
         if !mutant("overrun_takeover_no_fence") {
-            // The publisher before us may have died between its store of the limit and its fence, and we may write
-            // below that limit without storing one of our own.
-            // OVERRUN: its limit is visible before anything that we write.
-            // JOIN: SeqCst fence between its limit and our first look at the positions.
+            // The publisher before us may have died between its store of the limit and its fence.
+            // We may write below that limit before we store a new one. OVERRUN: its limit is
+            // visible before anything that we write. JOIN: SeqCst fence between its limit and our
+            // first look at the positions.
             fence(if mutant("join_takeover_release_fence") {
                 Ordering::Release
             } else {
@@ -64,16 +64,17 @@ impl Producer {
         }
         points::pass("takeover.begun");
         producer.recover();
-        // No publisher is ever past its limit; in a damaged lane, frames would be walked from there to the position,
-        // lap after lap. A ring behind the position is the furthest that there can be any.
+        // No publisher's position exceeds its limit. In a damaged lane a walk from there to the
+        // position would take many laps. Frames exist at most one ring before the position.
         producer.published_limit = producer.published_limit.max(producer.position);
         producer
     }
 
-    /// Walks frames that were committed after the cursor was last stored. What follows the last of them is a
-    /// zero header: every publisher zeroes the next header before it commits, so a torn tail is invisible.
+    /// Walks frames that were committed after the cursor was last stored. A zero header follows the
+    /// last one: every publisher zeroes the next header before it commits. So a torn tail is
+    /// invisible.
     fn recover(&mut self) {
-        // No lane holds more than a ring of frames; a damaged one must not be walked for ever.
+        // No lane holds more than a ring of frames. The walk over a damaged lane must end.
         let last = self.position.wrapping_add(self.ring.capacity());
         while self.position < last {
             // COMMIT (acquire): of the publisher before us.
@@ -83,7 +84,7 @@ impl Producer {
                 .position
                 .wrapping_add(padded)
                 .wrapping_add(HEADER_BYTES);
-            // A length that no publisher writes ends the walk too: nothing behind it can be trusted.
+            // An invalid length ends the walk, too: nothing after it can be trusted.
             if word == 0
                 || frame_bytes(word) < HEADER_BYTES
                 || padded > self.ring.capacity()
@@ -94,7 +95,8 @@ impl Producer {
             self.position += padded;
         }
         points::pass("takeover.walked");
-        // Relaxed: nobody reads here before the COMMIT that follows, or sees the zero it already is.
+        // Relaxed: readers see the zero that is already there, or read after the COMMIT that
+        // follows.
         self.ring.header(self.position).store(0, Ordering::Relaxed);
         // CURSOR (release).
         self.cursor.store(self.position, Ordering::Release);

@@ -14,9 +14,14 @@
 // - Structures that the library fills begin with their size, so that later versions can add fields at the end:
 //   olivine_message message = OLIVINE_MESSAGE_INIT;
 // - Sending and receiving allocate nothing. They make a system call to wait, and to wake a participant that sleeps.
-//   publish_batch allocates a list of its parts, and a handler that stops a poll costs an unwinding.
+//   the batch functions allocate a list of their parts, and a handler that stops a poll costs an
+// unwinding.
 // - A signal ends no call that waits: it goes on waiting once its handler has run. Where a program must react to one,
 //   wait in slices by timeout_ms, and look between them.
+//
+// Each verb has three forms: try_x never waits, x waits by the channel's wait strategy, x_timeout
+// waits for
+// `timeout_ms` milliseconds at most (negative: as long as it takes).
 //
 // A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are those of the Rust
 // library and of the tool: docs.rs/olivine, `Config`.
@@ -136,6 +141,10 @@ enum olivine_status
   OLIVINE_STATUS_FORKED = 405,
   // The far side of a channel elsewhere cannot be reached any more.
   OLIVINE_STATUS_LINK_FAILED = 406,
+  // The text given as the message's topic is not a topic.
+  OLIVINE_STATUS_TOPIC = 407,
+  // A topic was given, and messages of this channel have none.
+  OLIVINE_STATUS_NO_TOPICS = 408,
   // Nothing was received, for a reason newer than this header.
   OLIVINE_STATUS_NOT_RECEIVED = 500,
   // Every publisher has closed and everything was read.
@@ -201,13 +210,25 @@ typedef struct olivine_setting {
   const char *value;
 } olivine_setting;
 
+// What travels with a message besides its bytes. This structure does not change between versions.
+// Where a function takes NULL for it, the tag is 0 and the topic the publisher's own.
+typedef struct olivine_label {
+  // What the message is about (`orders.eu.created`), on a channel with topics. NULL: the topic
+  // that the publisher was opened with (`topic=`), if any; an empty text: none.
+  const char *topic;
+  // A number of your own.
+  uint32_t tag;
+} olivine_label;
+
 // A message to publish, one of several. This structure does not change between versions.
 typedef struct olivine_part {
   // Its bytes; may be NULL if there are none.
   const void *data;
   // How many.
   size_t length;
-  // A number that travels with it.
+  // As in `olivine_label`.
+  const char *topic;
+  // As in `olivine_label`.
   uint32_t tag;
 } olivine_part;
 
@@ -315,66 +336,133 @@ olivine_status olivine_publisher_open_with(const char *uri,
 // Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
 // publisher is then, in bytes of its lane.
 //
-// `tag`: a number that travels with the message; 0 where none is wanted. `data` may be NULL if `length` is 0.
+// `data` may be NULL if `length` is 0. `label`: the message's tag and topic; NULL where none is
+// wanted.
 //
 // `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
-// `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+// `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
 //
 // # Safety
 //
-// `publisher` is open; `data` has `length` bytes; `position` may be written or is NULL.
-olivine_status olivine_publisher_offer(struct olivine_publisher *publisher,
-                                       uint32_t tag,
-                                       const void *data,
-                                       size_t length,
-                                       uint64_t *position);
+// `publisher` is open; `data` has `length` bytes; `label` may be read or is NULL, and so for its
+// topic, a text;
+// `position` may be written or is NULL.
+olivine_status olivine_publisher_try_publish(struct olivine_publisher *publisher,
+                                             const void *data,
+                                             size_t length,
+                                             const struct olivine_label *label,
+                                             uint64_t *position);
 
-// As `olivine_publisher_offer`, but waits for room by the channel's wait strategy.
-//
-// `timeout_ms`: how long at most, in milliseconds; negative for as long as it takes, 0 not at all. When it is over the
-// answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
+// As `olivine_publisher_try_publish`, but waits for room by the channel's wait strategy, as long
+// as it takes.
 //
 // # Safety
 //
-// As for `olivine_publisher_offer`.
+// As for `olivine_publisher_try_publish`.
 olivine_status olivine_publisher_publish(struct olivine_publisher *publisher,
-                                         uint32_t tag,
                                          const void *data,
                                          size_t length,
-                                         int64_t timeout_ms,
+                                         const struct olivine_label *label,
                                          uint64_t *position);
 
-// Sends copies of `count` messages, in batches as large as there is room for: those of a batch become visible together,
-// at the cost of one. `*published`, if `published` is not NULL, is how many were sent, also where not all were.
-//
-// `timeout_ms`: as for `olivine_publisher_publish`, for all of them together.
+// As `olivine_publisher_publish`, but gives up after `timeout_ms` milliseconds; negative is as
+// long as it takes. When
+// they are over the answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
 //
 // # Safety
 //
-// `publisher` is open; `messages` has `count` elements with their bytes, or is NULL where that is 0; `published` may be
-// written or is NULL.
+// As for `olivine_publisher_try_publish`.
+olivine_status olivine_publisher_publish_timeout(struct olivine_publisher *publisher,
+                                                 const void *data,
+                                                 size_t length,
+                                                 const struct olivine_label *label,
+                                                 int64_t timeout_ms,
+                                                 uint64_t *position);
+
+// Sends copies of `count` messages in one batch, as far as there is room: those of a batch become
+// visible together, at
+// the cost of one. Never waits. `*published`, if `published` is not NULL, is how many were sent,
+// also where not all were.
+//
+// Answers as `olivine_publisher_try_publish`, for the first message that was not sent.
+//
+// # Safety
+//
+// `publisher` is open; `messages` has `count` elements with their bytes and topics, or is NULL
+// where that is 0;
+// `published` may be written or is NULL.
+olivine_status olivine_publisher_try_publish_batch(struct olivine_publisher *publisher,
+                                                   const struct olivine_part *messages,
+                                                   size_t count,
+                                                   size_t *published);
+
+// As `olivine_publisher_try_publish_batch`, in batches as large as there is room for; waits for
+// room by the channel's
+// wait strategy, as long as it takes.
+//
+// # Safety
+//
+// As for `olivine_publisher_try_publish_batch`.
 olivine_status olivine_publisher_publish_batch(struct olivine_publisher *publisher,
                                                const struct olivine_part *messages,
                                                size_t count,
-                                               int64_t timeout_ms,
                                                size_t *published);
 
-// Reserves a message of `length` bytes, to be filled in place: `claim->data`. Nobody sees it until
-// `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then this publisher sends nothing else.
-//
-// `timeout_ms`: as for `olivine_publisher_publish`.
-//
-// Answers as `olivine_publisher_offer`, and `CLAIM_OPEN` if there is a claim.
+// As `olivine_publisher_publish_batch`, but gives up after `timeout_ms` milliseconds, for all of
+// them together; negative
+// is as long as it takes.
 //
 // # Safety
 //
-// `publisher` is open; `claim` begins with its size.
+// As for `olivine_publisher_try_publish_batch`.
+olivine_status olivine_publisher_publish_batch_timeout(struct olivine_publisher *publisher,
+                                                       const struct olivine_part *messages,
+                                                       size_t count,
+                                                       int64_t timeout_ms,
+                                                       size_t *published);
+
+// Reserves a message of `length` bytes, to be filled in place, if there is room: `claim->data`.
+// Never waits. It is
+// invisible until `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then
+// this publisher sends
+// nothing else. `label` as for `olivine_publisher_try_publish`.
+//
+// Answers as `olivine_publisher_try_publish`, and `CLAIM_OPEN` if there is a claim.
+//
+// # Safety
+//
+// `publisher` is open; `label` is as for `olivine_publisher_try_publish`; `claim` begins with its
+// size.
+olivine_status olivine_publisher_try_claim(struct olivine_publisher *publisher,
+                                           size_t length,
+                                           const struct olivine_label *label,
+                                           struct olivine_claim *claim);
+
+// As `olivine_publisher_try_claim`, but waits for room by the channel's wait strategy, as long as
+// it takes.
+//
+// # Safety
+//
+// As for `olivine_publisher_try_claim`.
 olivine_status olivine_publisher_claim(struct olivine_publisher *publisher,
                                        size_t length,
-                                       int64_t timeout_ms,
+                                       const struct olivine_label *label,
                                        struct olivine_claim *claim);
 
-// Makes the claimed message visible, with `tag`. Never waits. `*position`, if `position` is not NULL, is where the
+// As `olivine_publisher_claim`, but gives up after `timeout_ms` milliseconds; negative is as long
+// as it takes.
+//
+// # Safety
+//
+// As for `olivine_publisher_try_claim`.
+olivine_status olivine_publisher_claim_timeout(struct olivine_publisher *publisher,
+                                               size_t length,
+                                               const struct olivine_label *label,
+                                               int64_t timeout_ms,
+                                               struct olivine_claim *claim);
+
+// Makes the claimed message visible. Never waits. `*position`, if `position` is not NULL, is where
+// the
 // publisher is then.
 //
 // `NO_CLAIM`, `FORKED` (the claim is given up then), and family 1.
@@ -382,9 +470,7 @@ olivine_status olivine_publisher_claim(struct olivine_publisher *publisher,
 // # Safety
 //
 // `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any more.
-olivine_status olivine_publisher_commit(struct olivine_publisher *publisher,
-                                        uint32_t tag,
-                                        uint64_t *position);
+olivine_status olivine_publisher_commit(struct olivine_publisher *publisher, uint64_t *position);
 
 // Gives the claimed message up; nobody sees anything. Fine where there is no claim.
 //
@@ -392,15 +478,6 @@ olivine_status olivine_publisher_commit(struct olivine_publisher *publisher,
 //
 // `publisher` is open. The claim's bytes are not written any more.
 olivine_status olivine_publisher_abort(struct olivine_publisher *publisher);
-
-// From the next message on, messages are about `topic` (`orders.eu.created`), on a channel that was opened with
-// `topic=`. `OLIVINE_STATUS_URI_VALUE` if it is no topic, is too long, or the channel has none.
-//
-// # Safety
-//
-// `publisher` is open; `topic` is a text.
-olivine_status olivine_publisher_set_topic(struct olivine_publisher *publisher,
-                                           const char *topic);
 
 // Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever)
 // were not enough.
@@ -439,15 +516,15 @@ olivine_status olivine_publisher_message_max(const struct olivine_publisher *pub
 // # Safety
 //
 // `publisher` is open; `count` may be written.
-olivine_status olivine_publisher_subscribers(const struct olivine_publisher *publisher, size_t *count);
+olivine_status olivine_publisher_count_subscribers(const struct olivine_publisher *publisher, size_t *count);
 
 // `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
-// `olivine_subscriber_is_unlinked`.
+// `olivine_subscriber_check_unlinked`.
 //
 // # Safety
 //
 // `publisher` is open; `is_unlinked` may be written.
-olivine_status olivine_publisher_is_unlinked(const struct olivine_publisher *publisher, int *is_unlinked);
+olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *publisher, int *is_unlinked);
 
 // Fills `*stats`. Never waits.
 //
@@ -518,24 +595,44 @@ olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
                                        size_t limit,
                                        size_t *count);
 
-// The next message, once there is one: `*message` is a view of the ring, nothing is copied.
+// The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
+// sleeps.
 //
 // It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
 // in the ring so long.
 //
-// `timeout_ms`: how long to wait by the subscriber's wait strategy, in milliseconds; negative for as long as it takes, 0
-// not at all. `TIMED_OUT` when it is over. Families 1 and 5; `END_OF_STREAM` once every publisher has closed and
-// everything was read.
+// `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
+// and everything was
+// read.
 //
 // # Safety
 //
 // `subscriber` is open; `message` begins with its size.
+olivine_status olivine_subscriber_try_receive(struct olivine_subscriber *subscriber,
+                                              struct olivine_message *message);
+
+// As `olivine_subscriber_try_receive`, but waits for a message by the subscriber's wait strategy,
+// as long as it takes.
+//
+// # Safety
+//
+// As for `olivine_subscriber_try_receive`.
 olivine_status olivine_subscriber_receive(struct olivine_subscriber *subscriber,
-                                          int64_t timeout_ms,
                                           struct olivine_message *message);
 
+// As `olivine_subscriber_receive`, but gives up after `timeout_ms` milliseconds; negative is as
+// long as it takes.
+// `TIMED_OUT` when they are over.
+//
+// # Safety
+//
+// As for `olivine_subscriber_try_receive`.
+olivine_status olivine_subscriber_receive_timeout(struct olivine_subscriber *subscriber,
+                                                  int64_t timeout_ms,
+                                                  struct olivine_message *message);
+
 // Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
-// `olivine_subscriber_receive`; `TIMED_OUT` when it is over. Families 1 and 5.
+// `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
 //
 // # Safety
 //
@@ -593,8 +690,8 @@ olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subsc
 // # Safety
 //
 // `subscriber` is open; `is_unlinked` may be written.
-olivine_status olivine_subscriber_is_unlinked(const struct olivine_subscriber *subscriber,
-                                              int *is_unlinked);
+olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber *subscriber,
+                                                 int *is_unlinked);
 
 // `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
 // subscriber: neither read nor close it.

@@ -316,10 +316,10 @@ class Claim {
     std::byte *end() noexcept { return data_ + size_; }
     std::byte &operator[](std::size_t index) noexcept { return data_[index]; }
 
-    // Makes the message visible, with `tag`; where the publisher is then.
-    Position commit(std::uint32_t tag = 0) {
+    // Makes the message visible; where the publisher is then.
+    Position commit() {
         Position position = 0;
-        check(olivine_publisher_commit(let_go(), tag, &position));
+        check(olivine_publisher_commit(let_go(), &position));
         return position;
     }
     // Gives the message up, as destroying it does.
@@ -342,10 +342,20 @@ class Claim {
     std::size_t size_;
 };
 
+// What travels with a message besides its bytes: a number of your own, and a topic (a text with a
+// NUL at its end).
+// No topic is the one that the publisher was opened with (`topic=`), if any; an empty one is none.
+struct Label {
+    constexpr Label(std::uint32_t number = 0, const char *about = nullptr) noexcept : tag(number),
+        topic(about) {}
+    std::uint32_t tag;
+    const char *topic;
+};
+
 // One message of several to publish together.
 struct Part {
     Bytes bytes;
-    std::uint32_t tag = 0;
+    Label label = {};
 };
 
 // Sends messages into a channel.
@@ -354,50 +364,88 @@ class Publisher {
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
     explicit Publisher(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
 
+    // Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
+    // for a time.
+
     // Sends a copy if there is room; where the publisher is then, or nothing where there is none. Never waits.
-    std::optional<Position> offer(Bytes message, std::uint32_t tag = 0) {
+    std::optional<Position> try_publish(Bytes message, Label label = {}) {
         Position position = 0;
-        return everyday(olivine_publisher_offer(handle_.get(), tag, message.data(), message.size(), &position))
+        const olivine_label with = {label.topic, label.tag};
+        return everyday(olivine_publisher_try_publish(handle_.get(), message.data(),
+            message.size(), &with, &position))
                    ? std::optional(position)
                    : std::nullopt;
     }
-
-    // Sends a copy, waiting for room; throws BackPressured when the time is over.
-    Position publish(Bytes message, std::uint32_t tag = 0, Timeout timeout = {}) {
+    // Sends a copy, waiting for room.
+    Position publish(Bytes message, Label label = {}) {
         Position position = 0;
-        check(olivine_publisher_publish(handle_.get(), tag, message.data(), message.size(), timeout.ms(), &position));
+        const olivine_label with = {label.topic, label.tag};
+        check(olivine_publisher_publish(handle_.get(), message.data(), message.size(), &with,
+            &position));
+        return position;
+    }
+    // Sends a copy, waiting for room; throws BackPressured when the time is over.
+    Position publish_timeout(Bytes message, Timeout timeout, Label label = {}) {
+        Position position = 0;
+        const olivine_label with = {label.topic, label.tag};
+        check(olivine_publisher_publish_timeout(handle_.get(), message.data(), message.size(),
+            &with, timeout.ms(),
+                                                &position));
         return position;
     }
 
-    // Sends messages in batches as large as there is room for; how many were sent when the time was over. `*sent`, if
-    // `sent` is not nullptr, is how many also where this throws: a repetition begins behind those.
-    std::size_t publish_batch(const std::vector<Part> &messages, Timeout timeout = {}, std::size_t *sent = nullptr) {
-        std::vector<olivine_part> parts;
-        parts.reserve(messages.size());
-        for (const Part &part : messages) {
-            parts.push_back({part.bytes.data(), part.bytes.size(), part.tag});
-        }
+    // Sends messages in one batch as far as there is room; how many were sent. Never waits.
+    // `*sent`, if `sent` is not
+    // nullptr, is how many also where this throws: a repetition begins behind those.
+    std::size_t try_publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
+        const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
-        const olivine_status status =
-            olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(), timeout.ms(), &published);
-        if (sent != nullptr) {
-            *sent = published;
-        }
-        everyday(status);
-        return published;
+        return batch(olivine_publisher_try_publish_batch(handle_.get(), parts.data(), parts.size(),
+            &published),
+                     published, sent);
+    }
+    // Sends messages in batches as large as there is room for, waiting for room; how many: all.
+    std::size_t publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
+        const std::vector<olivine_part> parts = rows_of(messages);
+        std::size_t published = 0;
+        return batch(olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(),
+            &published), published,
+                     sent);
+    }
+    // As publish_batch; how many were sent when the time, which is for all of them, was over.
+    std::size_t publish_batch_timeout(const std::vector<Part> &messages, Timeout timeout,
+        std::size_t *sent = nullptr) {
+        const std::vector<olivine_part> parts = rows_of(messages);
+        std::size_t published = 0;
+        return batch(olivine_publisher_publish_batch_timeout(handle_.get(), parts.data(),
+            parts.size(), timeout.ms(),
+                                                             &published),
+                     published, sent);
     }
 
-    // Reserves a message, to be filled in place; nothing where there is no room within `timeout`.
-    std::optional<Claim> claim(std::size_t length, Timeout timeout = {}) {
+    // Reserves a message, to be filled in place; nothing where there is no room. Never waits.
+    std::optional<Claim> try_claim(std::size_t length, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
-        if (!everyday(olivine_publisher_claim(handle_.get(), length, timeout.ms(), &claim))) {
+        const olivine_label with = {label.topic, label.tag};
+        if (!everyday(olivine_publisher_try_claim(handle_.get(), length, &with, &claim))) {
             return std::nullopt;
         }
         return Claim(handle_.cell(), claim);
     }
-
-    // From the next message on, messages are about `topic`.
-    void set_topic(const std::string &topic) { check(olivine_publisher_set_topic(handle_.get(), topic.c_str())); }
+    // Reserves a message, waiting for room.
+    Claim claim(std::size_t length, Label label = {}) {
+        olivine_claim claim = OLIVINE_CLAIM_INIT;
+        const olivine_label with = {label.topic, label.tag};
+        check(olivine_publisher_claim(handle_.get(), length, &with, &claim));
+        return Claim(handle_.cell(), claim);
+    }
+    // Reserves a message, waiting for room; throws BackPressured when the time is over.
+    Claim claim_timeout(std::size_t length, Timeout timeout, Label label = {}) {
+        olivine_claim claim = OLIVINE_CLAIM_INIT;
+        const olivine_label with = {label.topic, label.tag};
+        check(olivine_publisher_claim_timeout(handle_.get(), length, &with, timeout.ms(), &claim));
+        return Claim(handle_.cell(), claim);
+    }
 
     // Waits until `count` reliable subscribers are attached; whether they are.
     bool wait_for_subscribers(std::size_t count, Timeout timeout = {}) {
@@ -417,16 +465,17 @@ class Publisher {
         check(olivine_publisher_message_max(handle_.get(), &length));
         return length;
     }
-    // Reliable subscribers attached now.
-    std::size_t subscribers() const {
+    // Counts the reliable subscribers attached now, by a system call for each; reclaims those that
+    // died.
+    std::size_t count_subscribers() const {
         std::size_t count = 0;
-        check(olivine_publisher_subscribers(handle_.get(), &count));
+        check(olivine_publisher_count_subscribers(handle_.get(), &count));
         return count;
     }
     // Whether the channel's files were removed while it was open: newcomers meet another channel.
-    bool is_unlinked() const {
+    bool check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_publisher_is_unlinked(handle_.get(), &is_unlinked));
+        check(olivine_publisher_check_unlinked(handle_.get(), &is_unlinked));
         return is_unlinked != 0;
     }
     olivine_stats stats() const {
@@ -446,6 +495,22 @@ class Publisher {
         detail::PublisherHandle handle;
         check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
         return handle;
+    }
+    static std::vector<olivine_part> rows_of(const std::vector<Part> &messages) {
+        std::vector<olivine_part> parts;
+        parts.reserve(messages.size());
+        for (const Part &part : messages) {
+            parts.push_back({part.bytes.data(), part.bytes.size(), part.label.topic,
+                part.label.tag});
+        }
+        return parts;
+    }
+    static std::size_t batch(olivine_status status, std::size_t published, std::size_t *sent) {
+        if (sent != nullptr) {
+            *sent = published;
+        }
+        everyday(status);
+        return published;
     }
     // Whether it was sent; throws where the answer is more than having to wait.
     static bool everyday(olivine_status status) {
@@ -473,15 +538,22 @@ class Subscriber {
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
     explicit Subscriber(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
 
-    // The next message, once there is one; nothing when the time is over. Throws EndOfStream.
-    std::optional<Message> receive(Timeout timeout = {}) {
+    // The next message, or nothing where there is none. Never sleeps. Throws EndOfStream.
+    std::optional<Message> try_receive() {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        const olivine_status status = olivine_subscriber_receive(handle_.get(), timeout.ms(), &message);
-        if (status == OLIVINE_STATUS_TIMED_OUT) {
-            return std::nullopt;
-        }
-        check(status);
+        return in_time(olivine_subscriber_try_receive(handle_.get(), &message), message);
+    }
+    // The next message; waits for it. Throws EndOfStream.
+    Message receive() {
+        olivine_message message = OLIVINE_MESSAGE_INIT;
+        check(olivine_subscriber_receive(handle_.get(), &message));
         return Message(message);
+    }
+    // The next message; nothing when the time is over. Throws EndOfStream.
+    std::optional<Message> receive_timeout(Timeout timeout) {
+        olivine_message message = OLIVINE_MESSAGE_INIT;
+        return in_time(olivine_subscriber_receive_timeout(handle_.get(), timeout.ms(), &message),
+            message);
     }
 
     // Hands up to `limit` messages to `handler`; how many. Never sleeps. A handler that throws gets the same message
@@ -553,9 +625,9 @@ class Subscriber {
         return durable;
     }
     // Whether the channel's files were removed while it was open: newcomers meet another channel.
-    bool is_unlinked() const {
+    bool check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_subscriber_is_unlinked(handle_.get(), &is_unlinked));
+        check(olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked));
         return is_unlinked != 0;
     }
     // Readable when there is something to poll; belongs to the subscriber.
@@ -604,7 +676,8 @@ class Subscriber {
       private:
         void step() {
             olivine_message message = OLIVINE_MESSAGE_INIT;
-            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.get(), -1, &message);
+            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.get(),
+                &message);
             if (status == OLIVINE_STATUS_END_OF_STREAM) {
                 subscriber_ = nullptr;
                 message_.reset();
@@ -621,6 +694,13 @@ class Subscriber {
     Iterator end() noexcept { return {}; }
 
   private:
+    static std::optional<Message> in_time(olivine_status status, const olivine_message &message) {
+        if (status == OLIVINE_STATUS_TIMED_OUT) {
+            return std::nullopt;
+        }
+        check(status);
+        return Message(message);
+    }
     static detail::SubscriberHandle open(const std::string &uri, const Settings &settings) {
         const auto rows = detail::rows(settings);
         detail::SubscriberHandle handle;

@@ -1,10 +1,10 @@
 //! What C passes, looked at before it is used.
 
 use crate::failure::Failure;
-use crate::structs::{Setting, Versioned};
+use crate::structs::{Label, Setting, Versioned};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
-use olivine::Config;
+use olivine::{Config, Label as RustLabel};
 use std::time::Duration;
 
 /// More than any version of a structure will ever have: what is larger was never set.
@@ -69,6 +69,37 @@ pub(crate) unsafe fn row<'a, T>(
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
     // SAFETY: the contract is the same.
     unsafe { row("data", data.cast(), length) }
+}
+
+/// A label; NULL is none.
+///
+/// # Safety
+///
+/// `label` is NULL, or may be read; its topic is NULL or as for [`text`].
+pub(crate) unsafe fn label<'a>(label: *const Label) -> Result<RustLabel<'a>, Failure> {
+    // SAFETY: by contract NULL, or ours to read.
+    let Some(label) = (unsafe { label.as_ref() }) else {
+        return Ok(RustLabel::new());
+    };
+    // SAFETY: the contract is the same.
+    unsafe { labelled(label.tag, label.topic) }
+}
+
+/// A label of this tag and topic; a NULL topic is the publisher's own.
+///
+/// # Safety
+///
+/// `topic` is NULL or as for [`text`].
+pub(crate) unsafe fn labelled<'a>(
+    tag: u32,
+    topic: *const c_char,
+) -> Result<RustLabel<'a>, Failure> {
+    let label = RustLabel::new().tag(tag);
+    if topic.is_null() {
+        return Ok(label);
+    }
+    // SAFETY: the contract is the same.
+    Ok(label.topic(unsafe { text("topic", topic) }?))
 }
 
 /// The settings that a URI and a list of settings give.

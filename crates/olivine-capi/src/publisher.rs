@@ -1,14 +1,14 @@
 //! The sending end.
 
-use crate::argument::{bytes, check, config, fill, give, place, row, text, timeout};
+use crate::argument::{bytes, check, config, fill, give, label, labelled, place, row, timeout};
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
 use crate::status::Status;
-use crate::structs::{Claim, Part, PublisherStats, Setting};
+use crate::structs::{Claim, Label, Part, PublisherStats, Setting};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
-use std::time::Instant;
+use olivine::{BatchNotSent, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use std::time::Duration;
 
 /// A publisher, and what it is in the middle of.
 #[derive(Debug)]
@@ -71,16 +71,20 @@ impl State {
         }
     }
 
-    fn claim(&mut self, length: usize, timeout_ms: i64) -> Result<(*mut u8, usize), Failure> {
+    fn claim(
+        &mut self,
+        room: Outgoing<'_, usize>,
+        timeout: Option<Duration>,
+    ) -> Result<(*mut u8, usize), Failure> {
         let publisher = self.idle()?;
         // Now and not after the reservation, so that a wait is in one place.
-        if timeout_ms != 0 {
-            publisher.wait_for_room(length, timeout(timeout_ms))?;
+        if timeout != NOT_AT_ALL {
+            publisher.wait_for_room(room, timeout)?;
         }
         let Self::Open(publisher) = core::mem::replace(self, Self::Gone) else {
             return Err(Failure::Panicked);
         };
-        match OwnedClaim::begin(publisher, length) {
+        match OwnedClaim::try_claim(publisher, room) {
             Ok(mut claim) => {
                 let place = (claim.as_mut_ptr(), claim.len());
                 *self = Self::Claimed(claim);
@@ -93,10 +97,10 @@ impl State {
         }
     }
 
-    fn commit(&mut self, tag: u32) -> Result<u64, Failure> {
+    fn commit(&mut self) -> Result<u64, Failure> {
         match core::mem::replace(self, Self::Gone) {
             Self::Claimed(claim) => {
-                let (publisher, position) = claim.commit(tag);
+                let (publisher, position) = claim.commit();
                 *self = Self::Open(publisher);
                 Ok(position?.0)
             }
@@ -132,56 +136,116 @@ unsafe fn send<R>(
     }
 }
 
-/// Sends within a time.
-fn publish(
-    publisher: &mut RustPublisher,
-    tag: u32,
-    message: &[u8],
-    timeout_ms: i64,
-) -> Result<u64, NotSent> {
-    match publisher.try_publish_tagged(tag, message) {
-        Err(NotSent::BackPressured | NotSent::NotConnected) if timeout_ms != 0 => {
-            publisher.wait_for_room(message.len(), timeout(timeout_ms))?;
-            publisher.try_publish_tagged(tag, message)
-        }
-        done => done,
-    }
-    .map(|position| position.0)
+/// The time-out of verbs that never wait.
+const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
+
+/// Sends a copy of a message within a time.
+///
+/// # Safety
+///
+/// As for the functions that call it.
+unsafe fn publish(
+    publisher: *mut Publisher,
+    (data, length): (*const c_void, usize),
+    with_label: *const Label,
+    timeout: Option<Duration>,
+    position: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let message = Outgoing::new(unsafe { bytes(data, length) }?);
+        // SAFETY: the contract is the same.
+        let message = message.label(unsafe { label(with_label) }?);
+        // SAFETY: the contract is the same.
+        let sent = unsafe {
+            send(publisher, |state| {
+                let publisher = state.idle()?;
+                Ok(match timeout {
+                    None => publisher.publish(message),
+                    NOT_AT_ALL => publisher.try_publish(message),
+                    Some(timeout) => publisher.publish_timeout(message, timeout),
+                }?)
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(position, sent.0) };
+        Ok(())
+    })
 }
 
-/// Sends messages in batches as large as there is room for; how many of them, and why not all.
-fn publish_batch(
-    publisher: &mut RustPublisher,
-    messages: &[(u32, &[u8])],
-    timeout_ms: i64,
-) -> (usize, Result<(), NotSent>) {
-    // A time-out beyond what the clock can hold is no time-out.
-    let deadline = timeout(timeout_ms).and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut published = 0;
-    while published < messages.len() {
-        let mut batch = publisher.batch();
-        let mut stopped = Ok(());
-        for (tag, message) in &messages[published..] {
-            stopped = batch.push_tagged(*tag, message);
-            if stopped.is_err() {
-                break;
-            }
+/// Sends copies of messages within a time.
+///
+/// # Safety
+///
+/// As for the functions that call it.
+unsafe fn publish_batch(
+    publisher: *mut Publisher,
+    (messages, count): (*const Part, usize),
+    timeout: Option<Duration>,
+    published: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { give(published, 0) };
+        // SAFETY: the contract is the same.
+        let parts = unsafe { row("messages", messages, count) }?;
+        let mut messages = Vec::with_capacity(count);
+        for part in parts {
+            // SAFETY: the contract is the same.
+            let message = Outgoing::new(unsafe { bytes(part.data, part.length) }?);
+            // SAFETY: the contract is the same.
+            messages.push(message.label(unsafe { labelled(part.tag, part.topic) }?));
         }
-        published += batch.len();
-        batch.commit();
-        match stopped {
-            Ok(()) => break,
-            Err(NotSent::BackPressured | NotSent::NotConnected) if timeout_ms != 0 => {
-                let left =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                if let Err(error) = publisher.wait_for_room(messages[published].1.len(), left) {
-                    return (published, Err(error));
-                }
-            }
-            Err(error) => return (published, Err(error)),
-        }
-    }
-    (published, Ok(()))
+        // SAFETY: the contract is the same.
+        let (sent, outcome) = unsafe {
+            send(publisher, |state| {
+                let publisher = state.idle()?;
+                let done = match timeout {
+                    None => publisher.publish_batch(messages),
+                    Some(timeout) => publisher.publish_batch_timeout(messages, timeout),
+                };
+                Ok(match done {
+                    Ok(all) => (all, Ok(())),
+                    Err(BatchNotSent { published, reason }) => {
+                        (published, Err(state.explained(reason.into())))
+                    }
+                })
+            })
+        }?;
+        // SAFETY: the contract is the same.
+        unsafe { give(published, sent) };
+        outcome
+    })
+}
+
+/// Reserves a message within a time.
+///
+/// # Safety
+///
+/// As for the functions that call it.
+unsafe fn claim(
+    publisher: *mut Publisher,
+    length: usize,
+    with_label: *const Label,
+    timeout: Option<Duration>,
+    claim: *mut Claim,
+) -> Status {
+    guard(|| {
+        // Looked at before anything is reserved.
+        // SAFETY: the contract is the same.
+        unsafe { check("claim", claim) }?;
+        // SAFETY: the contract is the same.
+        let room = Outgoing::sized(length).label(unsafe { label(with_label) }?);
+        // SAFETY: the contract is the same.
+        let (data, length) = unsafe { send(publisher, |state| state.claim(room, timeout)) }?;
+        let reserved = Claim {
+            struct_size: size_of::<Claim>(),
+            data,
+            length,
+        };
+        // SAFETY: the contract is the same.
+        unsafe { fill("claim", claim, reserved) }
+    })
 }
 
 /// Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
@@ -235,132 +299,195 @@ pub unsafe extern "C" fn olivine_publisher_open_with(
 /// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
 /// publisher is then, in bytes of its lane.
 ///
-/// `tag`: a number that travels with the message; 0 where none is wanted. `data` may be NULL if `length` is 0.
+/// `data` may be NULL if `length` is 0. `label`: the message's tag and topic; NULL where none is
+/// wanted.
 ///
 /// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
-/// `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+/// `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
 ///
 /// # Safety
 ///
-/// `publisher` is open; `data` has `length` bytes; `position` may be written or is NULL.
+/// `publisher` is open; `data` has `length` bytes; `label` may be read or is NULL, and so for its
+/// topic, a text;
+/// `position` may be written or is NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_publisher_offer(
+pub unsafe extern "C" fn olivine_publisher_try_publish(
     publisher: *mut Publisher,
-    tag: u32,
     data: *const c_void,
     length: usize,
+    label: *const Label,
     position: *mut u64,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { olivine_publisher_publish(publisher, tag, data, length, 0, position) }
+    unsafe { publish(publisher, (data, length), label, NOT_AT_ALL, position) }
 }
 
-/// As `olivine_publisher_offer`, but waits for room by the channel's wait strategy.
-///
-/// `timeout_ms`: how long at most, in milliseconds; negative for as long as it takes, 0 not at all. When it is over the
-/// answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
+/// As `olivine_publisher_try_publish`, but waits for room by the channel's wait strategy, as long
+/// as it takes.
 ///
 /// # Safety
 ///
-/// As for `olivine_publisher_offer`.
+/// As for `olivine_publisher_try_publish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_publish(
     publisher: *mut Publisher,
-    tag: u32,
     data: *const c_void,
     length: usize,
-    timeout_ms: i64,
+    label: *const Label,
     position: *mut u64,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let message = unsafe { bytes(data, length) }?;
-        // SAFETY: the contract is the same.
-        let sent = unsafe {
-            send(publisher, |state| {
-                Ok(publish(state.idle()?, tag, message, timeout_ms)?)
-            })
-        }?;
-        // SAFETY: the contract is the same.
-        unsafe { give(position, sent) };
-        Ok(())
-    })
+    // SAFETY: the contract is the same.
+    unsafe { publish(publisher, (data, length), label, None, position) }
 }
 
-/// Sends copies of `count` messages, in batches as large as there is room for: those of a batch become visible together,
-/// at the cost of one. `*published`, if `published` is not NULL, is how many were sent, also where not all were.
-///
-/// `timeout_ms`: as for `olivine_publisher_publish`, for all of them together.
+/// As `olivine_publisher_publish`, but gives up after `timeout_ms` milliseconds; negative is as
+/// long as it takes. When
+/// they are over the answer is `BACK_PRESSURED` or `NOT_CONNECTED`.
 ///
 /// # Safety
 ///
-/// `publisher` is open; `messages` has `count` elements with their bytes, or is NULL where that is 0; `published` may be
-/// written or is NULL.
+/// As for `olivine_publisher_try_publish`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_publish_timeout(
+    publisher: *mut Publisher,
+    data: *const c_void,
+    length: usize,
+    label: *const Label,
+    timeout_ms: i64,
+    position: *mut u64,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe {
+        publish(
+            publisher,
+            (data, length),
+            label,
+            timeout(timeout_ms),
+            position,
+        )
+    }
+}
+
+/// Sends copies of `count` messages in one batch, as far as there is room: those of a batch become
+/// visible together, at
+/// the cost of one. Never waits. `*published`, if `published` is not NULL, is how many were sent,
+/// also where not all were.
+///
+/// Answers as `olivine_publisher_try_publish`, for the first message that was not sent.
+///
+/// # Safety
+///
+/// `publisher` is open; `messages` has `count` elements with their bytes and topics, or is NULL
+/// where that is 0;
+/// `published` may be written or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_try_publish_batch(
+    publisher: *mut Publisher,
+    messages: *const Part,
+    count: usize,
+    published: *mut usize,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { publish_batch(publisher, (messages, count), NOT_AT_ALL, published) }
+}
+
+/// As `olivine_publisher_try_publish_batch`, in batches as large as there is room for; waits for
+/// room by the channel's
+/// wait strategy, as long as it takes.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_try_publish_batch`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_publish_batch(
+    publisher: *mut Publisher,
+    messages: *const Part,
+    count: usize,
+    published: *mut usize,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { publish_batch(publisher, (messages, count), None, published) }
+}
+
+/// As `olivine_publisher_publish_batch`, but gives up after `timeout_ms` milliseconds, for all of
+/// them together; negative
+/// is as long as it takes.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_try_publish_batch`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_publish_batch_timeout(
     publisher: *mut Publisher,
     messages: *const Part,
     count: usize,
     timeout_ms: i64,
     published: *mut usize,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        unsafe { give(published, 0) };
-        // SAFETY: the contract is the same.
-        let parts = unsafe { row("messages", messages, count) }?;
-        let mut messages = Vec::with_capacity(count);
-        for part in parts {
-            // SAFETY: the contract is the same.
-            messages.push((part.tag, unsafe { bytes(part.data, part.length) }?));
-        }
-        // SAFETY: the contract is the same.
-        let (sent, outcome) = unsafe {
-            send(publisher, |state| {
-                let (sent, outcome) = publish_batch(state.idle()?, &messages, timeout_ms);
-                Ok((sent, outcome.map_err(|error| state.explained(error.into()))))
-            })
-        }?;
-        // SAFETY: the contract is the same.
-        unsafe { give(published, sent) };
-        outcome
-    })
+    // SAFETY: the contract is the same.
+    unsafe { publish_batch(publisher, (messages, count), timeout(timeout_ms), published) }
 }
 
-/// Reserves a message of `length` bytes, to be filled in place: `claim->data`. Nobody sees it until
-/// `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then this publisher sends nothing else.
+/// Reserves a message of `length` bytes, to be filled in place, if there is room: `claim->data`.
+/// Never waits. It is
+/// invisible until `olivine_publisher_commit`; `olivine_publisher_abort` gives it up. Until then
+/// this publisher sends
+/// nothing else. `label` as for `olivine_publisher_try_publish`.
 ///
-/// `timeout_ms`: as for `olivine_publisher_publish`.
-///
-/// Answers as `olivine_publisher_offer`, and `CLAIM_OPEN` if there is a claim.
+/// Answers as `olivine_publisher_try_publish`, and `CLAIM_OPEN` if there is a claim.
 ///
 /// # Safety
 ///
-/// `publisher` is open; `claim` begins with its size.
+/// `publisher` is open; `label` is as for `olivine_publisher_try_publish`; `claim` begins with its
+/// size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_try_claim(
+    publisher: *mut Publisher,
+    length: usize,
+    label: *const Label,
+    claim: *mut Claim,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { self::claim(publisher, length, label, NOT_AT_ALL, claim) }
+}
+
+/// As `olivine_publisher_try_claim`, but waits for room by the channel's wait strategy, as long as
+/// it takes.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_try_claim`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_claim(
     publisher: *mut Publisher,
     length: usize,
+    label: *const Label,
+    claim: *mut Claim,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { self::claim(publisher, length, label, None, claim) }
+}
+
+/// As `olivine_publisher_claim`, but gives up after `timeout_ms` milliseconds; negative is as long
+/// as it takes.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_try_claim`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_claim_timeout(
+    publisher: *mut Publisher,
+    length: usize,
+    label: *const Label,
     timeout_ms: i64,
     claim: *mut Claim,
 ) -> Status {
-    guard(|| {
-        // Looked at before anything is reserved.
-        // SAFETY: the contract is the same.
-        unsafe { check("claim", claim) }?;
-        // SAFETY: the contract is the same.
-        let (data, length) = unsafe { send(publisher, |state| state.claim(length, timeout_ms)) }?;
-        let reserved = Claim {
-            struct_size: size_of::<Claim>(),
-            data,
-            length,
-        };
-        // SAFETY: the contract is the same.
-        unsafe { fill("claim", claim, reserved) }
-    })
+    // SAFETY: the contract is the same.
+    unsafe { self::claim(publisher, length, label, timeout(timeout_ms), claim) }
 }
 
-/// Makes the claimed message visible, with `tag`. Never waits. `*position`, if `position` is not NULL, is where the
+/// Makes the claimed message visible. Never waits. `*position`, if `position` is not NULL, is where
+/// the
 /// publisher is then.
 ///
 /// `NO_CLAIM`, `FORKED` (the claim is given up then), and family 1.
@@ -371,12 +498,11 @@ pub unsafe extern "C" fn olivine_publisher_claim(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_commit(
     publisher: *mut Publisher,
-    tag: u32,
     position: *mut u64,
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let sent = unsafe { send(publisher, |state| state.commit(tag)) }?;
+        let sent = unsafe { send(publisher, State::commit) }?;
         // SAFETY: the contract is the same.
         unsafe { give(position, sent) };
         Ok(())
@@ -398,25 +524,6 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
                 Ok(())
             })
         }
-    })
-}
-
-/// From the next message on, messages are about `topic` (`orders.eu.created`), on a channel that was opened with
-/// `topic=`. `OLIVINE_STATUS_URI_VALUE` if it is no topic, is too long, or the channel has none.
-///
-/// # Safety
-///
-/// `publisher` is open; `topic` is a text.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_publisher_set_topic(
-    publisher: *mut Publisher,
-    topic: *const c_char,
-) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let topic = unsafe { text("topic", topic) }?;
-        // SAFETY: the contract is the same.
-        unsafe { with(publisher, |state| Ok(state.idle()?.set_topic(topic)?)) }
     })
 }
 
@@ -510,7 +617,7 @@ pub unsafe extern "C" fn olivine_publisher_message_max(
 ///
 /// `publisher` is open; `count` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_publisher_subscribers(
+pub unsafe extern "C" fn olivine_publisher_count_subscribers(
     publisher: *const Publisher,
     count: *mut usize,
 ) -> Status {
@@ -524,13 +631,13 @@ pub unsafe extern "C" fn olivine_publisher_subscribers(
 }
 
 /// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
-/// `olivine_subscriber_is_unlinked`.
+/// `olivine_subscriber_check_unlinked`.
 ///
 /// # Safety
 ///
 /// `publisher` is open; `is_unlinked` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_publisher_is_unlinked(
+pub unsafe extern "C" fn olivine_publisher_check_unlinked(
     publisher: *const Publisher,
     is_unlinked: *mut c_int,
 ) -> Status {
@@ -538,7 +645,7 @@ pub unsafe extern "C" fn olivine_publisher_is_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.is_unlinked().into())) }?;
+        *to = unsafe { with(publisher, |state| Ok(state.look()?.check_unlinked().into())) }?;
         Ok(())
     })
 }

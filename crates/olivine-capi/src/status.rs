@@ -105,6 +105,10 @@ pub enum Status {
     Forked = 405,
     /// The far side of a channel elsewhere cannot be reached any more.
     LinkFailed = 406,
+    /// The text given as the message's topic is not a topic.
+    Topic = 407,
+    /// A topic was given, and messages of this channel have none.
+    NoTopics = 408,
 
     /// Nothing was received, for a reason newer than this header.
     NotReceived = 500,
@@ -187,6 +191,8 @@ words![
     TooLong,
     Forked,
     LinkFailed,
+    Topic,
+    NoTopics,
     NotReceived,
     EndOfStream,
     Overrun,
@@ -250,6 +256,8 @@ impl From<NotSent> for Status {
             NotSent::TooLong { .. } => Self::TooLong,
             NotSent::Forked => Self::Forked,
             NotSent::LinkFailed => Self::LinkFailed,
+            NotSent::Topic => Self::Topic,
+            NotSent::NoTopics => Self::NoTopics,
             _ => Self::NotSent,
         }
     }

@@ -24,6 +24,18 @@ pub struct Setting {
     pub value: *const c_char,
 }
 
+/// What travels with a message besides its bytes. This structure does not change between versions.
+/// Where a function takes NULL for it, the tag is 0 and the topic the publisher's own.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// What the message is about (`orders.eu.created`), on a channel with topics. NULL: the topic
+    /// that the publisher was opened with (`topic=`), if any; an empty text: none.
+    pub topic: *const c_char,
+    /// A number of your own.
+    pub tag: u32,
+}
+
 /// A message to publish, one of several. This structure does not change between versions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +44,9 @@ pub struct Part {
     pub data: *const c_void,
     /// How many.
     pub length: usize,
-    /// A number that travels with it.
+    /// As in `olivine_label`.
+    pub topic: *const c_char,
+    /// As in `olivine_label`.
     pub tag: u32,
 }
 
@@ -155,4 +169,5 @@ impl From<RustStats> for PublisherStats {
 const _: () = assert!(size_of::<Message>() == Message::FIRST);
 const _: () = assert!(size_of::<Claim>() == Claim::FIRST);
 const _: () = assert!(size_of::<PublisherStats>() == PublisherStats::FIRST);
-const _: () = assert!(size_of::<Part>() == 24 && size_of::<Setting>() == 16);
+const _: () =
+    assert!(size_of::<Part>() == 32 && size_of::<Label>() == 16 && size_of::<Setting>() == 16);

@@ -136,22 +136,14 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
     })
 }
 
-/// The next message, once there is one: `*message` is a view of the ring, nothing is copied.
-///
-/// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
-/// in the ring so long.
-///
-/// `timeout_ms`: how long to wait by the subscriber's wait strategy, in milliseconds; negative for as long as it takes, 0
-/// not at all. `TIMED_OUT` when it is over. Families 1 and 5; `END_OF_STREAM` once every publisher has closed and
-/// everything was read.
+/// Receives within a time.
 ///
 /// # Safety
 ///
-/// `subscriber` is open; `message` begins with its size.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_subscriber_receive(
+/// As for the functions that call it.
+unsafe fn receive(
     subscriber: *mut Subscriber,
-    timeout_ms: i64,
+    timeout: Option<Duration>,
     message: *mut Message,
 ) -> Status {
     guard(|| {
@@ -161,7 +153,7 @@ pub unsafe extern "C" fn olivine_subscriber_receive(
         // SAFETY: the contract is the same.
         let received = unsafe {
             with(subscriber, |subscriber| {
-                let received = match timeout(timeout_ms) {
+                let received = match timeout {
                     None => Some(subscriber.receive()?),
                     Some(Duration::ZERO) => subscriber.try_receive()?,
                     Some(timeout) => subscriber.receive_timeout(timeout)?,
@@ -174,8 +166,62 @@ pub unsafe extern "C" fn olivine_subscriber_receive(
     })
 }
 
+/// The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
+/// sleeps.
+///
+/// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
+/// in the ring so long.
+///
+/// `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
+/// and everything was
+/// read.
+///
+/// # Safety
+///
+/// `subscriber` is open; `message` begins with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_try_receive(
+    subscriber: *mut Subscriber,
+    message: *mut Message,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { receive(subscriber, Some(Duration::ZERO), message) }
+}
+
+/// As `olivine_subscriber_try_receive`, but waits for a message by the subscriber's wait strategy,
+/// as long as it takes.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_try_receive`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_receive(
+    subscriber: *mut Subscriber,
+    message: *mut Message,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { receive(subscriber, None, message) }
+}
+
+/// As `olivine_subscriber_receive`, but gives up after `timeout_ms` milliseconds; negative is as
+/// long as it takes.
+/// `TIMED_OUT` when they are over.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_try_receive`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_receive_timeout(
+    subscriber: *mut Subscriber,
+    timeout_ms: i64,
+    message: *mut Message,
+) -> Status {
+    // SAFETY: the contract is the same.
+    unsafe { receive(subscriber, timeout(timeout_ms), message) }
+}
+
 /// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
-/// `olivine_subscriber_receive`; `TIMED_OUT` when it is over. Families 1 and 5.
+/// `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
 ///
 /// # Safety
 ///
@@ -327,7 +373,7 @@ pub unsafe extern "C" fn olivine_subscriber_durable(
 ///
 /// `subscriber` is open; `is_unlinked` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn olivine_subscriber_is_unlinked(
+pub unsafe extern "C" fn olivine_subscriber_check_unlinked(
     subscriber: *const Subscriber,
     is_unlinked: *mut c_int,
 ) -> Status {
@@ -335,7 +381,11 @@ pub unsafe extern "C" fn olivine_subscriber_is_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(subscriber, |subscriber| Ok(subscriber.is_unlinked().into())) }?;
+        *to = unsafe {
+            with(subscriber, |subscriber| {
+                Ok(subscriber.check_unlinked().into())
+            })
+        }?;
         Ok(())
     })
 }

@@ -5,7 +5,7 @@
 
 mod stage;
 
-use olivine::{Publisher, ReceiveError, Subscriber};
+use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use stage::{Link, Place, Running, WATCHDOG, libraries, numbered, source};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -93,7 +93,9 @@ fn publish(uri: &str) {
     let mut publisher = Publisher::open(&uri).unwrap();
     for number in 0..MESSAGES {
         let tag = u32::try_from(number).unwrap();
-        publisher.publish_tagged(tag, &numbered(number)).unwrap();
+        publisher
+            .publish(Outgoing::new(&numbered(number)).tag(tag))
+            .unwrap();
     }
     publisher.close().unwrap();
 }

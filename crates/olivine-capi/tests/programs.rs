@@ -3,7 +3,7 @@
 
 mod stage;
 
-use olivine::{Publisher, ReceiveError, Subscriber};
+use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use stage::{Link, Place, Running, WATCHDOG, numbered};
 
 const MESSAGES: u64 = 50_000;
@@ -18,6 +18,37 @@ fn what_is_wrong_is_refused_in_words() {
     ] {
         if let Some(program) = place.compile(compiler, "c11", "refuse.c", link) {
             assert_eq!(Running::launch(&program, &[]).finish(), "refused");
+        }
+    }
+}
+
+/// What every verb does, in every language.
+const VERBS: &str = include_str!("../../olivine/tests/verbs/table.txt");
+
+#[test]
+fn every_verb_does_in_c_and_cpp_what_the_table_says() {
+    let rows: Vec<_> = VERBS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(" = "))
+        .collect();
+    assert!(rows.len() > 90, "{}", rows.len());
+    let place = Place::new();
+    let file = place.0.path().join("rows");
+    let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
+    std::fs::write(&file, text).unwrap();
+    for (compiler, standard, name, kinds) in [
+        ("cc", "c11", "verbs.c", "kinds c bytes"),
+        ("c++", "c++17", "verbs.cpp", "kinds c++ bytes"),
+    ] {
+        assert!(VERBS.lines().any(|line| line == kinds), "{kinds}");
+        if let Some(program) = place.compile(compiler, standard, name, Link::Shared) {
+            let said = Running::launch(&program, &[file.to_str().unwrap()]).finish();
+            let said: Vec<_> = said.lines().collect();
+            assert_eq!(said.len(), rows.len(), "{name}");
+            for ((row, result), said) in rows.iter().zip(said) {
+                assert_eq!(said, *result, "{name}: {row}");
+            }
         }
     }
 }
@@ -142,7 +173,9 @@ fn a_subscriber_in_c_reads_rust() {
     let mut publisher = Publisher::open(&uri).unwrap();
     for number in 0..MESSAGES {
         let tag = u32::try_from(number).unwrap();
-        publisher.publish_tagged(tag, &numbered(number)).unwrap();
+        publisher
+            .publish(Outgoing::new(&numbered(number)).tag(tag))
+            .unwrap();
     }
     publisher.close().unwrap();
     assert_eq!(subscriber.finish(), format!("received {MESSAGES}"));

@@ -11,7 +11,7 @@ use crate::meter::{Extra, Meter, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings};
 use olivine::clock::TickClock;
-use olivine::{Config, NotSent, Publisher, Scheme, admin};
+use olivine::{Config, NotSent, Outgoing, Publisher, Scheme, admin};
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
 use olivine_bench::text::{self, plural};
@@ -192,7 +192,7 @@ impl Sender {
         if !self.wait_until_due()? {
             return Ok(false);
         }
-        match self.publisher.try_publish_tagged(tag, message) {
+        match self.publisher.try_publish(Outgoing::new(message).tag(tag)) {
             Ok(_) => {}
             Err(error) => {
                 if !self.send_waiting(tag, message, error)? {
@@ -254,7 +254,8 @@ impl Sender {
         if !self.wait_for_room(message.len(), error)? {
             return Ok(false);
         }
-        self.publisher.try_publish_tagged(tag, message)?;
+        self.publisher
+            .try_publish(Outgoing::new(message).tag(tag))?;
         Ok(true)
     }
 
@@ -295,7 +296,7 @@ impl Sender {
     /// Says that no newcomer finds this channel any more, if that is so.
     fn tell_if_unlinked(&mut self) {
         let uri = settings::short(&self.config);
-        self.awaited.unlinked(self.publisher.is_unlinked(), &uri);
+        self.awaited.unlinked(self.publisher.check_unlinked(), &uri);
     }
 
     /// Says what the bridge of a channel elsewhere waits for; false if there is none.

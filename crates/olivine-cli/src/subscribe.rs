@@ -363,7 +363,7 @@ impl Receiver<'_> {
 
     fn say_what_is_awaited(&mut self) {
         self.awaited
-            .unlinked(self.subscriber.is_unlinked(), &self.short_uri);
+            .unlinked(self.subscriber.check_unlinked(), &self.short_uri);
         if let Some(status) = self.subscriber.link_status() {
             self.awaited.link(&status);
             if status.stage == LinkStage::Waiting {
@@ -372,7 +372,7 @@ impl Receiver<'_> {
         }
         if !self.said_waiting && self.first_ns.is_none() {
             self.said_waiting = true;
-            if self.subscriber.lanes().is_empty() {
+            if self.subscriber.inspect_lanes().is_empty() {
                 log::info(&format!("waiting for a publisher on {}", self.short_uri));
             }
         }

@@ -1,15 +1,15 @@
 //! The sending end.
 
-use crate::errors::{closed, in_use, of_open, of_sent, of_uri, ours, viewed, with};
+use crate::errors::{closed, in_use, of_open, of_sent, ours, viewed, with};
 use crate::patience::{aside, forget, seconds, wait};
 use crate::settings::{config, link};
 use crate::views::{Bytes, Place, Views, export};
 use core::ffi::c_int;
-use olivine::{NotSent, OwnedClaim, Publisher as RustPublisher};
+use olivine::{BatchNotSent, Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMemoryView};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -84,17 +84,28 @@ fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
     }
 }
 
+/// The label of what is sent.
+fn label(tag: u32, topic: Option<&str>) -> Label<'_> {
+    let label = Label::new().tag(tag);
+    topic.map_or(label, |topic| label.topic(topic))
+}
+
+/// Whether waiting may help.
+fn is_everyday(error: NotSent) -> bool {
+    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
+}
+
 /// Waits for room, a slice of the time at a time.
 fn room(
     py: Python<'_>,
     publisher: &mut RustPublisher,
-    length: usize,
+    room: Outgoing<'_, usize>,
     timeout: Option<Duration>,
 ) -> PyResult<()> {
     let mut last = NotSent::BackPressured;
     let found = wait(py, timeout, |slice| {
-        match publisher.wait_for_room(length, Some(slice)) {
-            Err(error @ (NotSent::BackPressured | NotSent::NotConnected)) => {
+        match publisher.wait_for_room(room, Some(slice)) {
+            Err(error) if is_everyday(error) => {
                 last = error;
                 None
             }
@@ -110,23 +121,65 @@ fn room(
 fn send(
     py: Python<'_>,
     publisher: &mut RustPublisher,
-    tag: u32,
+    label: Label<'_>,
     message: &Bytes,
     timeout: Option<Duration>,
 ) -> PyResult<u64> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        match publisher.try_publish_tagged(tag, message.get(py)) {
+        match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
             Ok(position) => return Ok(position.0),
-            Err(NotSent::BackPressured | NotSent::NotConnected) => {
+            Err(error) if is_everyday(error) => {
                 // Also where there is room each time, and others take it.
                 py.check_signals()?;
                 let left =
                     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                room(py, publisher, message.len(), left)?;
+                room(
+                    py,
+                    publisher,
+                    Outgoing::sized(message.len()).label(label),
+                    left,
+                )?;
             }
             Err(error) => return Err(of_sent(py, error, Some(publisher))),
         }
+    }
+}
+
+/// One of several messages to send together.
+struct Part {
+    bytes: Bytes,
+    tag: u32,
+    topic: Option<String>,
+}
+
+impl Part {
+    /// Bytes, or a tuple of bytes, a tag, and a topic.
+    fn of(item: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let Ok(tuple) = item.cast::<PyTuple>() else {
+            return Ok(Self {
+                bytes: Bytes::of(item)?,
+                tag: 0,
+                topic: None,
+            });
+        };
+        if !(1..=3).contains(&tuple.len()) {
+            return Err(PyValueError::new_err(format!(
+                "a tuple of {} is no message: give (message, tag) or (message, tag, topic)",
+                tuple.len()
+            )));
+        }
+        let second = tuple.get_item(1).ok();
+        let third = tuple.get_item(2).ok();
+        Ok(Self {
+            bytes: Bytes::of(&tuple.get_item(0)?)?,
+            tag: second.map_or(Ok(0), |tag| tag.extract())?,
+            topic: third.map_or(Ok(None), |topic| topic.extract())?,
+        })
+    }
+
+    fn label(&self) -> Label<'_> {
+        label(self.tag, self.topic.as_deref())
     }
 }
 
@@ -134,41 +187,48 @@ fn send(
 fn send_batch(
     py: Python<'_>,
     publisher: &mut RustPublisher,
-    parts: &[Bytes],
+    parts: &[Part],
     deadline: Option<Instant>,
     published: &mut usize,
 ) -> PyResult<()> {
-    while *published < parts.len() {
+    loop {
         // Also where a slow reader makes room each time.
         py.check_signals()?;
-        let mut batch = publisher.batch();
-        let stopped = parts[*published..]
+        let messages = parts[*published..]
             .iter()
-            .try_for_each(|part| batch.push(part.get(py)));
-        *published += batch.len();
-        batch.commit();
-        match stopped {
-            Ok(()) => break,
-            Err(NotSent::BackPressured | NotSent::NotConnected) => {
-                let left =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                if left.is_some_and(|left| left.is_zero()) {
-                    break;
-                }
-                match room(py, publisher, parts[*published].len(), left) {
-                    Err(error)
-                        if error.is_instance_of::<crate::errors::BackPressured>(py)
-                            || error.is_instance_of::<crate::errors::NotConnected>(py) =>
-                    {
-                        break;
-                    }
-                    done => done?,
-                }
+            .map(|part| Outgoing::new(part.bytes.get(py)).label(part.label()));
+        let Err(BatchNotSent {
+            published: more,
+            reason,
+        }) = publisher.try_publish_batch(messages)
+        else {
+            *published = parts.len();
+            return Ok(());
+        };
+        *published += more;
+        if !is_everyday(reason) {
+            return Err(of_sent(py, reason, Some(publisher)));
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(());
+        }
+        let next = &parts[*published];
+        match room(
+            py,
+            publisher,
+            Outgoing::sized(next.bytes.len()).label(next.label()),
+            left,
+        ) {
+            Err(error)
+                if error.is_instance_of::<crate::errors::BackPressured>(py)
+                    || error.is_instance_of::<crate::errors::NotConnected>(py) =>
+            {
+                return Ok(());
             }
-            Err(error) => return Err(of_sent(py, error, Some(publisher))),
+            done => done?,
         }
     }
-    Ok(())
 }
 
 #[pymethods]
@@ -185,109 +245,112 @@ impl Publisher {
         })
     }
 
-    #[pyo3(signature = (message, tag = 0))]
-    fn offer(&self, py: Python<'_>, message: &Bound<'_, PyAny>, tag: u32) -> PyResult<Option<u64>> {
+    #[pyo3(signature = (message, tag = 0, topic = None))]
+    fn try_publish(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        tag: u32,
+        topic: Option<&str>,
+    ) -> PyResult<Option<u64>> {
         let message = Bytes::of(message)?;
         let mut state = lock(&self.state)?;
         let publisher = state.idle()?;
-        match publisher.try_publish_tagged(tag, message.get(py)) {
+        match publisher.try_publish(Outgoing::new(message.get(py)).label(label(tag, topic))) {
             Ok(position) => Ok(Some(position.0)),
-            Err(NotSent::BackPressured | NotSent::NotConnected) => Ok(None),
+            Err(error) if is_everyday(error) => Ok(None),
             Err(error) => Err(of_sent(py, error, Some(publisher))),
         }
     }
 
-    #[pyo3(signature = (message, tag = 0, timeout = None))]
+    #[pyo3(signature = (message, tag = 0, topic = None))]
     fn publish(
         &self,
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
         tag: u32,
-        timeout: Option<f64>,
+        topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Bytes::of(message)?;
-        let timeout = seconds(timeout)?;
         let mut state = lock(&self.state)?;
-        send(py, state.idle()?, tag, &message, timeout)
+        send(py, state.idle()?, label(tag, topic), &message, None)
     }
 
-    #[pyo3(signature = (messages, timeout = None))]
-    fn publish_batch(
+    #[pyo3(signature = (message, timeout, tag = 0, topic = None))]
+    fn publish_timeout(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        timeout: f64,
+        tag: u32,
+        topic: Option<&str>,
+    ) -> PyResult<u64> {
+        let message = Bytes::of(message)?;
+        let timeout = seconds(Some(timeout))?;
+        let mut state = lock(&self.state)?;
+        send(py, state.idle()?, label(tag, topic), &message, timeout)
+    }
+
+    fn try_publish_batch(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.batch(py, messages, Some(Duration::ZERO))
+    }
+
+    fn publish_batch(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.batch(py, messages, None)
+    }
+
+    fn publish_batch_timeout(
         &self,
         py: Python<'_>,
         messages: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
+        timeout: f64,
     ) -> PyResult<usize> {
-        let timeout = seconds(timeout)?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let parts = messages
-            .try_iter()?
-            .map(|message| Bytes::of(&message?))
-            .collect::<PyResult<Vec<_>>>()
-            // Nothing is sent before all of them are there.
-            .map_err(|error| with(py, error, "published", 0_u64))?;
-        let mut state = lock(&self.state)?;
-        let mut published = 0;
-        match send_batch(py, state.idle()?, &parts, deadline, &mut published) {
-            Ok(()) => Ok(published),
-            // A repetition begins behind those.
-            Err(error) => Err(with(py, error, "published", published as u64)),
+        self.batch(py, messages, seconds(Some(timeout))?)
+    }
+
+    #[pyo3(signature = (length, tag = 0, topic = None))]
+    fn try_claim(
+        slf: &Bound<'_, Self>,
+        length: usize,
+        tag: u32,
+        topic: Option<&str>,
+    ) -> PyResult<Option<Claim>> {
+        let room = Outgoing::sized(length).label(label(tag, topic));
+        match Self::reserve(slf, room, Some(Duration::ZERO)) {
+            Err(error)
+                if error.is_instance_of::<crate::errors::BackPressured>(slf.py())
+                    || error.is_instance_of::<crate::errors::NotConnected>(slf.py()) =>
+            {
+                Ok(None)
+            }
+            done => done.map(Some),
         }
     }
 
-    #[pyo3(signature = (length, tag = 0, timeout = None))]
+    #[pyo3(signature = (length, tag = 0, topic = None))]
     fn claim(
         slf: &Bound<'_, Self>,
         length: usize,
         tag: u32,
-        timeout: Option<f64>,
+        topic: Option<&str>,
     ) -> PyResult<Claim> {
-        let py = slf.py();
-        let timeout = seconds(timeout)?;
-        let mut state = lock(&slf.get().state)?;
-        room(py, state.idle()?, length, timeout)?;
-        let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
-            return Err(closed("publisher"));
-        };
-        match OwnedClaim::begin(publisher, length) {
-            Ok(mut claim) => {
-                let place = Place {
-                    data: claim.as_mut_ptr(),
-                    length: claim.len(),
-                    writable: true,
-                };
-                let views = Views::default();
-                // Relaxed: only to tell claims apart.
-                let serial = CLAIMS.fetch_add(1, Ordering::Relaxed);
-                *state = State::Claimed {
-                    claim,
-                    serial,
-                    views: views.clone(),
-                };
-                Ok(Claim {
-                    publisher: slf.clone().unbind(),
-                    serial,
-                    place,
-                    tag,
-                    views,
-                    shown: Mutex::new(None),
-                    failed: AtomicBool::new(false),
-                })
-            }
-            Err((publisher, error)) => {
-                let error = of_sent(py, error, Some(&publisher));
-                *state = State::Open(publisher);
-                Err(error)
-            }
-        }
+        Self::reserve(slf, Outgoing::sized(length).label(label(tag, topic)), None)
     }
 
-    fn set_topic(&self, topic: &str) -> PyResult<()> {
-        let mut state = lock(&self.state)?;
-        state
-            .idle()?
-            .set_topic(topic)
-            .map_err(|error| of_uri(&error))
+    #[pyo3(signature = (length, timeout, tag = 0, topic = None))]
+    fn claim_timeout(
+        slf: &Bound<'_, Self>,
+        length: usize,
+        timeout: f64,
+        tag: u32,
+        topic: Option<&str>,
+    ) -> PyResult<Claim> {
+        let timeout = seconds(Some(timeout))?;
+        Self::reserve(
+            slf,
+            Outgoing::sized(length).label(label(tag, topic)),
+            timeout,
+        )
     }
 
     #[pyo3(signature = (count, timeout = None))]
@@ -324,13 +387,11 @@ impl Publisher {
         Ok(lock(&self.state)?.look()?.capacity())
     }
 
-    #[getter]
-    fn is_unlinked(&self) -> PyResult<bool> {
-        Ok(lock(&self.state)?.look()?.is_unlinked())
+    fn check_unlinked(&self) -> PyResult<bool> {
+        Ok(lock(&self.state)?.look()?.check_unlinked())
     }
 
-    #[getter]
-    fn subscribers(&self) -> PyResult<usize> {
+    fn count_subscribers(&self) -> PyResult<usize> {
         Ok(lock(&self.state)?.look()?.count_subscribers())
     }
 
@@ -423,6 +484,71 @@ impl Drop for Publisher {
 }
 
 impl Publisher {
+    fn batch(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let parts = messages
+            .try_iter()?
+            .map(|message| Part::of(&message?))
+            .collect::<PyResult<Vec<_>>>()
+            // Nothing is sent before all of them are there.
+            .map_err(|error| with(py, error, "published", 0_u64))?;
+        let mut state = lock(&self.state)?;
+        let mut published = 0;
+        match send_batch(py, state.idle()?, &parts, deadline, &mut published) {
+            Ok(()) => Ok(published),
+            // A repetition begins behind those.
+            Err(error) => Err(with(py, error, "published", published as u64)),
+        }
+    }
+
+    fn reserve(
+        slf: &Bound<'_, Self>,
+        wanted: Outgoing<'_, usize>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Claim> {
+        let py = slf.py();
+        let mut state = lock(&slf.get().state)?;
+        room(py, state.idle()?, wanted, timeout)?;
+        let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
+            return Err(closed("publisher"));
+        };
+        match OwnedClaim::try_claim(publisher, wanted) {
+            Ok(mut claim) => {
+                let place = Place {
+                    data: claim.as_mut_ptr(),
+                    length: claim.len(),
+                    writable: true,
+                };
+                let views = Views::default();
+                // Relaxed: only to tell claims apart.
+                let serial = CLAIMS.fetch_add(1, Ordering::Relaxed);
+                *state = State::Claimed {
+                    claim,
+                    serial,
+                    views: views.clone(),
+                };
+                Ok(Claim {
+                    publisher: slf.clone().unbind(),
+                    serial,
+                    place,
+                    views,
+                    shown: Mutex::new(None),
+                    failed: AtomicBool::new(false),
+                })
+            }
+            Err((publisher, error)) => {
+                let error = of_sent(py, error, Some(&publisher));
+                *state = State::Open(publisher);
+                Err(error)
+            }
+        }
+    }
+
     fn wait_until(
         &self,
         py: Python<'_>,
@@ -451,7 +577,6 @@ pub(crate) struct Claim {
     publisher: Py<Publisher>,
     serial: u64,
     place: Place,
-    tag: u32,
     views: Views,
     /// The view that `__enter__` gave.
     shown: Mutex<Option<Py<PyMemoryView>>>,
@@ -480,8 +605,7 @@ impl Claim {
 
 #[pymethods]
 impl Claim {
-    #[pyo3(signature = (tag = None))]
-    fn commit(&self, py: Python<'_>, tag: Option<u32>) -> PyResult<u64> {
+    fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         self.hide(py)?;
         let mut state = lock(&self.publisher.get().state)?;
         let Some(claim) = state.take_claim(self.serial)? else {
@@ -489,7 +613,7 @@ impl Claim {
                 "the claim was committed or aborted before: claim again",
             ));
         };
-        let (publisher, position) = claim.commit(tag.unwrap_or(self.tag));
+        let (publisher, position) = claim.commit();
         let position = position
             .map(|position| position.0)
             .map_err(|error| of_sent(py, error, Some(&publisher)));
@@ -530,7 +654,7 @@ impl Claim {
             self.failed.store(true, Ordering::Relaxed);
             let _ = self.abort(py);
         } else if self.is_open()? {
-            self.commit(py, None)?;
+            self.commit(py)?;
         }
         Ok(())
     }

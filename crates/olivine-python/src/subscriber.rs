@@ -198,23 +198,16 @@ impl Subscriber {
         })
     }
 
-    #[pyo3(signature = (timeout = None))]
-    fn receive(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Option<Message>> {
-        let py = slf.py();
-        let timeout = seconds(timeout)?;
-        let mut state = lock(&slf.get().state)?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            // Also where something arrives all the time that is not asked for.
-            py.check_signals()?;
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if let Some(found) = state.next_within(py, left)? {
-                return Ok(Some(Message::view(slf, &state, found)));
-            }
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(None);
-            }
-        }
+    fn try_receive(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
+        Self::receive_within(slf, Some(Duration::ZERO))
+    }
+
+    fn receive(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
+        Self::receive_within(slf, None)
+    }
+
+    fn receive_timeout(slf: &Bound<'_, Self>, timeout: f64) -> PyResult<Option<Message>> {
+        Self::receive_within(slf, seconds(Some(timeout))?)
     }
 
     #[pyo3(signature = (limit = LIMIT_DEFAULT, handler = None))]
@@ -300,9 +293,8 @@ impl Subscriber {
         }))
     }
 
-    #[getter]
-    fn is_unlinked(&self) -> PyResult<bool> {
-        Ok(lock(&self.state)?.look()?.is_unlinked())
+    fn check_unlinked(&self) -> PyResult<bool> {
+        Ok(lock(&self.state)?.look()?.check_unlinked())
     }
 
     #[getter]
@@ -427,6 +419,27 @@ impl Drop for Subscriber {
 }
 
 impl Subscriber {
+    /// The next message within a time.
+    fn receive_within(
+        slf: &Bound<'_, Self>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Option<Message>> {
+        let py = slf.py();
+        let mut state = lock(&slf.get().state)?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            // Also where something arrives all the time that is not asked for.
+            py.check_signals()?;
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if let Some(found) = state.next_within(py, left)? {
+                return Ok(Some(Message::view(slf, &state, found)));
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+        }
+    }
+
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
         let ended = lock(&self.state)?.end(ending);
         if let Some((ending, subscriber)) = ended {

@@ -26,7 +26,7 @@ class Sending(Case):
     def test_what_is_sent_arrives_with_what_goes_with_it(self):
         publisher, subscriber = self.pair()
         self.assertEqual(publisher.publish(b"one", tag=7), publisher.cursor)
-        self.assertEqual(publisher.offer(bytearray(b"two"), 8), publisher.cursor)
+        self.assertEqual(publisher.try_publish(bytearray(b"two"), 8), publisher.cursor)
         publisher.publish(memoryview(b"-three-")[1:-1])
         publisher.publish(array.array("H", [1, 2]))
         message = subscriber.receive()
@@ -37,19 +37,19 @@ class Sending(Case):
         self.assertEqual((subscriber.lag, subscriber.lost_bytes), (0, 0))
         self.assertEqual(subscriber.position, publisher.cursor)
         self.assertEqual(subscriber.poll(), [])
-        self.assertEqual(publisher.subscribers, 1)
+        self.assertEqual(publisher.count_subscribers(), 1)
         self.assertEqual(publisher.stats()["evicted"], 0)
 
     def test_no_room_is_none_or_an_exception(self):
         publisher, subscriber = self.pair()
         large = bytes(publisher.message_max)
-        while publisher.offer(large) is not None:
+        while publisher.try_publish(large) is not None:
             pass
         with self.assertRaises(olivine.BackPressured):
-            publisher.publish(large, timeout=0.001)
+            publisher.publish_timeout(large, 0.001)
         with self.assertRaises(olivine.BackPressured):
-            publisher.claim(len(large), timeout=0)
-        self.assertEqual(publisher.publish_batch([large, large], timeout=0), 0)
+            publisher.claim_timeout(len(large), 0)
+        self.assertEqual(publisher.try_publish_batch([large, large]), 0)
         with self.assertRaises(olivine.TooLong) as raised:
             publisher.publish(large + b"x")
         self.assertEqual(raised.exception.max, len(large))
@@ -66,7 +66,7 @@ class Sending(Case):
         messages = [b"%d" % n for n in range(1000)]
         thread = threading.Thread(target=lambda: self.assertEqual(publisher.publish_batch(messages), 1000))
         thread.start()
-        got = [bytes(subscriber.receive(WATCHDOG)) for _ in messages]
+        got = [bytes(subscriber.receive_timeout(WATCHDOG)) for _ in messages]
         thread.join()
         self.assertEqual(got, messages)
 
@@ -107,14 +107,16 @@ class Sending(Case):
         subscriber = Subscriber("inproc://topics?topic=a.*", from_="oldest")
         self.addCleanup(publisher.close)
         publisher.publish(b"1")
-        publisher.set_topic("b")
-        publisher.publish(b"2")
-        publisher.set_topic("a.c")
-        publisher.publish(b"3")
+        publisher.publish(b"2", topic="b")
+        publisher.publish(b"3", topic="a.c")
         self.assertEqual([(m.topic, bytes(m)) for m in subscriber.poll()], [("a.b", b"1"), ("a.c", b"3")])
-        self.assertEqual(publisher.topic, "a.c")
-        with self.assertRaises(olivine.UriError):
-            publisher.set_topic("a..b")
+        self.assertEqual(publisher.topic, "a.b")
+        with self.assertRaisesRegex(olivine.NotSent, "the topic is refused"):
+            publisher.publish(b"4", topic="a..b")
+        plain = Publisher("inproc://no-topics")
+        self.addCleanup(plain.close)
+        with self.assertRaisesRegex(olivine.NotSent, "has no topics"):
+            plain.publish(b"4", topic="a")
 
 
 class Claims(Case):
@@ -124,7 +126,7 @@ class Claims(Case):
             self.assertFalse(view.readonly)
             view[:] = b"four"
             with self.assertRaisesRegex(ValueError, "open claim"):
-                publisher.offer(b"meanwhile")
+                publisher.try_publish(b"meanwhile")
             self.assertEqual(subscriber.poll(), [])
         message = subscriber.receive()
         self.assertEqual((bytes(message), message.tag), (b"four", 9))
@@ -174,7 +176,7 @@ class Claims(Case):
         # It still writes into the claim, and into nothing else: nobody else gets those bytes.
         outside[:] = b"our"
         with self.assertRaisesRegex(ValueError, "open claim"):
-            publisher.offer(b"x")
+            publisher.try_publish(b"x")
         with self.assertRaises(BufferError):
             publisher.close()
         del outside, view
@@ -238,7 +240,7 @@ class Views(Case):
         with self.assertRaisesRegex(BufferError, "2 views"):
             subscriber.receive()
         # Back-pressure instead of bytes that change: the publisher cannot come round to it.
-        while publisher.offer(bytes(500)) is not None:
+        while publisher.try_publish(bytes(500)) is not None:
             pass
         self.assertEqual(bytes(view), b"first")
         view.release()
@@ -282,9 +284,9 @@ class Views(Case):
         with self.assertRaises(olivine.Closed):
             subscriber.receive()
         self.assertEqual(bytes(view), b"kept")
-        self.assertEqual(publisher.subscribers, 1)
+        self.assertEqual(publisher.count_subscribers(), 1)
         del view
-        self.assertEqual(publisher.subscribers, 0)
+        self.assertEqual(publisher.count_subscribers(), 0)
 
     def test_copies_live_as_long_as_they_like(self):
         publisher, subscriber = self.pair()
@@ -312,7 +314,7 @@ class Views(Case):
             receives()
             self.assertTrue(lapped.wait(timeout=0))
             with self.assertRaises(olivine.Overrun) as raised:
-                lapped.receive(timeout=0)
+                lapped.try_receive()
             self.assertGreater(raised.exception.lost_bytes, 0)
             lapped.poll()
 
@@ -410,7 +412,7 @@ class Ending(Case):
             lambda: publisher.publish(b"x"),
             lambda: publisher.cursor,
             lambda: publisher.claim(1),
-            lambda: subscriber.receive(0),
+            lambda: subscriber.try_receive(),
             lambda: subscriber.lag,
             subscriber.event_fd,
         ]:
@@ -461,7 +463,7 @@ class Ending(Case):
         for _ in range(3):
             child = subprocess.Popen([sys.executable, "-c", script, self.folder])
             for n in range(2000):
-                self.assertEqual(int.from_bytes(subscriber.receive(WATCHDOG), "little"), n)
+                self.assertEqual(int.from_bytes(subscriber.receive_timeout(WATCHDOG), "little"), n)
             child.kill()
             child.wait()
             for n, message in enumerate(subscriber.poll(10**6), 2000):
@@ -483,7 +485,7 @@ class Durable(Case):
         return self.subscriber
 
     def first(self):
-        return bytes(self.again().receive(0))
+        return bytes(self.again().try_receive())
 
     def failing(self, work):
         with self.assertRaisesRegex(LookupError, "in the middle"):
@@ -522,9 +524,9 @@ class Durable(Case):
             self.assertGreater(late.lost_bytes, 0)
 
     def test_removed_files_are_told(self):
-        self.assertFalse(self.publisher.is_unlinked or self.subscriber.is_unlinked)
+        self.assertFalse(self.publisher.check_unlinked() or self.subscriber.check_unlinked())
         os.remove(os.path.join(self.folder, "pair", "control"))
-        self.assertTrue(self.publisher.is_unlinked and self.subscriber.is_unlinked)
+        self.assertTrue(self.publisher.check_unlinked() and self.subscriber.check_unlinked())
 
     def test_a_block_that_ends_well_goes_past_it(self):
         with self.subscriber as subscriber:
@@ -582,7 +584,7 @@ class Durable(Case):
             self.subscriber.drop()
             message.release()
             self.again()
-        self.assertEqual(bytes(self.subscriber.receive(0)), b"3")
+        self.assertEqual(bytes(self.subscriber.try_receive()), b"3")
 
     def test_an_older_copy_does_not_go_past_a_newer_one(self):
         older, newer = self.subscriber.poll(2)
@@ -593,13 +595,14 @@ class Durable(Case):
         self.subscriber.close()
         self.assertEqual([bytes(m) for m in self.again().poll(10)], [b"2", b"3", b"4"])
         self.subscriber.drop()
-        self.assertIsNone(self.again().receive(0))
+        self.assertIsNone(self.again().try_receive())
 
     def test_a_copy_is_released_while_its_subscriber_waits(self):
         for _ in range(5):
             message = next(self.subscriber)
         got = []
-        thread = threading.Thread(target=lambda: got.append(bytes(self.subscriber.receive(WATCHDOG))))
+        receive = self.subscriber.receive_timeout
+        thread = threading.Thread(target=lambda: got.append(bytes(receive(WATCHDOG))))
         thread.start()
         while "in use" not in repr(self.subscriber):
             pass
@@ -673,9 +676,9 @@ class Refusing(Case):
         with self.assertRaises(OverflowError):
             publisher.publish(b"x", tag=-1)
         with self.assertRaisesRegex(ValueError, "timeout is not a number"):
-            subscriber.receive(float("nan"))
-        self.assertIsNone(subscriber.receive(-1))
-        self.assertIsNone(subscriber.receive(0.001))
+            subscriber.receive_timeout(float("nan"))
+        self.assertIsNone(subscriber.receive_timeout(-1))
+        self.assertIsNone(subscriber.receive_timeout(0.001))
         self.assertFalse(subscriber.wait(0))
 
     def test_families(self):

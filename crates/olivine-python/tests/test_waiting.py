@@ -15,7 +15,8 @@ class Waiting(Case):
     def test_another_thread_runs_and_is_refused_the_handle_meanwhile(self):
         publisher, subscriber = self.pair()
         got = []
-        thread = threading.Thread(target=lambda: got.append(bytes(subscriber.receive(WATCHDOG))))
+        receive = subscriber.receive_timeout
+        thread = threading.Thread(target=lambda: got.append(bytes(receive(WATCHDOG))))
         thread.start()
         # It waits without the interpreter, or this loop would never see it in use.
         while True:
@@ -34,7 +35,7 @@ class Waiting(Case):
         publisher, subscriber = self.pair()
         full = Publisher("inproc://full", capacity="4KiB")
         unread = Subscriber("inproc://full")
-        while full.offer(bytes(500)) is not None:
+        while full.try_publish(bytes(500)) is not None:
             pass
         lingering = Publisher("inproc://full", linger="1h")
         lingering.publish(b"unread")
@@ -81,7 +82,7 @@ class Waiting(Case):
         def publish():
             with Publisher("inproc://busy", topic="other", linger=0) as publisher:
                 while not stop.is_set():
-                    publisher.offer(bytes(100))
+                    publisher.try_publish(bytes(100))
 
         def interrupt():
             # Once the wait is under way.
@@ -124,7 +125,7 @@ class Waiting(Case):
 
         async def publish():
             for n in range(count):
-                while publisher.offer(b"%d" % n) is None:
+                while publisher.try_publish(b"%d" % n) is None:
                     await asyncio.sleep(0)
                 if n % 100 == 0:
                     await asyncio.sleep(0)

@@ -1,21 +1,20 @@
 //! Fills messages in place: no buffer of our own, no copy.
 
-use olivine::{Publisher, Subscriber};
+use olivine::{Outgoing, Publisher, Subscriber};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open("inproc://claims")?;
     let mut publisher = Publisher::open("inproc://claims")?;
 
-    let mut claim = publisher.try_claim(16)?;
+    let mut claim = publisher.claim(Outgoing::sized(16).tag(42))?;
     // What the bytes hold at first is unspecified: write all of them.
     claim[..8].copy_from_slice(&7_u64.to_le_bytes());
     claim[8..].copy_from_slice(&9_u64.to_le_bytes());
-    claim.set_tag(42);
     claim.commit();
 
-    // A claim that is dropped is given up: nobody sees anything of it.
-    let mut given_up = publisher.try_claim(1_000)?;
+    // A claim that is dropped is given up: it stays invisible.
+    let mut given_up = publisher.claim(1_000)?;
     given_up.fill(0xff);
     drop(given_up);
 

@@ -1,6 +1,6 @@
 //! Three publishers, one subscriber: order is kept for each publisher, not between them.
 
-use olivine::{NotSent, Publisher, Subscriber};
+use olivine::{NotSent, Outgoing, Publisher, Subscriber};
 use std::error::Error;
 use std::thread;
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             thread::spawn(move || -> Result<(), NotSent> {
                 for n in 0..MESSAGES {
                     // The tag travels in the frame's header and costs no payload.
-                    publisher.publish_tagged(number, &n.to_le_bytes())?;
+                    publisher.publish(Outgoing::new(&n.to_le_bytes()).tag(number))?;
                 }
                 publisher.close().map(|_| ())
             })

@@ -1,6 +1,6 @@
 //! Questions on one channel, answers on another; the tag says which answer belongs to which question.
 
-use olivine::{Publisher, ReceiveError, Subscriber};
+use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
 use std::thread;
 
@@ -12,7 +12,7 @@ fn answer() -> Result<u64, Box<dyn Error + Send + Sync>> {
         match questions.receive() {
             Ok(question) => {
                 let text = String::from_utf8_lossy(&question).to_uppercase();
-                answers.publish_tagged(question.tag(), text.as_bytes())?;
+                answers.publish(Outgoing::new(text.as_bytes()).tag(question.tag()))?;
                 count += 1;
             }
             Err(ReceiveError::Closed) => return Ok(count),
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let answering = thread::spawn(answer);
 
     for (number, text) in (1..).zip(["who", "what", "why"]) {
-        questions.publish_tagged(number, text.as_bytes())?;
+        questions.publish(Outgoing::new(text.as_bytes()).tag(number))?;
         let reply = answers.receive()?;
         assert_eq!(reply.tag(), number);
         assert_eq!(&*reply, text.to_uppercase().as_bytes());

@@ -5,6 +5,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod attached;
+pub(crate) mod batch;
 pub(crate) mod boot;
 mod handover;
 mod hold;

@@ -37,6 +37,18 @@ pub enum NotSent {
         /// Longest message in bytes.
         max: usize,
     },
+    /// The text given as the message's topic is not a topic.
+    #[error(
+        "the topic is refused: give words of letters, digits, '_' and '-' joined by dots, \
+         128 bytes at most"
+    )]
+    Topic,
+    /// A topic was given, and messages of this channel have none.
+    #[error(
+        "the channel has no topics: open its first publisher with 'topic=' in the URI, or give \
+         no topic"
+    )]
+    NoTopics,
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,

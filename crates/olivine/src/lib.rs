@@ -80,20 +80,22 @@ pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
 pub use bridge::journal;
 #[cfg(not(loom))]
+pub use channel::batch::{Batch, BatchNotSent};
+#[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
-pub use channel::reserve::{Batch, Claim, OwnedClaim};
+pub use channel::reserve::{Claim, OwnedClaim};
 #[cfg(not(loom))]
 pub use channel::status::{Durable, LaneState, LaneStatus};
 #[cfg(not(loom))]
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
-pub use channel::typed::Typed;
+pub use channel::typed::{Typed, TypedClaim};
 pub use error::{Damage, JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
-pub use message::{Message, OwnedMessage, Plain, Position};
+pub use message::{Label, Message, Outgoing, OwnedMessage, Plain, Position};
 pub use uri::{
     Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
     Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,

@@ -16,6 +16,162 @@ impl fmt::Display for Position {
     }
 }
 
+/// What travels with a message besides its bytes: a number and a topic.
+///
+/// ```
+/// use olivine::{Label, Outgoing};
+/// let label = Label::new().tag(7).topic("orders.eu");
+/// assert_eq!(Outgoing::new(b"x").label(label), Outgoing::new(b"x").tag(7).topic("orders.eu"));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Label<'a> {
+    pub(crate) tag: u32,
+    pub(crate) topic: Option<&'a str>,
+}
+
+impl<'a> Label<'a> {
+    /// Tag 0, and the topic of the publisher's settings, if they give one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            tag: 0,
+            topic: None,
+        }
+    }
+
+    /// With a number of your own.
+    #[must_use]
+    pub const fn tag(mut self, tag: u32) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// With this topic instead of the publisher's own; an empty one is none.
+    #[must_use]
+    pub const fn topic(mut self, topic: &'a str) -> Self {
+        self.topic = Some(topic);
+        self
+    }
+}
+
+/// A message to send, with its tag and its topic. Every verb that sends takes one.
+///
+/// Bytes convert into it where there is nothing to add, and so do values ([`Plain`]) and, for a
+/// claim, a length.
+///
+/// ```
+/// # use olivine::{Outgoing, Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://outgoing")?;
+/// let mut publisher = Publisher::open("inproc://outgoing?topic=orders")?;
+/// publisher.publish(b"plain")?;
+/// publisher.publish(Outgoing::new(b"labelled").tag(7).topic("orders.eu"))?;
+/// let mut claim = publisher.claim(Outgoing::sized(6).tag(8))?;
+/// claim.copy_from_slice(b"filled");
+/// claim.commit();
+/// publisher.publish_batch([Outgoing::new(b"one").tag(9), Outgoing::new(b"two").tag(10)])?;
+/// # for expected in [(0, "orders"), (7, "orders.eu"), (8, "orders"), (9, "orders"), (10,
+/// "orders")] {
+/// #     let message = subscriber.receive()?;
+/// #     assert_eq!((message.tag(), message.topic()), expected);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing<'a, B = &'a [u8]> {
+    pub(crate) body: B,
+    pub(crate) label: Label<'a>,
+}
+
+impl<'a, B> Outgoing<'a, B> {
+    const fn of(body: B) -> Self {
+        Self {
+            body,
+            label: Label::new(),
+        }
+    }
+
+    /// With a number of your own, which travels with the message; 0 where none is given.
+    #[must_use]
+    #[inline(always)]
+    pub fn tag(mut self, tag: u32) -> Self {
+        self.label.tag = tag;
+        self
+    }
+
+    /// With this topic instead of the publisher's own (`topic=`); an empty one is none.
+    #[must_use]
+    #[inline(always)]
+    pub fn topic(mut self, topic: &'a str) -> Self {
+        self.label.topic = Some(topic);
+        self
+    }
+
+    /// With this tag and topic.
+    #[must_use]
+    #[inline(always)]
+    pub fn label(mut self, label: Label<'a>) -> Self {
+        self.label = label;
+        self
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    /// A message of these bytes.
+    #[must_use]
+    #[inline(always)]
+    pub fn new(bytes: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self::of(bytes.as_ref())
+    }
+}
+
+impl<'a, T: Plain> Outgoing<'a, &'a T> {
+    /// A message that carries this value.
+    #[must_use]
+    #[inline(always)]
+    pub fn typed(value: &'a T) -> Self {
+        Self::of(value)
+    }
+
+    /// As bytes.
+    #[inline(always)]
+    pub(crate) fn as_bytes(self) -> Outgoing<'a> {
+        Outgoing {
+            body: self.body.as_bytes(),
+            label: self.label,
+        }
+    }
+}
+
+impl Outgoing<'_, usize> {
+    /// A message of `length` bytes that are filled in place: for a claim.
+    #[must_use]
+    #[inline(always)]
+    pub fn sized(length: usize) -> Self {
+        Self::of(length)
+    }
+}
+
+impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for Outgoing<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a B) -> Self {
+        Self::new(bytes)
+    }
+}
+
+impl<'a, T: Plain> From<&'a T> for Outgoing<'a, &'a T> {
+    #[inline(always)]
+    fn from(value: &'a T) -> Self {
+        Self::typed(value)
+    }
+}
+
+impl From<usize> for Outgoing<'_, usize> {
+    #[inline(always)]
+    fn from(length: usize) -> Self {
+        Self::sized(length)
+    }
+}
+
 /// A received message: a view of ring memory, nothing copied.
 ///
 /// It holds its place in the ring until it is dropped and the subscriber is used again.

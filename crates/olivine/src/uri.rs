@@ -376,8 +376,10 @@ impl Config {
 
     /// What messages are about. Default: a publisher's messages have no topic, a subscriber gets every message.
     ///
-    /// A publisher gives one topic, 1 to 128 bytes: words of `A-Za-z0-9_-` joined by dots, such as `orders.eu.created`; it
-    /// can change it by [`crate::Publisher::set_topic`]. A subscriber gives up to 16 filters separated by commas, in which
+    /// A publisher gives one topic, 1 to 128 bytes: words of `A-Za-z0-9_-` joined by dots, such as
+    /// `orders.eu.created`; a
+    /// message can be given another one ([`crate::Outgoing::topic`]). A subscriber gives up to 16
+    /// filters separated by commas, in which
     /// `*` stands for any one word and `>` at the end for one or more, and receives what any of them matches.
     ///
     /// The first publisher gives a channel topics, or none. On a channel with topics a publisher without `topic` sends

@@ -1,6 +1,6 @@
 //! What a user sees first: publishers, subscribers, order, room, the end.
 
-use olivine::{NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
+use olivine::{NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber};
 
 fn channel(name: &str) -> String {
     format!("inproc://basics-{name}?capacity=4KiB")
@@ -41,17 +41,17 @@ fn a_claim_that_holds_its_publisher_gives_it_back() {
     let uri = channel("owned");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let publisher = Box::new(Publisher::open(&uri).unwrap());
-    let mut claim = OwnedClaim::begin(publisher, 3).unwrap();
+    let mut claim = OwnedClaim::try_claim(publisher, Outgoing::sized(3).tag(7)).unwrap();
     claim.copy_from_slice(b"one");
     assert!(subscriber.try_receive().unwrap().is_none());
     assert_eq!(claim.publisher().cursor().0, 0);
-    let (publisher, position) = claim.commit(7);
+    let (publisher, position) = claim.commit();
     assert_eq!(position.unwrap(), publisher.cursor());
 
-    let mut claim = OwnedClaim::begin(publisher, 1000).unwrap();
+    let mut claim = OwnedClaim::try_claim(publisher, 1000).unwrap();
     claim.fill(0xff);
     let publisher = claim.abort();
-    let (mut publisher, error) = OwnedClaim::begin(publisher, 1 << 20).unwrap_err();
+    let (mut publisher, error) = OwnedClaim::try_claim(publisher, 1 << 20).unwrap_err();
     assert!(matches!(error, NotSent::TooLong { .. }), "{error}");
     publisher.publish(b"two").unwrap();
     let message = subscriber.receive().unwrap();
@@ -59,7 +59,7 @@ fn a_claim_that_holds_its_publisher_gives_it_back() {
     assert_eq!(&*subscriber.receive().unwrap(), b"two");
 
     // Dropped, it closes the publisher: the stream ends with what was committed.
-    let claim = OwnedClaim::begin(publisher, 5).unwrap();
+    let claim = OwnedClaim::try_claim(publisher, 5).unwrap();
     drop(claim);
     assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
 }

@@ -16,7 +16,7 @@ mod program;
 mod transports;
 
 use common::{Random, until};
-use olivine::{LinkStage, NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{LinkStage, NotSent, Outgoing, Publisher, ReceiveError, Subscriber};
 use std::collections::HashMap;
 use std::time::Duration;
 use transports::{Ability, Transport, each, each_pair};
@@ -87,7 +87,7 @@ fn tags_and_empty_and_longest_messages_survive() {
             (3, longest),
         ];
         for (tag, bytes) in &sent {
-            publisher.publish_tagged(*tag, bytes).unwrap();
+            publisher.publish(Outgoing::new(bytes).tag(*tag)).unwrap();
         }
         assert!(matches!(
             publisher.publish(&vec![0; publisher.message_max() + 1]),

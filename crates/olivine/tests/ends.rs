@@ -7,7 +7,7 @@ mod common;
 use common::{Place, WATCHDOG, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
-    Bridge, Config, LaneState, LinkError, OpenError, Publisher, ReceiveError, Subscriber,
+    Bridge, Config, LaneState, LinkError, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
     SyncPolicy,
 };
 use std::path::Path;
@@ -138,8 +138,8 @@ fn one_failed_lane_does_not_end_those_of_other_publishers() {
     assert!(tags.into_iter().eq(0..10));
     reason(&error);
     until("the replay has failed", || replay.has_ended());
-    publisher.publish_tagged(70, b"on").unwrap();
-    publisher.publish_tagged(71, b"and on").unwrap();
+    publisher.publish(Outgoing::new(b"on").tag(70)).unwrap();
+    publisher.publish(Outgoing::new(b"and on").tag(71)).unwrap();
     for tag in 70..72 {
         assert_eq!(subscriber.receive().unwrap().tag(), tag);
     }
@@ -218,12 +218,12 @@ fn a_bridge_that_is_stopped_leaves_its_stream_to_the_next_one() {
     let mut publisher = Publisher::open(&from).unwrap();
     for _ in 0..2 {
         let relay = bridge(&from, &to);
-        publisher.publish_tagged(7, b"carried").unwrap();
+        publisher.publish(Outgoing::new(b"carried").tag(7)).unwrap();
         assert_eq!(subscriber.receive().unwrap().tag(), 7);
         assert!(relay.stop(WATCHDOG).unwrap());
         let found = subscriber.receive_timeout(Duration::from_millis(50));
         assert!(found.unwrap().is_none(), "its source has not ended");
-        assert_eq!(subscriber.lanes()[0].state, LaneState::Dead);
+        assert_eq!(subscriber.inspect_lanes()[0].state, LaneState::Dead);
     }
     let relay = bridge(&from, &to);
     publisher.close().unwrap();
@@ -347,7 +347,7 @@ fn a_wait_after_the_end_is_for_the_next_publisher() {
     let mut subscriber = Subscriber::open(&uri).unwrap();
     for tag in 0..3 {
         let mut publisher = Publisher::open(&uri).unwrap();
-        publisher.publish_tagged(tag, b"on").unwrap();
+        publisher.publish(Outgoing::new(b"on").tag(tag)).unwrap();
         publisher.close().unwrap();
         assert_eq!(subscriber.receive().unwrap().tag(), tag);
         for _ in 0..3 {
@@ -404,7 +404,7 @@ fn the_poll_after_a_wait_tells_the_end() {
     let mut subscriber = Subscriber::open(&uri).unwrap();
     for round in 0..3_u32 {
         let mut publisher = Publisher::open(&uri).unwrap();
-        publisher.publish_tagged(round, b"one").unwrap();
+        publisher.publish(Outgoing::new(b"one").tag(round)).unwrap();
         publisher.close().unwrap();
         let seen = subscriber.poll(|message| assert_eq!(message.tag(), round), 10);
         assert_eq!(seen.unwrap(), 1);

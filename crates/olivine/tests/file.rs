@@ -9,7 +9,7 @@ mod recording;
 use common::{Place, until};
 use olivine::journal::{Lane, Recorder};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, OpenError, Publisher, ReceiveError, Subscriber,
+    Bridge, Config, LinkError, LinkStage, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
 };
 use recording::{fast, frame, lanes, replay_all};
 use std::path::Path;
@@ -30,7 +30,9 @@ fn message(n: u32) -> Vec<u8> {
 fn record(uri: &str, numbers: std::ops::Range<u32>) {
     let mut publisher = Publisher::open(uri).unwrap();
     for n in numbers {
-        publisher.publish_tagged(n, &message(n)).unwrap();
+        publisher
+            .publish(Outgoing::new(&message(n)).tag(n))
+            .unwrap();
     }
     publisher.close().unwrap();
 }
@@ -440,7 +442,9 @@ fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
         for (mut publisher, base) in [(first, 0), (second, 100_000)] {
             scope.spawn(move || {
                 for n in base..base + 20_000 {
-                    publisher.publish_tagged(n, &message(n)).unwrap();
+                    publisher
+                        .publish(Outgoing::new(&message(n)).tag(n))
+                        .unwrap();
                 }
                 publisher.close().unwrap();
             });
@@ -483,7 +487,9 @@ fn a_bridge_that_was_stopped_tells_everything_that_it_carried() {
     let mut publisher = Publisher::open(&ticks).unwrap();
     let mut record = Bridge::start(&config(&ticks), &file, false).unwrap();
     for n in 0..1_000 {
-        publisher.publish_tagged(n, &message(n)).unwrap();
+        publisher
+            .publish(Outgoing::new(&message(n)).tag(n))
+            .unwrap();
     }
     assert!(record.finish(Duration::ZERO).unwrap());
     let status = record.status();
@@ -508,7 +514,9 @@ fn a_recorder_that_comes_back_misses_and_repeats_nothing() {
     for _round in 0..10 {
         let record = Bridge::start(&config(&ticks), &file, false).unwrap();
         for _ in 0..1_000 {
-            publisher.publish_tagged(next, &message(next)).unwrap();
+            publisher
+                .publish(Outgoing::new(&message(next)).tag(next))
+                .unwrap();
             next += 1;
         }
         // At once: what is not recorded stays in the ring.

@@ -214,15 +214,17 @@ fn handles_say_that_the_files_of_their_channel_were_removed() {
     let mut publisher = Publisher::open(&uri).unwrap();
     publisher.publish(b"before").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"before");
-    assert!(!publisher.is_unlinked() && !subscriber.is_unlinked());
+    assert!(!publisher.check_unlinked() && !subscriber.check_unlinked());
     std::fs::remove_dir_all(place.channel("gone")).unwrap();
-    assert!(publisher.is_unlinked() && subscriber.is_unlinked());
+    assert!(publisher.check_unlinked() && subscriber.check_unlinked());
     publisher.publish(b"after").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"after");
     // A newcomer's channel is another one.
     let newcomer = Publisher::open(&uri).unwrap();
-    assert!(!newcomer.is_unlinked() && publisher.is_unlinked() && subscriber.is_unlinked());
-    assert!(!Publisher::open("inproc://gone").unwrap().is_unlinked());
+    assert!(
+        !newcomer.check_unlinked() && publisher.check_unlinked() && subscriber.check_unlinked()
+    );
+    assert!(!Publisher::open("inproc://gone").unwrap().check_unlinked());
 }
 
 #[test]

@@ -183,17 +183,17 @@ fn what_was_begun_before_a_fork_is_the_parents_to_commit() {
     assert_eq!(&*subscriber.receive().unwrap(), b"one");
     assert_eq!(&*subscriber.receive().unwrap(), b"two");
 
-    let mut claim = OwnedClaim::begin(Box::new(publisher), 6).unwrap();
+    let mut claim = OwnedClaim::try_claim(Box::new(publisher), 6).unwrap();
     claim.copy_from_slice(b"parent");
     let mut claim = Some(claim);
     forked(|| {
         let mut claim = claim.take().unwrap();
         claim.copy_from_slice(b"child!");
-        let (_publisher, committed) = claim.commit(0);
+        let (_publisher, committed) = claim.commit();
         i32::from(!matches!(committed, Err(NotSent::Forked)))
     });
     assert!(subscriber.try_receive().unwrap().is_none());
-    let (_publisher, committed) = claim.unwrap().commit(0);
+    let (_publisher, committed) = claim.unwrap().commit();
     committed.unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"parent");
 }

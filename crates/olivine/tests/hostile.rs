@@ -131,7 +131,11 @@ fn receive(subscriber: &mut Subscriber) {
             Ok(_) | Err(ReceiveError::Closed) => {}
             Err(error) => named(&error),
         }
-        let _ = (subscriber.lag(), subscriber.position(), subscriber.lanes());
+        let _ = (
+            subscriber.lag(),
+            subscriber.position(),
+            subscriber.inspect_lanes(),
+        );
     }
 }
 

@@ -8,7 +8,7 @@ mod nats_server;
 use common::{Busy, bridges, until};
 use nats_server::{Server, cluster, server};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
+    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Outgoing, Publisher, ReceiveError,
     Subscriber,
 };
 
@@ -219,7 +219,9 @@ fn other_programs_are_heard_and_hear() {
     assert!(answer.contains("\"stream\":\"shared\""), "{answer}");
     assert_eq!(&*subscriber.receive().unwrap(), b"from elsewhere");
     let mut publisher = Publisher::open(&uri).unwrap();
-    publisher.publish_tagged(7, b"from here").unwrap();
+    publisher
+        .publish(Outgoing::new(b"from here").tag(7))
+        .unwrap();
     let received = subscriber.receive().unwrap();
     assert_eq!((received.tag(), &*received), (7, &b"from here"[..]));
     let stored = server.ask("$JS.API.STREAM.MSG.GET.shared", "{\"seq\":2}");

@@ -6,7 +6,7 @@ mod common;
 
 use common::Place;
 use olivine::{
-    Config, Delivery, NotSent, Publisher, ReceiveError, Scheme, Slow, Start, Subscriber,
+    Config, Delivery, NotSent, Outgoing, Publisher, ReceiveError, Scheme, Slow, Start, Subscriber,
     WaitStrategy,
 };
 use proptest::prelude::*;
@@ -186,7 +186,7 @@ impl World {
                     return;
                 };
                 let (lane, max) = (publisher.lane(), publisher.message_max());
-                match publisher.try_publish_tagged(item.0, &item.1) {
+                match publisher.try_publish(Outgoing::new(&item.1).tag(item.0)) {
                     Ok(position) => {
                         assert_eq!(position, publisher.cursor());
                         self.sent(lane, &item);
@@ -200,10 +200,9 @@ impl World {
                     return;
                 };
                 let (lane, max) = (publisher.lane(), publisher.message_max());
-                match publisher.try_claim(*length) {
+                match publisher.try_claim(Outgoing::sized(*length).tag(item.0)) {
                     Ok(mut claim) => {
                         claim.copy_from_slice(&item.1);
-                        claim.set_tag(item.0);
                         if *commit {
                             claim.commit();
                             self.sent(lane, &item);
@@ -277,7 +276,7 @@ impl World {
         let mut pushed = Vec::new();
         let mut refused = None;
         for item in &items {
-            match batch.push_tagged(item.0, &item.1) {
+            match batch.push(Outgoing::new(&item.1).tag(item.0)) {
                 Ok(()) => pushed.push(item.clone()),
                 Err(error) => refused = Some((error, item.1.len())),
             }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use olivine::{Publisher, Subscriber};
+use olivine::{Outgoing, Publisher, Subscriber};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +48,7 @@ fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
         let message = message.as_flattened();
         match n % 4 {
             0 => right &= publisher.publish(message).is_ok(),
-            1 => right &= publisher.try_publish_tagged(1, message).is_ok(),
+            1 => right &= publisher.try_publish(Outgoing::new(message).tag(1)).is_ok(),
             2 => match publisher.try_claim(message.len()) {
                 Ok(mut claim) => {
                     claim.copy_from_slice(message);

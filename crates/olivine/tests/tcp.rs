@@ -7,7 +7,7 @@ mod common;
 use common::proxy::{Proxy, nothing_is_lost_in_cuts};
 use common::{Place, Random, bridges, free_port, kill, spawn, until};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Publisher, ReceiveError,
+    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Outgoing, Publisher, ReceiveError,
     Subscriber,
 };
 use std::io::{Read, Write};
@@ -208,9 +208,9 @@ fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
     let config = |uri: &str| Config::parse(uri).unwrap();
     let flood = |number: usize, mut publisher: Publisher| {
         for n in 0..COUNTS[number] {
-            let mut claim = publisher.claim(SIZE).unwrap();
+            let tag = u32::try_from(number).unwrap();
+            let mut claim = publisher.claim(Outgoing::sized(SIZE).tag(tag)).unwrap();
             fill(n, &mut claim);
-            claim.set_tag(u32::try_from(number).unwrap());
             claim.commit();
         }
         publisher.close().unwrap();

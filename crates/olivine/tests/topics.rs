@@ -8,7 +8,7 @@ mod nats_server;
 mod transports;
 
 use common::{Place, WATCHDOG, until};
-use olivine::{NotSent, OpenError, Plain, Publisher, ReceiveError, Subscriber, UriError};
+use olivine::{NotSent, OpenError, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
 use transports::{Transport, each};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -53,8 +53,10 @@ fn every_filter_gets_what_it_asks_for_and_nothing_else_everywhere() {
         let mut publisher = Publisher::open(&with(transport, &publish, "a")).unwrap();
         for number in 0..500_u32 {
             let topic = TOPICS[number as usize % TOPICS.len()];
-            publisher.set_topic(topic).unwrap();
-            publisher.publish(&number.to_le_bytes()).unwrap();
+            let bytes = number.to_le_bytes();
+            publisher
+                .publish(Outgoing::new(&bytes).topic(topic))
+                .unwrap();
         }
         publisher.close().unwrap();
         for (reader, (filter, wanted)) in readers.into_iter().zip(&filters) {
@@ -77,20 +79,20 @@ fn every_way_of_sending_carries_the_topic() {
     let mut publisher = Publisher::open(&uri).unwrap();
     assert_eq!(publisher.topic(), Some("way.of"));
     publisher.try_publish(b"try_publish").unwrap();
-    publisher.publish_tagged(7, b"tagged").unwrap();
+    publisher.publish(Outgoing::new(b"tagged").tag(7)).unwrap();
     publisher.publish_timeout(b"timeout", WATCHDOG).unwrap();
-    let mut claim = publisher.try_claim(5).unwrap();
+    let mut claim = publisher.try_claim(Outgoing::sized(5).tag(8)).unwrap();
     claim.copy_from_slice(b"claim");
-    claim.set_tag(8);
     claim.commit();
     let _ = publisher.try_claim(9).unwrap();
     publisher.claim(0).unwrap().commit();
     let mut batch = publisher.batch();
     batch.push(b"first of two").unwrap();
-    batch.push_tagged(9, b"second").unwrap();
+    batch.push(Outgoing::new(b"second").tag(9)).unwrap();
     batch.commit();
-    publisher.set_topic("way.out").unwrap();
-    publisher.publish(b"last").unwrap();
+    publisher
+        .publish(Outgoing::new(b"last").topic("way.out"))
+        .unwrap();
     publisher.close().unwrap();
     let mut found = Vec::new();
     let mut keep = |message: &olivine::Message<'_>| {
@@ -126,8 +128,10 @@ fn a_subscriber_without_a_topic_gets_every_message_of_a_channel_with_topics() {
         let mut publisher = Publisher::open(&with(transport, &publish, "a")).unwrap();
         let mut expected = Vec::new();
         for (number, topic) in TOPICS.iter().cycle().take(100).enumerate() {
-            publisher.set_topic(topic).unwrap();
-            publisher.publish(&number.to_le_bytes()).unwrap();
+            let bytes = number.to_le_bytes();
+            publisher
+                .publish(Outgoing::new(&bytes).topic(topic))
+                .unwrap();
             expected.push(((*topic).to_owned(), number.to_le_bytes().to_vec()));
         }
         publisher.close().unwrap();
@@ -150,8 +154,9 @@ fn messages_with_and_without_a_topic_go_over_one_channel() {
         let mut claim = without.try_claim(5).unwrap();
         claim.copy_from_slice(b"three");
         claim.commit();
-        without.set_topic("a.c").unwrap();
-        without.publish(b"four").unwrap();
+        without
+            .publish(Outgoing::new(b"four").topic("a.c"))
+            .unwrap();
         drop((with, without));
         let found = |subscriber: &mut Subscriber| {
             let mut found = read_all(subscriber);
@@ -216,14 +221,18 @@ fn a_publisher_takes_one_topic_and_says_what_is_wrong_with_another() {
         assert!(!place.channel("x").exists(), "nothing stays behind");
     }
     let mut publisher = Publisher::open(&place.uri("x", "topic=a")).unwrap();
-    assert!(matches!(
-        publisher.set_topic("a..b"),
-        Err(UriError::Value { key: "topic", .. })
-    ));
-    assert_eq!(publisher.topic(), Some("a"), "the old one stays");
+    for topic in ["a..b", "a.*", "a b", "."] {
+        let refused = publisher.publish(Outgoing::new(b"x").topic(topic));
+        assert_eq!(refused, Err(NotSent::Topic), "{topic}");
+    }
+    assert_eq!(publisher.cursor().0, 0, "nothing was sent");
     let mut plain = Publisher::open(&place.uri("y", "")).unwrap();
-    let error = plain.set_topic("a").unwrap_err().to_string();
+    let refused = plain.try_publish(Outgoing::new(b"x").topic("a"));
+    assert_eq!(refused, Err(NotSent::NoTopics));
+    let error = refused.unwrap_err().to_string();
     assert!(error.contains("has no topics"), "{error}");
+    // No topic is fine on every channel.
+    plain.publish(Outgoing::new(b"x").topic("")).unwrap();
 }
 
 #[test]
@@ -264,8 +273,9 @@ fn what_nobody_asks_for_holds_no_room() {
         for number in 0..20_000_u32 {
             publisher.publish(&number.to_le_bytes()).unwrap();
         }
-        publisher.set_topic("signal").unwrap();
-        publisher.publish(b"heard").unwrap();
+        publisher
+            .publish(Outgoing::new(b"heard").topic("signal"))
+            .unwrap();
         publisher
     });
     let heard = subscriber.receive_timeout(WATCHDOG).unwrap();
@@ -281,10 +291,10 @@ fn readers_that_may_be_overrun_choose_by_topic_too() {
     let query = "topic=b.*&delivery=latest&from=oldest";
     let mut subscriber = Subscriber::open(&place.uri("x", query)).unwrap();
     for number in 0..10_u8 {
+        let topic = if number % 2 == 0 { "b.c" } else { "c.b" };
         publisher
-            .set_topic(if number % 2 == 0 { "b.c" } else { "c.b" })
+            .publish(Outgoing::new(&[number]).topic(topic))
             .unwrap();
-        publisher.publish(&[number]).unwrap();
     }
     publisher.close().unwrap();
     let found = read_all(&mut subscriber);
@@ -313,10 +323,11 @@ fn typed_messages_have_topics_too() {
     let mut subscriber = Subscriber::<Quote>::typed(&place.uri("q", "topic=fx.*")).unwrap();
     let quote = Quote { bid: 1, ask: 2 };
     publisher.publish(&quote).unwrap();
-    publisher.set_topic("equity.x").unwrap();
-    publisher.publish(&quote).unwrap();
-    publisher.set_topic("fx.usd").unwrap();
-    publisher.publish(&quote).unwrap();
+    for topic in ["equity.x", "fx.usd"] {
+        publisher
+            .publish(Outgoing::typed(&quote).topic(topic))
+            .unwrap();
+    }
     for expected in ["fx.eur", "fx.usd"] {
         let received = subscriber.receive().unwrap();
         assert_eq!(*received, quote);

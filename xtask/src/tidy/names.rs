@@ -50,7 +50,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "push",
         "adds to a batch and publishes nothing: the word of std's collections",
     ),
-    ("push_tagged", "as `push`"),
 ];
 
 /// What may follow `pub` and be followed by a name.

@@ -16,7 +16,7 @@ static olivine_subscriber *received(char number) {
     olivine_subscriber *subscriber = NULL;
     olivine_message message = OLIVINE_MESSAGE_INIT;
     WANT(olivine_subscriber_open(named, &subscriber) == OLIVINE_STATUS_OK);
-    WANT(olivine_subscriber_receive(subscriber, 0, &message) == OLIVINE_STATUS_OK);
+    WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_OK);
     WANT(message.length == 1 && *message.data == (uint8_t)number);
     return subscriber;
 }
@@ -29,7 +29,7 @@ int main(int count, char **words) {
     WANT(olivine_subscriber_open(named, &subscriber) == OLIVINE_STATUS_OK);
     WANT(olivine_publisher_open(words[1], &publisher) == OLIVINE_STATUS_OK);
     for (char number = '0'; number < '5'; number++) {
-        WANT(olivine_publisher_publish(publisher, 0, &number, 1, 0, NULL) == OLIVINE_STATUS_OK);
+        WANT(olivine_publisher_try_publish(publisher, &number, 1, NULL, NULL) == OLIVINE_STATUS_OK);
     }
     // What was never received is there whatever ends the subscriber.
     WANT(olivine_subscriber_drop(subscriber) == OLIVINE_STATUS_OK);

@@ -11,8 +11,10 @@ static void once(const char *uri) {
     WANT(olivine_subscriber_open(uri, &subscriber) == OLIVINE_STATUS_OK);
     WANT(olivine_publisher_open(uri, &publisher) == OLIVINE_STATUS_OK);
     for (uint32_t number = 0; number < 1000; number++) {
-        WANT(olivine_publisher_publish(publisher, number, &number, sizeof number, 0, NULL) == OLIVINE_STATUS_OK);
-        WANT(olivine_subscriber_receive(subscriber, 0, &message) == OLIVINE_STATUS_OK);
+        const olivine_label label = {NULL, number};
+        WANT(olivine_publisher_try_publish(publisher, &number, sizeof number, &label, NULL)
+            == OLIVINE_STATUS_OK);
+        WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_OK);
         WANT(message.length == sizeof number && memcmp(message.data, &number, sizeof number) == 0);
     }
     WANT(olivine_subscriber_close(subscriber) == OLIVINE_STATUS_OK);

@@ -33,19 +33,20 @@ int main(int count, char **words) {
     // The ring is full several times over, and the channel waits for nobody for long.
     char bytes[512] = {0};
     for (int number = 0; number < 100; number++) {
-        WANT(olivine_publisher_publish(publisher, 0, bytes, sizeof bytes, -1, NULL) == OLIVINE_STATUS_OK);
+        WANT(olivine_publisher_publish(publisher, bytes, sizeof bytes, NULL, NULL)
+            == OLIVINE_STATUS_OK);
     }
     olivine_subscriber *late = opened(named, OLIVINE_DURABLE_LOST_PLACE);
     uint64_t lost = 0;
     WANT(olivine_subscriber_lost_bytes(late, &lost) == OLIVINE_STATUS_OK && lost > 0);
     WANT(olivine_subscriber_durable(late, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     int gone = -1;
-    WANT(olivine_publisher_is_unlinked(publisher, &gone) == OLIVINE_STATUS_OK && gone == 0);
-    WANT(olivine_subscriber_is_unlinked(late, &gone) == OLIVINE_STATUS_OK && gone == 0);
+    WANT(olivine_publisher_check_unlinked(publisher, &gone) == OLIVINE_STATUS_OK && gone == 0);
+    WANT(olivine_subscriber_check_unlinked(late, &gone) == OLIVINE_STATUS_OK && gone == 0);
     remove_control(words[1]);
-    WANT(olivine_publisher_is_unlinked(publisher, &gone) == OLIVINE_STATUS_OK && gone == 1);
-    WANT(olivine_subscriber_is_unlinked(late, &gone) == OLIVINE_STATUS_OK && gone == 1);
-    WANT(olivine_publisher_is_unlinked(publisher, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_check_unlinked(publisher, &gone) == OLIVINE_STATUS_OK && gone == 1);
+    WANT(olivine_subscriber_check_unlinked(late, &gone) == OLIVINE_STATUS_OK && gone == 1);
+    WANT(olivine_publisher_check_unlinked(publisher, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_subscriber_unsubscribe(late) == OLIVINE_STATUS_OK);
     WANT(olivine_publisher_close(publisher) == OLIVINE_STATUS_OK);
     puts("found");

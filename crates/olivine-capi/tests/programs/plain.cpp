@@ -13,7 +13,7 @@
 
 static std::size_t sent(olivine::Publisher &publisher, olivine::Subscriber &subscriber, olivine::Bytes bytes) {
     publisher.publish(bytes);
-    return subscriber.receive()->size();
+    return subscriber.receive().size();
 }
 
 int main() {

@@ -13,9 +13,10 @@ static uint64_t batch(olivine_publisher *publisher, uint64_t number, uint64_t co
         fill(bytes[i], number + i);
         parts[i].data = bytes[i];
         parts[i].length = length_of(number + i);
+        parts[i].topic = NULL;
         parts[i].tag = (uint32_t)(number + i);
     }
-    WANT_OK(olivine_publisher_publish_batch(publisher, parts, wanted, -1, &published));
+    WANT_OK(olivine_publisher_publish_batch(publisher, parts, wanted, &published));
     WANT(published == wanted);
     return number + published;
 }
@@ -33,13 +34,16 @@ int main(int argc, char **argv) {
     while (number < count) {
         uint8_t bytes[LENGTH_MAX];
         uint64_t position = 0;
+        const olivine_label label = {NULL, (uint32_t)number};
         fill(bytes, number);
         if (number % 4 == 0) {
-            WANT_OK(olivine_publisher_publish(publisher, (uint32_t)number, bytes, length_of(number), -1, &position));
+            WANT_OK(olivine_publisher_publish(publisher, bytes, length_of(number), &label,
+                &position));
             number++;
         } else if (number % 4 == 1) {
             olivine_status status =
-                olivine_publisher_offer(publisher, (uint32_t)number, bytes, length_of(number), &position);
+                olivine_publisher_try_publish(publisher, bytes, length_of(number), &label,
+                    &position);
             if (status == OLIVINE_STATUS_BACK_PRESSURED) {
                 continue;
             }
@@ -47,13 +51,13 @@ int main(int argc, char **argv) {
             number++;
         } else if (number % 4 == 2) {
             olivine_claim claim = OLIVINE_CLAIM_INIT;
-            WANT_OK(olivine_publisher_claim(publisher, LENGTH_MAX, -1, &claim));
+            WANT_OK(olivine_publisher_claim(publisher, LENGTH_MAX, NULL, &claim));
             memset(claim.data, 0xff, claim.length);
             WANT_OK(olivine_publisher_abort(publisher));
-            WANT_OK(olivine_publisher_claim(publisher, length_of(number), -1, &claim));
+            WANT_OK(olivine_publisher_claim(publisher, length_of(number), &label, &claim));
             WANT(claim.length == length_of(number));
             fill(claim.data, number);
-            WANT_OK(olivine_publisher_commit(publisher, (uint32_t)number, &position));
+            WANT_OK(olivine_publisher_commit(publisher, &position));
             number++;
         } else {
             number = batch(publisher, number, count);

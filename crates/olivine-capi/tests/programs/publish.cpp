@@ -13,10 +13,9 @@ int main(int argc, char **argv) {
     for (std::uint64_t number = 0; number < count; number++) {
         const auto tag = static_cast<std::uint32_t>(number);
         if (number % 2 == 0) {
-            auto claim = publisher.claim(length_of(number));
-            WANT(claim);
-            fill(reinterpret_cast<std::uint8_t *>(claim->data()), number);
-            claim->commit(tag);
+            auto claim = publisher.claim(length_of(number), tag);
+            fill(reinterpret_cast<std::uint8_t *>(claim.data()), number);
+            claim.commit();
         } else {
             std::uint8_t bytes[LENGTH_MAX];
             fill(bytes, number);

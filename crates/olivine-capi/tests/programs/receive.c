@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
     for (;;) {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        olivine_status status = olivine_subscriber_receive(subscriber, -1, &message);
+        olivine_status status = olivine_subscriber_receive(subscriber, &message);
         if (status == OLIVINE_STATUS_END_OF_STREAM) {
             break;
         }

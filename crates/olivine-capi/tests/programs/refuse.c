@@ -49,19 +49,18 @@ static void arguments(void) {
     WANT(olivine_subscriber_open_with("inproc://x", settings + 1, 1, &subscriber) == OLIVINE_STATUS_URI_VALUE);
     WANT(publisher == NULL && subscriber == NULL);
 
-    WANT(olivine_publisher_offer(NULL, 0, "a", 1, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_try_publish(NULL, "a", 1, NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(says("'publisher' is NULL"));
-    WANT(olivine_publisher_publish_batch(NULL, NULL, 1, 0, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
-    WANT(olivine_publisher_claim(NULL, 1, 0, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
-    WANT(olivine_publisher_commit(NULL, 0, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_try_publish_batch(NULL, NULL, 1, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_try_claim(NULL, 1, NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_commit(NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_publisher_abort(NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
-    WANT(olivine_publisher_set_topic(NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_publisher_wait_drained(NULL, 0) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_publisher_stats(NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_publisher_close(NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_subscriber_poll(NULL, NULL, NULL, 1, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_subscriber_poll(NULL, never, NULL, 1, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
-    WANT(olivine_subscriber_receive(NULL, 0, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_subscriber_try_receive(NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_subscriber_event_fd(NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(olivine_subscriber_close(NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
     WANT(strcmp(olivine_status_name(OLIVINE_STATUS_BACK_PRESSURED), "BackPressured") == 0);
@@ -76,19 +75,21 @@ static void messages(void) {
     size_t count = 9;
     WANT_OK(olivine_subscriber_open("inproc://refuse?capacity=4KiB&topic=>", &subscriber));
     WANT_OK(olivine_publisher_open("inproc://refuse?topic=a.b", &publisher));
-    WANT(olivine_subscriber_receive(subscriber, 0, &message) == OLIVINE_STATUS_TIMED_OUT);
+    WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_TIMED_OUT);
     WANT(olivine_subscriber_wait(subscriber, 1) == OLIVINE_STATUS_TIMED_OUT);
     WANT(olivine_publisher_wait_for_subscribers(publisher, 2, 1) == OLIVINE_STATUS_TIMED_OUT);
-    WANT(olivine_publisher_offer(publisher, 0, NULL, 3, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);
-    WANT(olivine_publisher_offer(publisher, 0, "", 1 << 20, NULL) == OLIVINE_STATUS_TOO_LONG);
+    WANT(olivine_publisher_try_publish(publisher, NULL, 3, NULL, NULL)
+        == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_publisher_try_publish(publisher, "", 1 << 20, NULL, NULL)
+        == OLIVINE_STATUS_TOO_LONG);
     WANT(says("the message is too long: this ring takes up to"));
-    WANT(olivine_publisher_set_topic(publisher, "a..b") == OLIVINE_STATUS_URI_VALUE);
-    WANT_OK(olivine_publisher_offer(publisher, 1, NULL, 0, NULL));
-    WANT_OK(olivine_publisher_set_topic(publisher, "c"));
-    WANT_OK(olivine_publisher_offer(publisher, 2, "two", 3, NULL));
+    WANT(olivine_publisher_try_publish(publisher, "x", 1, &(olivine_label){"a..b", 0}, NULL)
+        == OLIVINE_STATUS_TOPIC);
+    WANT_OK(olivine_publisher_try_publish(publisher, NULL, 0, &(olivine_label){NULL, 1}, NULL));
+    WANT_OK(olivine_publisher_try_publish(publisher, "two", 3, &(olivine_label){"c", 2}, NULL));
 
     message.struct_size = 8;
-    WANT(olivine_subscriber_receive(subscriber, 0, &message) == OLIVINE_STATUS_BAD_ARGUMENT);
+    WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_BAD_ARGUMENT);
     WANT(says("_INIT macro"));
     // A later version's structure: what we do not know of is left alone.
     struct {
@@ -96,7 +97,7 @@ static void messages(void) {
         uint64_t newer;
     } larger = {OLIVINE_MESSAGE_INIT, 42};
     larger.known.struct_size = sizeof larger;
-    WANT_OK(olivine_subscriber_receive(subscriber, 0, &larger.known));
+    WANT_OK(olivine_subscriber_try_receive(subscriber, &larger.known));
     WANT(larger.known.struct_size == sizeof larger && larger.newer == 42);
     WANT(larger.known.tag == 1 && larger.known.length == 0 && larger.known.data != NULL);
     WANT(larger.known.topic_length == 3 && memcmp(larger.known.topic, "a.b", 3) == 0);
@@ -110,11 +111,11 @@ static void messages(void) {
 
     int descriptor = -1;
     WANT_OK(olivine_subscriber_event_fd(subscriber, &descriptor));
-    WANT_OK(olivine_publisher_offer(publisher, 3, "three", 5, NULL));
+    WANT_OK(olivine_publisher_try_publish(publisher, "three", 5, &(olivine_label){"c", 3}, NULL));
     struct pollfd ready = {descriptor, POLLIN, 0};
     WANT(poll(&ready, 1, 60000) == 1);
     message.struct_size = sizeof message;
-    WANT_OK(olivine_subscriber_receive(subscriber, 0, &message));
+    WANT_OK(olivine_subscriber_try_receive(subscriber, &message));
     WANT(message.tag == 3 && memcmp(message.data, "three", 5) == 0);
     WANT_OK(olivine_subscriber_close(subscriber));
     WANT_OK(olivine_publisher_close(publisher));
@@ -130,14 +131,14 @@ static void claims(void) {
     uint64_t position = 1;
     WANT_OK(olivine_subscriber_open("inproc://claims?capacity=4KiB", &subscriber));
     WANT_OK(olivine_publisher_open("inproc://claims", &publisher));
-    WANT(olivine_publisher_commit(publisher, 0, NULL) == OLIVINE_STATUS_NO_CLAIM);
+    WANT(olivine_publisher_commit(publisher, NULL) == OLIVINE_STATUS_NO_CLAIM);
     claim.struct_size = 0;
-    WANT(olivine_publisher_claim(publisher, 4, 0, &claim) == OLIVINE_STATUS_BAD_ARGUMENT);
+    WANT(olivine_publisher_try_claim(publisher, 4, NULL, &claim) == OLIVINE_STATUS_BAD_ARGUMENT);
     claim.struct_size = sizeof claim;
-    WANT_OK(olivine_publisher_claim(publisher, 4, 0, &claim));
-    WANT(olivine_publisher_claim(publisher, 4, 0, &second) == OLIVINE_STATUS_CLAIM_OPEN);
+    WANT_OK(olivine_publisher_try_claim(publisher, 4, &(olivine_label){NULL, 9}, &claim));
+    WANT(olivine_publisher_try_claim(publisher, 4, NULL, &second) == OLIVINE_STATUS_CLAIM_OPEN);
     WANT(second.data == NULL);
-    WANT(olivine_publisher_offer(publisher, 0, "x", 1, NULL) == OLIVINE_STATUS_CLAIM_OPEN);
+    WANT(olivine_publisher_try_publish(publisher, "x", 1, NULL, NULL) == OLIVINE_STATUS_CLAIM_OPEN);
     WANT_OK(olivine_publisher_cursor(publisher, &position));
     WANT(position == 0);
     WANT_OK(olivine_publisher_stats(publisher, &stats));
@@ -146,10 +147,10 @@ static void claims(void) {
     pid_t child = fork();
     WANT(child >= 0);
     if (child == 0) {
-        WANT(olivine_publisher_commit(publisher, 0, NULL) == OLIVINE_STATUS_FORKED);
-        WANT(olivine_publisher_offer(publisher, 0, "x", 1, NULL) == OLIVINE_STATUS_FORKED);
+        WANT(olivine_publisher_commit(publisher, NULL) == OLIVINE_STATUS_FORKED);
+        WANT(olivine_publisher_try_publish(publisher, "x", 1, NULL, NULL) == OLIVINE_STATUS_FORKED);
         WANT(says("open the channel again after fork"));
-        WANT(olivine_subscriber_receive(subscriber, -1, &message) == OLIVINE_STATUS_RECEIVE_FORKED);
+        WANT(olivine_subscriber_receive(subscriber, &message) == OLIVINE_STATUS_RECEIVE_FORKED);
         WANT(olivine_publisher_close(publisher) == OLIVINE_STATUS_FORKED);
         WANT_OK(olivine_subscriber_close(subscriber));
         _exit(0);
@@ -157,13 +158,13 @@ static void claims(void) {
     int how = 1;
     WANT(waitpid(child, &how, 0) == child && how == 0);
 
-    WANT_OK(olivine_publisher_commit(publisher, 9, &position));
+    WANT_OK(olivine_publisher_commit(publisher, &position));
     WANT(position > 0);
-    WANT_OK(olivine_publisher_claim(publisher, 4, 0, &claim));
+    WANT_OK(olivine_publisher_try_claim(publisher, 4, NULL, &claim));
     WANT_OK(olivine_publisher_close(publisher));
-    WANT_OK(olivine_subscriber_receive(subscriber, -1, &message));
+    WANT_OK(olivine_subscriber_receive(subscriber, &message));
     WANT(message.tag == 9 && memcmp(message.data, "four", 4) == 0);
-    WANT(olivine_subscriber_receive(subscriber, -1, &message) == OLIVINE_STATUS_END_OF_STREAM);
+    WANT(olivine_subscriber_receive(subscriber, &message) == OLIVINE_STATUS_END_OF_STREAM);
     WANT(says("end of stream"));
     WANT_OK(olivine_subscriber_unsubscribe(subscriber));
 }

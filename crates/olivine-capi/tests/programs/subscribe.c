@@ -28,7 +28,10 @@ int main(int argc, char **argv) {
     struct counted counted = {0, 0};
     for (;;) {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        olivine_status status = olivine_subscriber_receive(subscriber, counted.next % 2 == 0 ? -1 : 1000, &message);
+        olivine_status status = counted.next % 2 == 0
+                                    ? olivine_subscriber_receive(subscriber, &message)
+                                    : olivine_subscriber_receive_timeout(subscriber, 1000,
+                                        &message);
         if (status == OLIVINE_STATUS_END_OF_STREAM) {
             break;
         }

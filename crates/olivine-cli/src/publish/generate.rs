@@ -3,8 +3,8 @@
 use super::{BURST, Sender};
 use crate::args::PubArgs;
 use crate::failure::Outcome;
-use olivine::NotSent;
 use olivine::clock::TickClock;
+use olivine::{NotSent, Outgoing};
 use olivine_bench::payload::{self, Stamp};
 use std::ops::Range;
 
@@ -96,12 +96,12 @@ impl Generator {
         ticks: u64,
     ) -> (u64, Option<NotSent>) {
         for sequence in numbers.clone() {
-            match sender.publisher.try_claim(size) {
+            match sender
+                .publisher
+                .try_claim(Outgoing::sized(size).tag(self.tag))
+            {
                 Ok(mut claim) => {
                     payload::fill(&mut claim, Stamp { sequence, ticks });
-                    if self.tag != 0 {
-                        claim.set_tag(self.tag);
-                    }
                     claim.commit();
                 }
                 Err(error) => return (sequence, Some(error)),
@@ -165,7 +165,7 @@ impl Generator {
             let mut refused = None;
             while let Some((message, sequence)) = rest.peek() {
                 let message = &message[..self.size(*sequence)];
-                match batch.push_tagged(self.tag, message) {
+                match batch.push(Outgoing::new(message).tag(self.tag)) {
                     Ok(()) => sender.totals.add(message.len()),
                     Err(error) => {
                         refused = Some((error, message.len()));

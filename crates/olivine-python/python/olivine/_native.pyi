@@ -12,6 +12,7 @@ else:
     from typing_extensions import Buffer
 
 _Setting = str | int | bool | os.PathLike[str] | None
+_Outgoing = Buffer | tuple[Buffer] | tuple[Buffer, int] | tuple[Buffer, int, str | None]
 
 __all__ = [
     "BackPressured",
@@ -80,22 +81,50 @@ class Publisher:
         Waits while others open or close it (10 s at most), and up to 1 s for the first answer of a far side.
         """
 
-    def offer(self, message: Buffer, tag: int = 0) -> int | None:
+    # Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
+    # for a time.
+    # `tag` is a number of your own; `topic` is what the message is about, None for the publisher's
+    # own (`topic=`).
+
+    def try_publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int | None:
         """Sends a copy if there is room; where the publisher is then, or None. Never waits."""
 
-    def publish(self, message: Buffer, tag: int = 0, timeout: float | None = None) -> int:
-        """Sends a copy, waiting for room. Raises BackPressured or NotConnected when the time is over, TooLong."""
+    def publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int:
+        """Sends a copy, waiting for room. Raises TooLong, or NotSent where the topic is refused."""
 
-    def publish_batch(self, messages: Iterable[Buffer], timeout: float | None = None) -> int:
-        """Sends copies in batches as large as there is room for; how many were sent when the time was over.
+    def publish_timeout(
+        self, message: Buffer, timeout: float, tag: int = 0, topic: str | None = None
+    ) -> int:
+        """As `publish`, but raises BackPressured or NotConnected when the time is over."""
+
+    def try_publish_batch(self, messages: Iterable[_Outgoing]) -> int:
+        """Sends copies in one batch as far as there is room; how many were sent. Never waits.
+
+        Each message is bytes, `(message, tag)` or `(message, tag, topic)`.
 
         What it raises has `published`, how many were sent before: a repetition begins behind those.
         """
 
-    def claim(self, length: int, tag: int = 0, timeout: float | None = None) -> Claim:
-        """Reserves a message, to be filled in place; this publisher sends nothing else meanwhile."""
+    def publish_batch(self, messages: Iterable[_Outgoing]) -> int:
+        """As `try_publish_batch`, in batches as large as there is room for; waits for room."""
 
-    def set_topic(self, topic: str) -> None: ...
+    def publish_batch_timeout(self, messages: Iterable[_Outgoing], timeout: float) -> int:
+        """As `publish_batch`; how many were sent when the time for all of them was over."""
+
+    def try_claim(self, length: int, tag: int = 0, topic: str | None = None) -> Claim | None:
+        """Reserves a message, to be filled in place, if there is room, or None. Never waits.
+
+        This publisher sends nothing else meanwhile.
+        """
+
+    def claim(self, length: int, tag: int = 0, topic: str | None = None) -> Claim:
+        """As `try_claim`, waiting for room."""
+
+    def claim_timeout(
+        self, length: int, timeout: float, tag: int = 0, topic: str | None = None
+    ) -> Claim:
+        """As `claim`, but raises BackPressured or NotConnected when the time is over."""
+
     def wait_for_subscribers(self, count: int, timeout: float | None = None) -> bool:
         """Waits until so many reliable subscribers are attached; whether they are."""
 
@@ -108,12 +137,12 @@ class Publisher:
     def message_max(self) -> int: ...
     @property
     def capacity(self) -> int: ...
-    @property
-    def is_unlinked(self) -> bool:
+    def check_unlinked(self) -> bool:
         """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
 
-    @property
-    def subscribers(self) -> int: ...
+    def count_subscribers(self) -> int:
+        """Counts the reliable subscribers attached now, by system calls; reclaims the dead."""
+
     @property
     def topic(self) -> str | None: ...
     @property
@@ -142,7 +171,7 @@ class Publisher:
 class Claim:
     """A reserved message. Leaving its block commits it, an exception aborts it."""
 
-    def commit(self, tag: int | None = None) -> int:
+    def commit(self) -> int:
         """Makes the message visible; where the publisher is then. BufferError while its bytes are looked at."""
 
     def abort(self) -> None:
@@ -208,8 +237,14 @@ class Subscriber:
         `timeout` for the publisher of a shm+fd:// channel.
         """
 
-    def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message, a view of the ring; None when the time is over.
+    def try_receive(self) -> Message | None:
+        """The next message, or None where there is none. Never waits."""
+
+    def receive_timeout(self, timeout: float) -> Message | None:
+        """As `receive`; None when the time is over."""
+
+    def receive(self) -> Message:
+        """The next message, a view of the ring; waits for it.
 
         Raises EndOfStream once every publisher has closed and everything was read. That is not final: where a later
         publisher comes, further calls hand out its messages. A `for` loop ends there.
@@ -250,8 +285,7 @@ class Subscriber:
         """What a name (name=) found when it was opened: "created", "resumed", or "lost place", where it was evicted or
         expired while it was away and lost_bytes says how much it missed. None without a name."""
 
-    @property
-    def is_unlinked(self) -> bool:
+    def check_unlinked(self) -> bool:
         """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
 
     @property

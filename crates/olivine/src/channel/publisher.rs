@@ -5,21 +5,22 @@ mod wait;
 
 use super::attach::{self, Part, TypeTag};
 use super::attached::{Attached, is_unlinked};
+use super::batch::{Batch, BatchNotSent};
 use super::hold::Hold;
 use super::raw::Brought;
-use super::reserve::{Batch, Claim};
+use super::reserve::Claim;
 use super::sealed::Door;
 use super::shape::has_topics;
 use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
 use crate::link::Link;
-use crate::message::Position;
+use crate::message::{Outgoing, Position};
 use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
 use crate::ring::publish::Producer;
 use crate::sync::Ordering;
-use crate::uri::topic::{is_topic, trailer_length, write_trailer};
+use crate::uri::topic::{is_topic, trailer_length};
 use crate::uri::{Config, UriError};
 use crate::wait::Sleeper;
 use core::fmt;
@@ -58,7 +59,7 @@ pub(super) struct Endpoint {
     /// Still waiting for the subscribers that the settings ask for.
     connecting: bool,
     closed: bool,
-    /// What its messages are about, on a channel with topics; empty for messages without one.
+    /// The topic of messages without one of their own, on a channel with topics; may be empty.
     pub(super) topic: Option<Box<str>>,
     hold: Hold,
     /// The bridge behind the ring, where the channel is elsewhere.
@@ -97,23 +98,17 @@ impl Publisher {
     /// Sends a copy of `message` if there is room. Never waits.
     ///
     /// Returns the position after the message. Every reliable subscriber attached now gets it.
+    /// `message` is bytes, or an [`Outgoing`] with a tag and a topic.
     ///
     /// # Errors
     ///
     /// [`NotSent`]; nothing was sent.
     #[inline(always)]
-    pub fn try_publish(&mut self, message: &[u8]) -> Result<Position, NotSent> {
-        self.try_publish_tagged(0, message)
-    }
-
-    /// As [`Publisher::try_publish`], with a number that travels in the frame's header.
-    ///
-    /// # Errors
-    ///
-    /// [`NotSent`]; nothing was sent.
-    #[inline(always)]
-    pub fn try_publish_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
-        self.send(tag, message)
+    pub fn try_publish<'m>(
+        &mut self,
+        message: impl Into<Outgoing<'m>>,
+    ) -> Result<Position, NotSent> {
+        self.send(message.into())
     }
 
     /// Sends a copy of `message`, waiting for room by the wait strategy.
@@ -122,18 +117,8 @@ impl Publisher {
     ///
     /// [`NotSent`], never `BackPressured` or `NotConnected`; nothing was sent.
     #[inline(always)]
-    pub fn publish(&mut self, message: &[u8]) -> Result<Position, NotSent> {
-        self.publish_tagged(0, message)
-    }
-
-    /// As [`Publisher::publish`], with a number that travels in the frame's header.
-    ///
-    /// # Errors
-    ///
-    /// As [`Publisher::publish`].
-    #[inline(always)]
-    pub fn publish_tagged(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
-        self.send_waiting(tag, message)
+    pub fn publish<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<Position, NotSent> {
+        self.send_within(message.into(), None)
     }
 
     /// As [`Publisher::publish`], but gives up after `timeout`.
@@ -141,54 +126,30 @@ impl Publisher {
     /// # Errors
     ///
     /// [`NotSent`]; `BackPressured` or `NotConnected` say that the time is over.
-    pub fn publish_timeout(
+    #[inline(always)]
+    pub fn publish_timeout<'m>(
         &mut self,
-        message: &[u8],
+        message: impl Into<Outgoing<'m>>,
         timeout: Duration,
     ) -> Result<Position, NotSent> {
-        self.wait_for_room(message.len(), Some(timeout))?;
-        self.send(0, message)
+        self.send_within(message.into(), Some(timeout))
     }
 
-    /// Reserves a message of `length` bytes, to be filled in place, if there is room. Never waits.
+    /// Reserves a message, to be filled in place, if there is room. Never waits.
     ///
-    /// What the bytes hold at first is unspecified. Until it is committed nobody sees it; dropped, it is given up.
+    /// `room` is its length in bytes, or [`Outgoing::sized`] with a tag and a topic. What the bytes
+    /// hold at first is unspecified. Until it is committed it is invisible; dropped, it is given
+    /// up.
     ///
     /// # Errors
     ///
     /// [`NotSent`]; nothing is reserved.
     #[inline(always)]
-    pub fn try_claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
-        let at = self.producer.position();
-        let Ok(end) = self.producer.fits(at, length) else {
-            return self.claim_slowly(length);
-        };
-        self.producer.begin(end);
-        Ok(Claim {
-            producer: &mut self.producer,
-            end,
-            length,
-            whole: length,
-            tag: 0,
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn claim_slowly(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
-        let at = self.producer.position();
-        let (end, whole) = self.room_with_topic(at, length)?;
-        self.producer.begin(end);
-        if let Some(topic) = &self.endpoint.topic {
-            write_trailer(&mut self.producer.payload_mut(whole)[length..], topic);
-        }
-        Ok(Claim {
-            producer: &mut self.producer,
-            end,
-            length,
-            whole,
-            tag: 0,
-        })
+    pub fn try_claim<'m>(
+        &mut self,
+        room: impl Into<Outgoing<'m, usize>>,
+    ) -> Result<Claim<'_>, NotSent> {
+        self.reserve(room.into())
     }
 
     /// As [`Publisher::try_claim`], waiting for room by the wait strategy.
@@ -196,9 +157,12 @@ impl Publisher {
     /// # Errors
     ///
     /// [`NotSent`], never `BackPressured` or `NotConnected`.
-    pub fn claim(&mut self, length: usize) -> Result<Claim<'_>, NotSent> {
-        self.wait_for_room(length, None)?;
-        self.try_claim(length)
+    #[inline(always)]
+    pub fn claim<'m>(
+        &mut self,
+        room: impl Into<Outgoing<'m, usize>>,
+    ) -> Result<Claim<'_>, NotSent> {
+        self.reserve_within(room.into(), None)
     }
 
     /// As [`Publisher::claim`], but gives up after `timeout`.
@@ -206,24 +170,53 @@ impl Publisher {
     /// # Errors
     ///
     /// [`NotSent`]; `BackPressured` or `NotConnected` say that the time is over.
-    pub fn claim_timeout(
+    #[inline(always)]
+    pub fn claim_timeout<'m>(
         &mut self,
-        length: usize,
+        room: impl Into<Outgoing<'m, usize>>,
         timeout: Duration,
     ) -> Result<Claim<'_>, NotSent> {
-        self.wait_for_room(length, Some(timeout))?;
-        self.try_claim(length)
+        self.reserve_within(room.into(), Some(timeout))
     }
 
-    /// Starts a batch: messages that become visible together, at the cost of one.
-    pub fn batch(&mut self) -> Batch<'_> {
-        let start = self.producer.position();
-        Batch {
-            publisher: self,
-            end: start,
-            first: (0, 0),
-            count: 0,
-        }
+    /// Sends copies of `messages` in one batch as far as there is room. Never waits. How many: all.
+    ///
+    /// Those of a batch become visible together, at the cost of one.
+    ///
+    /// # Errors
+    ///
+    /// [`BatchNotSent`]: how many were sent, and why not all.
+    pub fn try_publish_batch<'m, M: Into<Outgoing<'m>>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<usize, BatchNotSent> {
+        self.send_batch(messages.into_iter().map(M::into), Some(Duration::ZERO))
+    }
+
+    /// Sends copies of `messages` in batches as large as there is room for, waiting for room by the
+    /// wait strategy. How many: all.
+    ///
+    /// # Errors
+    ///
+    /// [`BatchNotSent`]; its reason is never `BackPressured` or `NotConnected`.
+    pub fn publish_batch<'m, M: Into<Outgoing<'m>>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<usize, BatchNotSent> {
+        self.send_batch(messages.into_iter().map(M::into), None)
+    }
+
+    /// As [`Publisher::publish_batch`], but gives up after `timeout`, which is for all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`BatchNotSent`]; `BackPressured` or `NotConnected` say that the time is over.
+    pub fn publish_batch_timeout<'m, M: Into<Outgoing<'m>>>(
+        &mut self,
+        messages: impl IntoIterator<Item = M>,
+        timeout: Duration,
+    ) -> Result<usize, BatchNotSent> {
+        self.send_batch(messages.into_iter().map(M::into), Some(timeout))
     }
 }
 
@@ -271,40 +264,40 @@ impl<T: ?Sized> Publisher<T> {
             publisher.producer.take_slow_path();
         }
         if let Some(topic) = &config.topic {
-            publisher.set_topic(topic)?;
+            publisher.start_topic(topic)?;
         }
         Ok(publisher)
     }
 
-    /// From the next message on, messages are about `topic`, on a channel whose first publisher was opened with one.
-    ///
-    /// # Errors
-    ///
-    /// [`UriError::Value`] if it is no topic, or the ring's messages are too short for it, or the channel has no topics.
-    pub fn set_topic(&mut self, topic: &str) -> Result<(), UriError> {
-        let refused = |rule| UriError::Value {
+    /// Starts a batch: messages that become visible together, at the cost of one.
+    pub fn batch(&mut self) -> Batch<'_, T> {
+        let start = self.producer.position();
+        Batch {
+            publisher: self,
+            end: start,
+            first: (0, 0),
+            count: 0,
+        }
+    }
+
+    /// Gives messages without a topic of their own the one of the settings.
+    fn start_topic(&mut self, topic: &str) -> Result<(), UriError> {
+        let rule = if !is_topic(topic.as_bytes()) {
+            crate::uri::TOPIC_OF_PUBLISHER_RULE
+        } else if trailer_length(topic) > self.producer.message_max() {
+            "it leaves no room for a message; make the ring larger by 'capacity='"
+        } else {
+            self.endpoint.topic = Some(topic.into());
+            return Ok(());
+        };
+        Err(UriError::Value {
             key: "topic",
             value: topic.escape_default().to_string(),
             rule,
-        };
-        if self.endpoint.topic.is_none() {
-            return Err(refused(
-                "the channel has no topics; open its first publisher with 'topic=' in the URI",
-            ));
-        }
-        if !is_topic(topic.as_bytes()) {
-            return Err(refused(crate::uri::TOPIC_OF_PUBLISHER_RULE));
-        }
-        if trailer_length(topic) > self.producer.message_max() {
-            return Err(refused(
-                "it leaves no room for a message; make the ring larger by 'capacity='",
-            ));
-        }
-        self.endpoint.topic = Some(topic.into());
-        Ok(())
+        })
     }
 
-    /// What the next message is about; `None` if it has no topic.
+    /// The topic of messages that are given none of their own (`topic=`); `None` without one.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         let topic = self.endpoint.topic.as_deref();
@@ -335,7 +328,7 @@ impl<T: ?Sized> Publisher<T> {
     /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
     /// close the handle and open it again to meet it. Makes one system call.
     #[must_use]
-    pub fn is_unlinked(&self) -> bool {
+    pub fn check_unlinked(&self) -> bool {
         self.endpoint.is_ours() && is_unlinked(&self.endpoint.attached)
     }
 
@@ -354,7 +347,7 @@ impl<T: ?Sized> Publisher<T> {
     /// Longest message in bytes; on a channel with topics, one of this publisher's topic.
     #[must_use]
     pub fn message_max(&self) -> usize {
-        self.producer.message_max() - self.with_topic(0)
+        self.producer.message_max() - self.with_topic(0, None)
     }
 
     /// Counters since this publisher opened its lane; those of the lane's earlier publishers are included in

@@ -136,19 +136,8 @@ impl Subscriber {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Message<'_>>, ReceiveError> {
-        let deadline = Instant::now().checked_add(timeout);
-        loop {
-            if let Some((lane, frame)) = self.next_frame()? {
-                return Ok(Some(self.message(lane, &frame)));
-            }
-            let left = deadline.map_or(Duration::MAX, |deadline| {
-                deadline.saturating_duration_since(Instant::now())
-            });
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.wait(left)?;
-        }
+        let found = self.next_within(timeout)?;
+        Ok(found.map(|(lane, frame)| self.message(lane, &frame)))
     }
 
     /// Iterates over copies of messages, waiting for each, until the last publisher closes; then it is over, also
@@ -257,6 +246,26 @@ impl<T: ?Sized> Subscriber<T> {
             around,
             typed: PhantomData,
         })
+    }
+
+    /// The next frame within `timeout`.
+    pub(super) fn next_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(found) = self.next_frame()? {
+                return Ok(Some(found));
+            }
+            let left = deadline.map_or(Duration::MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.wait(left)?;
+        }
     }
 
     /// Waits by the wait strategy until a poll would find something (a message, or the end of the stream), or
@@ -385,9 +394,9 @@ impl<T: ?Sized> Subscriber<T> {
         self.around.durable
     }
 
-    /// The publishers' lanes seen so far.
+    /// The publishers' lanes seen so far. Looks at the lock of each, by a system call.
     #[must_use]
-    pub fn lanes(&self) -> Vec<LaneStatus> {
+    pub fn inspect_lanes(&self) -> Vec<LaneStatus> {
         let Attached {
             control,
             geometry,
@@ -454,7 +463,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
     /// close the handle and open it again to meet it. Makes one system call.
     #[must_use]
-    pub fn is_unlinked(&self) -> bool {
+    pub fn check_unlinked(&self) -> bool {
         self.around.page.is_ours() && is_unlinked(&self.around.attached)
     }
 

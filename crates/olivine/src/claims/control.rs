@@ -126,6 +126,6 @@ fn receive(subscriber: &mut Subscriber) {
         sum,
         subscriber.lag(),
         subscriber.position(),
-        subscriber.lanes(),
+        subscriber.inspect_lanes(),
     ));
 }

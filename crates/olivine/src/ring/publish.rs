@@ -24,6 +24,8 @@ use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
 use crate::wait::RAISED;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+#[cfg(not(loom))]
+use zerocopy::IntoBytes as _;
 
 /// Bytes of a cache line. On machines with other lines only time is lost.
 const LINE_BYTES: u64 = 64;
@@ -373,7 +375,9 @@ impl Producer {
 #[cold]
 #[inline(never)]
 fn leaked_zeros(length: usize) -> &'static mut [u8] {
-    vec![0; length].leak()
+    // As in a ring, on an 8-byte boundary.
+    let words: &mut [u64] = vec![0; length.div_ceil(8)].leak();
+    &mut words.as_mut_bytes()[..length]
 }
 
 /// Commits the frame or batch that begins with `header`. `next` is the header after it, unless that

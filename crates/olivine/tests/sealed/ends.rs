@@ -100,7 +100,7 @@ fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
             let message = subscriber.receive_timeout(WATCHDOG).unwrap();
             assert_eq!(*message.unwrap(), n.to_le_bytes());
         }
-        assert_eq!(subscriber.lanes()[0].state, LaneState::Open);
+        assert_eq!(subscriber.inspect_lanes()[0].state, LaneState::Open);
         if event {
             let waited = subscriber.event_fd().unwrap();
             let waited = waited.try_clone_to_owned().unwrap();
@@ -125,7 +125,7 @@ fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
             panic!("{error}");
         };
         assert!(matches!(&*error, SealedError::Died { .. }), "{error}");
-        assert_eq!(subscriber.lanes()[0].state, LaneState::Dead);
+        assert_eq!(subscriber.inspect_lanes()[0].state, LaneState::Dead);
         assert_eq!(subscriber.link_status().unwrap().stage, LinkStage::Failed);
         // The socket of a dead publisher is in nobody's way.
         assert_eq!(place.names(), ["x.sock"]);

@@ -266,7 +266,11 @@ fn a8_a_publisher_that_scribbles_harms_nobodys_memory() {
                     Ok(None) | Err(ReceiveError::Closed) => {}
                     Err(error) => assert!(!error.to_string().is_empty()),
                 }
-                let _ = (subscriber.lag(), subscriber.position(), subscriber.lanes());
+                let _ = (
+                    subscriber.lag(),
+                    subscriber.position(),
+                    subscriber.inspect_lanes(),
+                );
             }
         }
         kill(attacker);

@@ -1,25 +1,43 @@
 //! Room for a message: below the cached limit at once, else by asking the gate; and topics, which take room too.
 
+use super::super::reserve::Claim;
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
-use crate::message::Position;
-use crate::uri::topic::{trailer_length, write_trailer};
+use crate::message::{Outgoing, Position};
+use crate::uri::topic::{is_topic, trailer_length, write_trailer};
+use std::time::Duration;
 
 impl<T: ?Sized> Publisher<T> {
     #[inline(always)]
-    pub(in super::super) fn send(&mut self, tag: u32, message: &[u8]) -> Result<Position, NotSent> {
+    pub(in super::super) fn send(&mut self, message: Outgoing<'_>) -> Result<Position, NotSent> {
         let at = self.producer.position();
-        let Ok(end) = self.producer.fits(at, message.len()) else {
+        let Outgoing { body, label } = message;
+        let Ok(end) = self.fits(at, body.len(), label.topic) else {
             let (end, whole) = self.write_with_topic(at, message)?;
-            return Ok(Position(self.commit_slowly(end, tag, whole)));
+            return Ok(Position(self.commit_slowly(end, label.tag, whole)));
         };
-        Ok(Position(self.producer.send(end, tag, message)))
+        Ok(Position(self.producer.send(end, label.tag, body)))
     }
 
     #[cold]
     #[inline(never)]
     fn commit_slowly(&mut self, end: u64, tag: u32, whole: usize) -> u64 {
         self.producer.commit(end, tag, whole)
+    }
+
+    /// Where a frame of `length` bytes at `at` ends, where it has room and no topic follows. The
+    /// compiler knows whether there is a topic: messages without one cost nothing for it.
+    #[inline(always)]
+    pub(in super::super) fn fits(
+        &self,
+        at: u64,
+        length: usize,
+        topic: Option<&str>,
+    ) -> Result<u64, NotSent> {
+        match topic {
+            None => self.producer.fits(at, length),
+            Some(_) => Err(NotSent::BackPressured),
+        }
     }
 
     /// Where the cached limit is used up, or a topic follows the message: writes a message and its topic at `at`; where
@@ -31,21 +49,24 @@ impl<T: ?Sized> Publisher<T> {
     pub(in super::super) fn write_with_topic(
         &mut self,
         at: u64,
-        message: &[u8],
+        message: Outgoing<'_>,
     ) -> Result<(u64, usize), NotSent> {
-        let (end, whole) = self.room_with_topic(at, message.len())?;
-        self.producer.place_mut(at, whole)[..message.len()].copy_from_slice(message);
-        self.write_topic(at, message.len(), whole);
+        let Outgoing { body, label } = message;
+        let (end, whole) = self.room_with_topic(at, body.len(), label.topic)?;
+        self.producer.place_mut(at, whole)[..body.len()].copy_from_slice(body);
+        self.write_topic(at, body.len(), whole, label.topic);
         Ok((end, whole))
     }
 
     /// Writes the topic, if there is one, behind the message at `at` of `length` bytes.
     #[cold]
     #[inline(never)]
-    fn write_topic(&mut self, at: u64, length: usize, whole: usize) {
-        if let Some(topic) = &self.endpoint.topic {
-            write_trailer(&mut self.producer.place_mut(at, whole)[length..], topic);
-        }
+    fn write_topic(&mut self, at: u64, length: usize, whole: usize, topic: Option<&str>) {
+        let Some(default) = &self.endpoint.topic else {
+            return;
+        };
+        let topic = topic.unwrap_or(default);
+        write_trailer(&mut self.producer.place_mut(at, whole)[length..], topic);
     }
 
     /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.
@@ -55,39 +76,113 @@ impl<T: ?Sized> Publisher<T> {
         &mut self,
         at: u64,
         length: usize,
+        topic: Option<&str>,
     ) -> Result<(u64, usize), NotSent> {
-        let whole = self.with_topic(length);
+        if let Some(topic) = topic.filter(|topic| !topic.is_empty()) {
+            if self.endpoint.topic.is_none() {
+                return Err(NotSent::NoTopics);
+            }
+            if !is_topic(topic.as_bytes()) {
+                return Err(NotSent::Topic);
+            }
+        }
+        let whole = self.with_topic(length, topic);
         let found = match self.producer.fits_whole(at, whole) {
             Err(NotSent::BackPressured) => self.ask_gate(at, whole),
             found => found,
         };
         match found {
             // The caller counts without the topic.
-            Err(NotSent::TooLong { .. }) => Err(NotSent::TooLong {
-                max: self.message_max(),
+            Err(NotSent::TooLong { max }) => Err(NotSent::TooLong {
+                max: max.saturating_sub(self.with_topic(0, topic)),
             }),
             found => Ok((found?, whole)),
         }
     }
 
     /// Bytes that a frame carries for a message of `length` bytes.
-    pub(super) fn with_topic(&self, length: usize) -> usize {
-        let topic = self.endpoint.topic.as_deref();
+    pub(super) fn with_topic(&self, length: usize, topic: Option<&str>) -> usize {
+        let default = self.endpoint.topic.as_deref();
+        let topic = default.map(|default| topic.unwrap_or(default));
         length.saturating_add(topic.map_or(0, trailer_length))
     }
 
+    /// Sends within `timeout`; `None` is as long as it takes.
     #[inline(always)]
-    pub(in super::super) fn send_waiting(
+    pub(in super::super) fn send_within(
         &mut self,
-        tag: u32,
-        message: &[u8],
+        message: Outgoing<'_>,
+        timeout: Option<Duration>,
     ) -> Result<Position, NotSent> {
-        match self.send(tag, message) {
+        match self.send(message) {
             Err(NotSent::BackPressured | NotSent::NotConnected) => {
-                self.wait_for_room(message.len(), None)?;
-                self.send(tag, message)
+                self.await_room(message.body.len(), message.label.topic, timeout)?;
+                self.send(message)
             }
             done => done,
+        }
+    }
+
+    /// Reserves a message, if there is room.
+    #[inline(always)]
+    pub(in super::super) fn reserve(
+        &mut self,
+        room: Outgoing<'_, usize>,
+    ) -> Result<Claim<'_>, NotSent> {
+        let found = self.find_place(room)?;
+        Ok(self.claimed(room, found))
+    }
+
+    /// Reserves a message within `timeout`; `None` is as long as it takes.
+    #[inline(always)]
+    pub(in super::super) fn reserve_within(
+        &mut self,
+        room: Outgoing<'_, usize>,
+        timeout: Option<Duration>,
+    ) -> Result<Claim<'_>, NotSent> {
+        let found = match self.find_place(room) {
+            Err(NotSent::BackPressured | NotSent::NotConnected) => {
+                self.await_room(room.body, room.label.topic, timeout)?;
+                self.find_place(room)?
+            }
+            found => found?,
+        };
+        Ok(self.claimed(room, found))
+    }
+
+    /// Where a claimed frame ends, and how long what it carries is, its topic included.
+    #[inline(always)]
+    fn find_place(&mut self, room: Outgoing<'_, usize>) -> Result<(u64, usize), NotSent> {
+        let at = self.producer.position();
+        let Outgoing { body, label } = room;
+        match self.fits(at, body, label.topic) {
+            Ok(end) => Ok((end, body)),
+            Err(_) => self.find_place_slowly(at, body, label.topic),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_place_slowly(
+        &mut self,
+        at: u64,
+        length: usize,
+        topic: Option<&str>,
+    ) -> Result<(u64, usize), NotSent> {
+        let (end, whole) = self.room_with_topic(at, length, topic)?;
+        self.write_topic(at, length, whole, topic);
+        Ok((end, whole))
+    }
+
+    #[inline(always)]
+    fn claimed(&mut self, room: Outgoing<'_, usize>, (end, whole): (u64, usize)) -> Claim<'_> {
+        self.producer.begin(end);
+        Claim {
+            producer: &mut self.producer,
+            end,
+            length: room.body,
+            whole,
+            tag: room.label.tag,
         }
     }
 
@@ -96,7 +191,7 @@ impl<T: ?Sized> Publisher<T> {
     pub(in super::super) fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
         match self.producer.fits(at, length) {
             Ok(end) => Ok(end),
-            Err(_) => self.room_with_topic(at, length).map(|(end, _)| end),
+            Err(_) => self.room_with_topic(at, length, None).map(|(end, _)| end),
         }
     }
 

@@ -5,6 +5,7 @@ use super::super::hold::{Beds, Waiting};
 use super::super::slots::{self, Verdict};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
+use crate::message::Outgoing;
 use crate::ring::gate::bits;
 use crate::ring::layout::control;
 use crate::ring::publish::Producer;
@@ -46,23 +47,34 @@ pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// Waits by the wait strategy until a message of `length` bytes has room.
+    /// Waits by the wait strategy until a message has room: one of this length, or one of
+    /// [`Outgoing::sized`] with a topic. `None` waits as long as it takes.
     ///
     /// # Errors
     ///
     /// [`NotSent`]; `BackPressured` or `NotConnected` if `timeout` is over.
+    pub fn wait_for_room<'m>(
+        &mut self,
+        room: impl Into<Outgoing<'m, usize>>,
+        timeout: Option<Duration>,
+    ) -> Result<(), NotSent> {
+        let Outgoing { body, label } = room.into();
+        self.await_room(body, label.topic, timeout)
+    }
+
     #[cold]
     #[inline(never)]
-    pub fn wait_for_room(
+    pub(in super::super) fn await_room(
         &mut self,
         length: usize,
+        topic: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<(), NotSent> {
         let at = self.producer.position();
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         let mut beds = Beds::default();
         loop {
-            let found = self.room_with_topic(at, length);
+            let found = self.room_with_topic(at, length, topic);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
                 // The second look before a sleep may have found the room: the time without any ends here too.
                 self.endpoint.hold.let_go(&self.producer);
@@ -73,7 +85,7 @@ impl<T: ?Sized> Publisher<T> {
                 return Err(found);
             };
             if let Step::Park = step {
-                let need = self.producer.need(at, self.with_topic(length));
+                let need = self.producer.need(at, self.with_topic(length, topic));
                 let wanted = self.endpoint.config.subscribers as usize;
                 let nap = self.endpoint.hold.nap(waiting.left());
                 let Endpoint {

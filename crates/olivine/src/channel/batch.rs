@@ -1,0 +1,148 @@
+//! Several messages that become visible together.
+
+use super::publisher::Publisher;
+use crate::error::NotSent;
+use crate::message::{Outgoing, Position};
+use std::time::{Duration, Instant};
+
+/// Messages that become visible together. Dropped, it is given up and nobody sees anything.
+///
+/// ```
+/// # use olivine::{Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://batches")?;
+/// # let mut publisher = Publisher::open("inproc://batches")?;
+/// let mut batch = publisher.batch();
+/// batch.push(b"bid 101")?;
+/// batch.push(b"ask 102")?;
+/// batch.commit();
+/// assert_eq!(subscriber.poll(|message| println!("{message:?}"), 10)?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch that is not committed sends nothing"]
+pub struct Batch<'a, T: ?Sized = [u8]> {
+    pub(super) publisher: &'a mut Publisher<T>,
+    pub(super) end: u64,
+    pub(super) first: (u32, usize),
+    pub(super) count: usize,
+}
+
+impl Batch<'_> {
+    /// Adds a copy of `message`: bytes, or an [`Outgoing`] with a tag and a topic. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start
+    /// another.
+    #[inline(always)]
+    pub fn push<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), NotSent> {
+        self.add(message.into())
+    }
+}
+
+impl<T: ?Sized> Batch<'_, T> {
+    #[inline(always)]
+    pub(super) fn add(&mut self, message: Outgoing<'_>) -> Result<(), NotSent> {
+        let at = self.end;
+        let Outgoing { body, label } = message;
+        let (end, length) = match self.publisher.fits(at, body.len(), label.topic) {
+            Ok(end) => {
+                self.publisher.producer.write(at, body);
+                (end, body.len())
+            }
+            // By the publisher alone: the batch's own words stay in registers.
+            Err(_) => self.publisher.write_with_topic(at, message)?,
+        };
+        self.count(end, label.tag, length);
+        Ok(())
+    }
+
+    /// Counts a frame that was written up to `end`.
+    #[inline(always)]
+    fn count(&mut self, end: u64, tag: u32, length: usize) {
+        if self.count == 0 {
+            self.first = (tag, length);
+        } else {
+            self.publisher.producer.prepare(self.end, tag, length);
+        }
+        self.end = end;
+        self.count += 1;
+    }
+
+    /// Messages in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing was pushed yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes all of it visible at once; returns the position after it. An empty batch changes
+    /// nothing, and neither
+    /// does one in a forked child, whose parent's messages they are: the publisher's next call says
+    /// [`NotSent::Forked`] there.
+    #[inline(always)]
+    pub fn commit(self) -> Position {
+        let producer = &mut self.publisher.producer;
+        if self.count == 0 {
+            return Position(producer.position());
+        }
+        Position(producer.commit(self.end, self.first.0, self.first.1))
+    }
+}
+
+/// Why not all messages were sent: those behind the first `published` were not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{published} messages were sent, and the next was not: {reason}")]
+pub struct BatchNotSent {
+    /// How many were sent. A repetition begins behind those.
+    pub published: usize,
+    /// Why the next was not.
+    pub reason: NotSent,
+}
+
+impl<T: ?Sized> Publisher<T> {
+    /// Sends in batches as large as there is room for, within `timeout`; `None` is as long as it
+    /// takes.
+    pub(super) fn send_batch<'m>(
+        &mut self,
+        mut messages: impl Iterator<Item = Outgoing<'m>>,
+        timeout: Option<Duration>,
+    ) -> Result<usize, BatchNotSent> {
+        // A time-out beyond what the clock can hold is no time-out.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut published = 0;
+        let mut next = messages.next();
+        while next.is_some() {
+            let mut batch = self.batch();
+            let mut stopped = None;
+            while let Some(message) = next {
+                if let Err(reason) = batch.add(message) {
+                    stopped = Some((message, reason));
+                    break;
+                }
+                next = messages.next();
+            }
+            published += batch.len();
+            batch.commit();
+            let Some((message, reason)) = stopped else {
+                break;
+            };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let waited = match reason {
+                NotSent::BackPressured | NotSent::NotConnected
+                    if timeout != Some(Duration::ZERO) =>
+                {
+                    self.await_room(message.body.len(), message.label.topic, left)
+                }
+                reason => Err(reason),
+            };
+            waited.map_err(|reason| BatchNotSent { published, reason })?;
+        }
+        Ok(published)
+    }
+}

@@ -1,0 +1,311 @@
+//! Every verb with every wait, label and kind of handle: the rows of `verbs/table.txt`, which C,
+//! C++ and Python execute too.
+
+#![cfg(not(loom))]
+
+use olivine::{BatchNotSent, Label, NotSent, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const TABLE: &str = include_str!("verbs/table.txt");
+const SHORT: Duration = Duration::from_millis(1);
+
+/// What fills a ring, and what a row is about.
+const FILLER: u64 = 1;
+const CELL: u64 = 2;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct Value {
+    mark: u64,
+}
+
+impl Plain for Value {
+    const TYPE_NAME: &'static str = "verbs v1";
+}
+
+/// A message as a row tells it: its mark, tag and topic.
+type Found = (u64, u32, String);
+
+/// The verbs of one kind of publisher.
+trait Sends: Send + Sized + 'static {
+    type Receives: Receives;
+    fn open(subscribe: &str, publish: &str) -> (Self::Receives, Self);
+    fn send(&mut self, verb: &str, wait: &str, label: Label<'_>) -> Result<(), NotSent>;
+    fn fill(&mut self);
+}
+
+/// The verbs of one kind of subscriber.
+trait Receives: Send + 'static {
+    fn receive(&mut self, verb: &str, wait: &str) -> Result<Option<Found>, ReceiveError>;
+}
+
+fn all_sent(done: Result<usize, BatchNotSent>) -> Result<(), NotSent> {
+    match done {
+        Ok(sent) => {
+            assert_eq!(sent, 2);
+            Ok(())
+        }
+        Err(BatchNotSent { published, reason }) => {
+            assert_eq!(published, 0);
+            Err(reason)
+        }
+    }
+}
+
+impl Sends for Publisher {
+    type Receives = Subscriber;
+
+    fn open(subscribe: &str, publish: &str) -> (Subscriber, Self) {
+        let subscriber = Subscriber::open(subscribe).unwrap();
+        (subscriber, Publisher::<[u8]>::open(publish).unwrap())
+    }
+
+    fn send(&mut self, verb: &str, wait: &str, label: Label<'_>) -> Result<(), NotSent> {
+        let bytes = CELL.to_le_bytes();
+        let message = Outgoing::new(&bytes).label(label);
+        let room = Outgoing::sized(8).label(label);
+        match (verb, wait) {
+            ("publish", "try") => self.try_publish(message).map(|_| ()),
+            ("publish", "wait") => self.publish(message).map(|_| ()),
+            ("publish", "timeout") => self.publish_timeout(message, SHORT).map(|_| ()),
+            ("claim", wait) => {
+                let claim = match wait {
+                    "try" => self.try_claim(room),
+                    "wait" => self.claim(room),
+                    "timeout" => self.claim_timeout(room, SHORT),
+                    wait => panic!("no test for claim {wait}"),
+                };
+                claim.map(|mut claim| {
+                    claim.copy_from_slice(&bytes);
+                    claim.commit();
+                })
+            }
+            ("batch", "try") => all_sent(self.try_publish_batch([message; 2])),
+            ("batch", "wait") => all_sent(self.publish_batch([message; 2])),
+            ("batch", "timeout") => all_sent(self.publish_batch_timeout([message; 2], SHORT)),
+            row => panic!("no test for {row:?}"),
+        }
+    }
+
+    fn fill(&mut self) {
+        while self.try_publish(&FILLER.to_le_bytes()).is_ok() {}
+    }
+}
+
+impl Sends for Publisher<Value> {
+    type Receives = Subscriber<Value>;
+
+    fn open(subscribe: &str, publish: &str) -> (Subscriber<Value>, Self) {
+        let subscriber = Subscriber::typed(subscribe).unwrap();
+        (subscriber, Self::typed(publish).unwrap())
+    }
+
+    fn send(&mut self, verb: &str, wait: &str, label: Label<'_>) -> Result<(), NotSent> {
+        let value = Value { mark: CELL };
+        let message = Outgoing::typed(&value).label(label);
+        match (verb, wait) {
+            ("publish", "try") => self.try_publish(message).map(|_| ()),
+            ("publish", "wait") => self.publish(message).map(|_| ()),
+            ("publish", "timeout") => self.publish_timeout(message, SHORT).map(|_| ()),
+            ("claim", wait) => {
+                let claim = match wait {
+                    "try" => self.try_claim(label),
+                    "wait" => self.claim(label),
+                    "timeout" => self.claim_timeout(label, SHORT),
+                    wait => panic!("no test for claim {wait}"),
+                };
+                claim.map(|mut claim| {
+                    claim.mark = CELL;
+                    claim.commit();
+                })
+            }
+            ("batch", "try") => all_sent(self.try_publish_batch([message; 2])),
+            ("batch", "wait") => all_sent(self.publish_batch([message; 2])),
+            ("batch", "timeout") => all_sent(self.publish_batch_timeout([message; 2], SHORT)),
+            row => panic!("no test for {row:?}"),
+        }
+    }
+
+    fn fill(&mut self) {
+        while self.try_publish(&Value { mark: FILLER }).is_ok() {}
+    }
+}
+
+/// The same for both kinds of subscriber: `$found` makes a [`Found`] of what it hands out.
+macro_rules! receives {
+    ($subscriber:ty, $found:expr) => {
+        impl Receives for $subscriber {
+            fn receive(&mut self, verb: &str, wait: &str) -> Result<Option<Found>, ReceiveError> {
+                let found = $found;
+                match (verb, wait) {
+                    ("receive", "try") => Ok(self.try_receive()?.map(|message| found(&message))),
+                    ("receive", "wait") => Ok(Some(found(&self.receive()?))),
+                    ("receive", "timeout") => {
+                        Ok(self.receive_timeout(SHORT)?.map(|message| found(&message)))
+                    }
+                    ("poll", "try") => {
+                        let mut last = None;
+                        self.poll(|message| last = Some(found(&message)), 1)?;
+                        Ok(last)
+                    }
+                    row => panic!("no test for {row:?}"),
+                }
+            }
+        }
+    };
+}
+
+receives!(Subscriber, |message: &olivine::Message<'_>| {
+    let mark = u64::from_le_bytes(message[..].try_into().unwrap());
+    (mark, message.tag(), message.topic().to_owned())
+});
+receives!(Subscriber<Value>, |value: &olivine::Typed<'_, Value>| {
+    let message = value.message();
+    (value.mark, message.tag(), message.topic().to_owned())
+});
+
+fn label(name: &str) -> Label<'static> {
+    match name {
+        "none" => Label::new(),
+        "tag" => Label::new().tag(7),
+        "topic" => Label::new().topic("a.b"),
+        "both" => Label::new().tag(7).topic("a.b"),
+        "bad" => Label::new().topic("a..b"),
+        name => panic!("no test for label {name}"),
+    }
+}
+
+fn told(word: &str, (_, tag, topic): &Found) -> String {
+    let topic = if topic.is_empty() { "-" } else { topic };
+    format!("{word} {tag} {topic}")
+}
+
+/// The message that the row is about.
+fn await_cell(subscriber: &mut impl Receives) -> Found {
+    loop {
+        match subscriber.receive("receive", "wait") {
+            Ok(Some(found)) if found.0 == CELL => return found,
+            found => assert_eq!(found.unwrap().unwrap().0, FILLER),
+        }
+    }
+}
+
+fn sending<P: Sends>((mut subscriber, mut publisher): (P::Receives, P), row: [&str; 4]) -> String {
+    let [verb, wait, channel, with] = row;
+    if channel == "full" {
+        publisher.fill();
+    }
+    let sent = if (channel, wait) == ("full", "wait") {
+        let reader = std::thread::spawn(move || await_cell(&mut subscriber));
+        publisher
+            .send(verb, wait, label(with))
+            .map(|()| reader.join().unwrap())
+    } else {
+        publisher
+            .send(verb, wait, label(with))
+            .map(|()| await_cell(&mut subscriber))
+    };
+    match sent {
+        Ok(found) => told("sent", &found),
+        Err(NotSent::BackPressured) => "back_pressured".into(),
+        Err(NotSent::Topic) => "topic_refused".into(),
+        Err(NotSent::NoTopics) => "no_topics".into(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn receiving<P: Sends>(
+    (mut subscriber, mut publisher): (P::Receives, P),
+    row: [&str; 4],
+) -> String {
+    let [verb, wait, channel, with] = row;
+    match channel {
+        "message" => publisher.send("publish", "try", label(with)).unwrap(),
+        "ended" => drop(publisher),
+        "empty" if wait == "wait" => {
+            let with = label(with);
+            std::thread::spawn(move || publisher.send("publish", "wait", with).unwrap());
+        }
+        "empty" => {
+            let found = subscriber.receive(verb, wait).unwrap();
+            return found.map_or("nothing".into(), |found| told("got", &found));
+        }
+        channel => panic!("no test for channel {channel}"),
+    }
+    // A few looks may find nothing before the end is seen.
+    let mut looks = 0;
+    loop {
+        match subscriber.receive(verb, wait) {
+            Ok(Some(found)) => return told("got", &found),
+            Err(ReceiveError::Closed) => return "end_of_stream".into(),
+            Ok(None) => looks += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(looks < 1_000_000, "neither a message nor the end");
+    }
+}
+
+fn run<P: Sends>(kind: &str, number: usize, row: [&str; 4]) -> String {
+    let uri = format!("inproc://verbs-{kind}-{number}?capacity=4KiB&wait=park");
+    // For a subscriber a topic would be a filter.
+    let topic = if row[2] == "plain" { "" } else { "&topic=own" };
+    let ends = P::open(&uri, &format!("{uri}{topic}"));
+    match row[0] {
+        "receive" | "poll" => receiving(ends, row),
+        _ => sending(ends, row),
+    }
+}
+
+/// The rows of the table: what to do, and what comes of it.
+fn rows() -> Vec<([&'static str; 4], &'static str)> {
+    let lines = TABLE.lines().filter_map(|line| line.split_once(" = "));
+    let lines = lines.filter(|(row, _)| !row.starts_with('#'));
+    let words = |row: &'static str| row.split(' ').collect::<Vec<_>>().try_into();
+    lines
+        .map(|(row, result)| (words(row).expect("four words"), result))
+        .collect()
+}
+
+#[test]
+fn every_verb_does_what_the_table_says() {
+    let kinds = TABLE
+        .lines()
+        .find_map(|line| line.strip_prefix("kinds rust "));
+    assert_eq!(kinds, Some("bytes typed"));
+    for (number, (row, result)) in rows().into_iter().enumerate() {
+        assert_eq!(
+            run::<Publisher>("bytes", number, row),
+            result,
+            "bytes {row:?}"
+        );
+        let typed = run::<Publisher<Value>>("typed", number, row);
+        assert_eq!(typed, result, "typed {row:?}");
+    }
+}
+
+#[test]
+fn the_table_has_every_combination_once() {
+    let mut all = Vec::new();
+    let waits = ["try", "wait", "timeout"];
+    for verb in ["publish", "claim", "batch"] {
+        for wait in waits {
+            for label in ["none", "tag", "topic", "both"] {
+                all.push([verb, wait, "topics", label]);
+                all.push([verb, wait, "plain", label]);
+            }
+            all.push([verb, wait, "topics", "bad"]);
+            all.push([verb, wait, "full", "none"]);
+        }
+    }
+    for channel in ["message", "empty", "ended"] {
+        for wait in waits {
+            all.push(["receive", wait, channel, "both"]);
+        }
+        all.push(["poll", "try", channel, "both"]);
+    }
+    let mut found: Vec<_> = rows().into_iter().map(|(row, _)| row).collect();
+    all.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, all);
+}

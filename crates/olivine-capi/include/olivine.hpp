@@ -400,27 +400,29 @@ class Publisher {
     std::size_t try_publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
-        return batch(olivine_publisher_try_publish_batch(handle_.get(), parts.data(), parts.size(),
-            &published),
-                     published, sent);
+        const olivine_status status =
+            olivine_publisher_try_publish_batch(handle_.get(), parts.data(),
+                parts.size(), &published);
+        return batch(status, published, sent);
     }
     // Sends messages in batches as large as there is room for, waiting for room; how many: all.
     std::size_t publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
-        return batch(olivine_publisher_publish_batch(handle_.get(), parts.data(), parts.size(),
-            &published), published,
-                     sent);
+        const olivine_status status =
+            olivine_publisher_publish_batch(handle_.get(), parts.data(),
+                parts.size(), &published);
+        return batch(status, published, sent);
     }
     // As publish_batch; how many were sent when the time, which is for all of them, was over.
     std::size_t publish_batch_timeout(const std::vector<Part> &messages, Timeout timeout,
         std::size_t *sent = nullptr) {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
-        return batch(olivine_publisher_publish_batch_timeout(handle_.get(), parts.data(),
-            parts.size(), timeout.ms(),
-                                                             &published),
-                     published, sent);
+        const olivine_status status =
+            olivine_publisher_publish_batch_timeout(handle_.get(), parts.data(),
+                parts.size(), timeout.ms(), &published);
+        return batch(status, published, sent);
     }
 
     // Reserves a message, to be filled in place; nothing where there is no room. Never waits.

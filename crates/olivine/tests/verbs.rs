@@ -58,7 +58,7 @@ impl Sends for Publisher {
 
     fn open(subscribe: &str, publish: &str) -> (Subscriber, Self) {
         let subscriber = Subscriber::open(subscribe).unwrap();
-        (subscriber, Publisher::<[u8]>::open(publish).unwrap())
+        (subscriber, Self::open(publish).unwrap())
     }
 
     fn send(&mut self, verb: &str, wait: &str, label: Label<'_>) -> Result<(), NotSent> {
@@ -229,7 +229,7 @@ fn receiving<P: Sends>(
         }
         "empty" => {
             let found = subscriber.receive(verb, wait).unwrap();
-            return found.map_or("nothing".into(), |found| told("got", &found));
+            return found.map_or_else(|| "nothing".into(), |found| told("got", &found));
         }
         channel => panic!("no test for channel {channel}"),
     }

@@ -213,3 +213,23 @@ fn a_publisher_in_c_that_is_killed_harms_nobody() {
     assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
     assert_eq!(publisher.finish(), "published 4");
 }
+
+/// Each block of C and C++ in the README compiles without a warning and receives its message.
+#[test]
+fn the_programs_of_the_readme_run() {
+    let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
+    for (language, compiler, standard) in [("c", "cc", "c11"), ("cpp", "c++", "c++17")] {
+        let place = Place::new();
+        let (_, rest) = readme.split_once(&format!("```{language}\n")).unwrap();
+        let file = place.0.path().join(format!("readme.{language}"));
+        std::fs::write(&file, rest.split("```").next().unwrap()).unwrap();
+        let file = file.display().to_string();
+        if let Some(program) = place.compile(compiler, standard, &file, Link::Shared) {
+            let mut command = std::process::Command::new(program);
+            let output = command.env("OLIVINE_DIR", place.0.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{language}: {output:?}");
+            assert_eq!(said, "hello\n", "{language}");
+        }
+    }
+}

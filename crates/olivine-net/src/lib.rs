@@ -110,3 +110,8 @@ pub use crate::{
     slots::Slots,
     topology::{Core, Topology, TopologyError, parse_cpu_list},
 };
+
+/// The programs of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

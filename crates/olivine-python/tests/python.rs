@@ -1,45 +1,45 @@
-//! Runs `tests/test_*.py` with the package as it was just built.
+//! Runs `tests/test_*.py` and the README's program with the package as it was just built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The interpreter: the one that `cargo xtask` prepared, with numpy, else the system's.
-fn python(target: &Path) -> PathBuf {
-    let prepared = target.join("tools/python/bin/python3");
-    if prepared.is_file() {
-        prepared
-    } else {
-        "python3".into()
-    }
-}
-
-#[test]
-fn the_package_passes_its_tests() {
+/// An interpreter that finds the package, and the folder that the package and its channels are in.
+fn python() -> (Command, tempfile::TempDir) {
     let own = std::env::current_exe().unwrap();
     let built = own.parent().unwrap();
-    let target = built.ancestors().nth(2).unwrap();
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The package, with the native part beside its Python.
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("olivine");
     std::fs::create_dir(&package).unwrap();
     for name in ["__init__.py", "_aio.py"] {
-        std::fs::copy(
-            crate_folder.join("python/olivine").join(name),
-            package.join(name),
-        )
-        .unwrap();
+        let source = source("python/olivine").join(name);
+        std::fs::copy(source, package.join(name)).unwrap();
     }
     let native = built.join("libolivine_native.so");
     std::os::unix::fs::symlink(native, package.join("_native.abi3.so")).unwrap();
-    let output = Command::new(python(target))
+    // The one that `cargo xtask` prepared, with numpy and mypy, else the system's.
+    let target = built.ancestors().nth(2).unwrap();
+    let prepared = target.join("tools/python/bin/python3");
+    let is_prepared = prepared.is_file();
+    let mut command = Command::new(if is_prepared {
+        prepared
+    } else {
+        "python3".into()
+    });
+    command.env("PYTHONPATH", folder.path());
+    (command, folder)
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn the_package_passes_its_tests() {
+    let (mut python, _folder) = python();
+    let output = python
         .args(["-B", "-m", "unittest", "discover", "-v", "-s"])
-        .arg(crate_folder.join("tests"))
-        .env("PYTHONPATH", folder.path())
-        .env(
-            "OLIVINE_STUBS",
-            crate_folder.join("python/olivine/_native.pyi"),
-        )
+        .arg(source("tests"))
+        .env("OLIVINE_STUBS", source("python/olivine/_native.pyi"))
         .output();
     let output = output.expect("Python is needed to test the package for it");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -52,5 +52,20 @@ fn the_package_passes_its_tests() {
         // Past the capture of output: `cargo xtask test` counts the line.
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), "skipped: {line}");
+    }
+}
+
+#[test]
+fn the_program_of_the_readme_runs() {
+    let readme = std::fs::read_to_string(source("README.md")).unwrap();
+    let blocks: Vec<_> = readme.split("```python\n").skip(1).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let (mut python, folder) = python();
+        python.arg("-c").arg(block.split("```").next().unwrap());
+        let output = python.env("OLIVINE_DIR", folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(output.stdout, b"b'hello'\n", "{said}");
     }
 }

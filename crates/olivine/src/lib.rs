@@ -100,3 +100,9 @@ pub use uri::{
     Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
     Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,
 };
+
+/// The programs of the READMEs, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../../README.md")]
+struct Readmes;

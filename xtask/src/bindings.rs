@@ -1,48 +1,37 @@
-//! The library for C and C++ where a compiler finds it, the Python that tests the package, and the README's programs in
-//! these languages.
+//! The library for C and C++ where a compiler, CMake's `find_package` and `pkg-config` find it.
 
-use crate::cargo::{TestOutput, at_most, cargo, root, target};
+use crate::cargo::{cargo, root, target};
 use crate::child;
-use crate::packages::{self, Missing};
+use crate::packages;
 use crate::report::Step;
-use crate::tidy::fenced_blocks;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-const BUILD_LIMIT: Duration = Duration::from_secs(900);
-const RUN_LIMIT: Duration = Duration::from_secs(480);
-/// Long enough for a virtual environment and one package from the registry.
-const PYTHON_LIMIT: Duration = Duration::from_secs(480);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What `tests/cmake` compiles and runs.
+const PROGRAMS: usize = 3;
 
 /// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`, `lib/cmake`.
 pub(crate) fn install(prefix: &Path) -> Result<Step> {
-    let mut output = TestOutput::default();
-    let mut command = cargo();
-    command.args(["build", "--release", "--package", "olivine-capi"]);
-    let outcome = child::stream(&mut command, at_most(BUILD_LIMIT), |line| output.line(line))?;
-    anyhow::ensure!(
-        outcome.success(),
-        "the library does not build: {}",
-        outcome.words()
-    );
-    let mut step = Step::new("capi", "files");
+    child::said(
+        cargo().args(["build", "--release", "--package", "olivine-capi"]),
+        15,
+    )?;
+    let mut step = Step::new("files");
     step.passed = place(&target().join("release"), prefix)?;
     step.note = prefix.display().to_string();
     Ok(step)
 }
 
 /// Puts the library of a build in place; how many files that are.
-pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
-    let source = root().join("crates/olivine-capi");
+fn place(built: &Path, prefix: &Path) -> Result<usize> {
+    let (source, lib) = (root().join("crates/olivine-capi"), prefix.join("lib"));
     for folder in ["include", "lib/pkgconfig", "lib/cmake/olivine"] {
         let folder = prefix.join(folder);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    let lib = prefix.join("lib");
     let shared = format!("libolivine.so.{VERSION}");
     let files = [
         (
@@ -62,8 +51,7 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
     // What is linked against, and what is asked for at run time: the build script gives that name.
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
     let links = ["libolivine.so".to_owned(), format!("libolivine.so.{minor}")];
-    for link in &links {
-        let link = lib.join(link);
+    for link in links.iter().map(|link| lib.join(link)) {
         if link.symlink_metadata().is_ok() {
             fs::remove_file(&link)?;
         }
@@ -71,163 +59,79 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<usize> {
     }
     // What it is found by.
     let descriptions = [
-        ("olivine.pc.in", "pkgconfig/olivine.pc"),
-        (
-            "cmake/olivine-config.cmake.in",
-            "cmake/olivine/olivine-config.cmake",
-        ),
-        (
-            "cmake/olivine-config-version.cmake.in",
-            "cmake/olivine/olivine-config-version.cmake",
-        ),
+        ("olivine.pc.in", "pkgconfig"),
+        ("cmake/olivine-config.cmake.in", "cmake/olivine"),
+        ("cmake/olivine-config-version.cmake.in", "cmake/olivine"),
     ];
     for (from, to) in descriptions {
-        let from = source.join(from);
-        let text = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
+        let text = fs::read_to_string(source.join(from)).with_context(|| from.to_owned())?;
         let description = text.replace("@version@", VERSION).replace("@minor@", minor);
-        fs::write(lib.join(to), description).with_context(|| to.to_owned())?;
+        let name = from
+            .rsplit('/')
+            .next()
+            .unwrap_or(from)
+            .trim_end_matches(".in");
+        fs::write(lib.join(to).join(name), description).with_context(|| to.to_owned())?;
     }
     Ok(files.len() + links.len() + descriptions.len())
 }
 
-/// The interpreter that the package's tests run by: one with numpy and mypy, where they can be had.
-pub(crate) fn python() -> Result<Step> {
-    let folder = target().join("tools/python");
-    let own = folder.join("bin/python3");
-    let has_numpy = |python: &Path| {
-        let said = Command::new(python)
-            .args(["-c", "import mypy, numpy; print(numpy.__version__)"])
-            .output();
-        let said = said.ok().filter(|said| said.status.success())?;
-        Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
-    };
-    let found = |python: &Path| has_numpy(python).map(|version| format!("numpy {version}"));
-    if let Some(note) = found(&own).or_else(|| found(Path::new("python3"))) {
-        return Ok(Step::single("python", true, note));
-    }
-    let missing = |why: &str| {
-        // Half an environment would be taken for a whole one.
-        let _ = fs::remove_dir_all(&folder);
-        println!("skipped: {why}");
-        Ok(Step::skipped("python", why))
-    };
-    let Some(python) = packages::program(&["python3"], "python3", Missing::Install) else {
-        return missing("no python3, and none can be had");
-    };
-    println!("installing numpy and mypy into {}", folder.display());
-    let mut venv = Command::new(&python);
-    venv.args(["-m", "venv", "--clear"]).arg(&folder);
-    let mut pip = Command::new(&own);
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
-    pip.args(["--only-binary", ":all:", "numpy", "mypy"]);
-    for command in [&mut venv, &mut pip] {
-        let ran = child::capture(command, at_most(PYTHON_LIMIT));
-        if !ran.is_ok_and(|(outcome, _)| outcome.success()) {
-            return missing(
-                "numpy or mypy is not there and cannot be had: the package is tested without",
-            );
-        }
-    }
-    match found(&own) {
-        Some(note) => Ok(Step::single("python", true, note)),
-        None => {
-            missing("numpy or mypy was installed and does not load: the package is tested without")
-        }
-    }
+/// The library of this build, installed into a folder, moved to another, and looked for there.
+pub(crate) fn found() -> Result<Step> {
+    let folder = tempfile::tempdir()?;
+    let (first, prefix) = (folder.path().join("first"), folder.path().join("prefix"));
+    place(&target().join("debug"), &first)?;
+    fs::rename(first, &prefix)?;
+    let mut step = by_cmake(&prefix)?;
+    step.count(by_pkg_config(&prefix).map(|()| true)?);
+    Ok(step)
 }
 
-/// Compiles and runs a document's blocks of C, C++ and Python, with what was built in `built`.
-pub(crate) fn blocks(document: &str, text: &str, built: &Path, step: &mut Step) -> Result<()> {
-    let languages = ["c", "cpp", "python"];
-    if !fenced_blocks(text)
-        .iter()
-        .any(|block| languages.contains(&block.language.as_str()))
-    {
-        return Ok(());
-    }
+/// Builds a program with what `pkg-config` says of the library below `prefix`, and runs it.
+fn by_pkg_config(prefix: &Path) -> Result<()> {
+    let mut ask = Command::new(packages::program(&["pkg-config", "pkgconf"], "pkg-config")?);
+    ask.args(["--cflags", "--libs", "olivine"]);
+    let words = child::said(ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")), 2)?;
     let folder = tempfile::tempdir()?;
-    let prefix = folder.path().join("prefix");
-    place(built, &prefix)?;
-    let package = stage(built, folder.path())?;
-    for block in fenced_blocks(text) {
-        let run = match block.language.as_str() {
-            "c" => compiled(&["cc", "-std=c11", "-x", "c"], &block.text, &prefix),
-            "cpp" => compiled(&["c++", "-std=c++17", "-x", "c++"], &block.text, &prefix),
-            "python" => Some(Command::new("python3")).map(|mut python| {
-                python
-                    .arg("-c")
-                    .arg(&block.text)
-                    .env("PYTHONPATH", &package);
-                Ok(python)
-            }),
-            _ => continue,
-        };
-        let place = format!("{document}:{}: {}", block.line, block.language);
-        let Some(command) = run else {
-            println!("skipped: {place}: no compiler for it");
-            step.skipped += 1;
-            continue;
-        };
-        let ended = command.and_then(|mut command| {
-            command.env("OLIVINE_DIR", folder.path());
-            child::capture(&mut command, at_most(RUN_LIMIT))
-        });
-        let (holds, said) = match ended {
-            Ok((outcome, said)) => (outcome.success(), said),
-            Err(error) => (false, format!("{error:#}")),
-        };
-        let verdict = if holds { "ok   " } else { "FAIL " };
-        println!("{verdict} {place}: {}", said.trim());
-        step.count(holds);
-    }
+    let program = folder.path().join("refuse");
+    let mut compile = Command::new("cc");
+    compile.arg(root().join("crates/olivine-capi/tests/programs/refuse.c"));
+    compile
+        .args(words.split_whitespace())
+        .arg("-o")
+        .arg(&program);
+    child::said(&mut compile, 8)?;
+    child::said(
+        Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")),
+        8,
+    )?;
     Ok(())
 }
 
-/// A program of C or C++, compiled; `None` where there is no compiler.
-fn compiled(compiler: &[&str], text: &str, prefix: &Path) -> Option<Result<Command>> {
-    packages::program(&compiler[..1], "none", Missing::LeaveOut)?;
-    let source = prefix.join("block.txt");
-    let program = prefix.join("block");
-    let build = || {
-        fs::write(&source, text)?;
-        let mut command = Command::new(compiler[0]);
-        command
-            .args(&compiler[1..])
-            .arg(&source)
-            .args(["-x", "none", "-Wall", "-Wextra", "-Werror"]);
-        command
-            .arg("-I")
-            .arg(prefix.join("include"))
-            .arg("-L")
-            .arg(prefix.join("lib"));
-        command.arg("-lolivine").arg("-o").arg(&program);
-        let (outcome, said) = child::capture(&mut command, at_most(RUN_LIMIT))?;
-        anyhow::ensure!(outcome.success(), "does not compile: {said}");
-        let mut run = Command::new(&program);
-        run.env("LD_LIBRARY_PATH", prefix.join("lib"));
-        Ok(run)
-    };
-    Some(build())
-}
-
-/// The Python package as it was built, in a folder that Python can be pointed to.
-fn stage(built: &Path, folder: &Path) -> Result<PathBuf> {
-    let path = folder.join("python");
-    let package = path.join("olivine");
-    fs::create_dir_all(&package)?;
-    let source = root().join("crates/olivine-python/python/olivine");
-    for name in ["__init__.py", "_aio.py"] {
-        fs::copy(source.join(name), package.join(name))?;
-    }
-    fs::copy(
-        built.join("libolivine_native.so"),
-        package.join("_native.abi3.so"),
-    )?;
-    Ok(path)
+/// Builds a project with CMake that finds the library below `prefix`, and runs its programs.
+///
+/// # Errors
+///
+/// What could not be found, built or run, with what was said about it.
+pub(crate) fn by_cmake(prefix: &Path) -> Result<Step> {
+    let cmake = packages::program(&["cmake"], "cmake")?;
+    packages::program(&["cc"], "gcc").and_then(|_| packages::program(&["c++"], "g++"))?;
+    // CMake takes what is relative to be so from the project's folder.
+    let prefix = fs::canonicalize(prefix)?;
+    let folder = tempfile::tempdir()?;
+    let mut configure = Command::new(&cmake);
+    configure
+        .arg("-S")
+        .arg(root().join("crates/olivine-capi/tests/cmake"));
+    configure.arg("-B").arg(folder.path());
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    child::said(&mut configure, 8)?;
+    child::said(Command::new(&cmake).arg("--build").arg(folder.path()), 8)?;
+    let mut run = Command::new(cmake.with_file_name("ctest"));
+    let ran = child::said(run.arg("--output-on-failure").current_dir(folder.path()), 8)?;
+    let all = format!("100% tests passed, 0 tests failed out of {PROGRAMS}");
+    ensure!(ran.contains(&all), "not all programs ran: {ran}");
+    let mut step = Step::new("programs");
+    step.passed = PROGRAMS;
+    Ok(step)
 }

@@ -1,7 +1,8 @@
 //! Calling cargo, and understanding what test programs print.
 
-use crate::child::Line;
-use crate::report::Step;
+use crate::child::{self, Line};
+use crate::report::{self, Step};
+use anyhow::Result;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,6 +49,43 @@ pub(crate) fn without_ours(command: &mut Command) {
             command.env_remove(&name);
         }
     }
+}
+
+/// Builds the tool as it ships; its path.
+pub(crate) fn tool() -> Result<PathBuf> {
+    let words = "build --quiet --release --package olivine-cli";
+    child::output(cargo().args(words.split(' ')))?;
+    Ok(target().join("release/olivine"))
+}
+
+/// Runs a command that tests: shows and keeps what a person wants to see, and counts.
+pub(crate) fn tests(command: &mut Command, minutes: u64) -> Result<Step> {
+    let mut output = TestOutput::default();
+    let outcome = child::stream(command, minutes, |line| {
+        let verdict = output.line(line);
+        if verdict == Line::Show {
+            report::keep(line);
+        }
+        verdict
+    })?;
+    Ok(output.step(outcome.success(), &outcome.words()))
+}
+
+/// Runs `cargo test` with these words, parted by spaces, and settings, which are noted.
+pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
+    let mut command = cargo();
+    command.arg("test").args(words.split(' '));
+    command.envs(settings.iter().map(|(name, value)| (*name, value)));
+    let set = settings
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    let set = set.collect::<Vec<_>>().join(" ");
+    println!("{set} cargo test {words}");
+    let mut step = tests(&mut command, 24 * 60)?;
+    if !set.is_empty() {
+        step.note = format!("{set}; {}", step.note);
+    }
+    Ok(step)
 }
 
 /// Arguments of `cargo build` for every library, program and example. Always all of them, and with the features that the
@@ -166,8 +204,8 @@ impl TestOutput {
 
     /// The counts as a step. A run that failed without a failed test (it did not build, a test
     /// program crashed) counts as one failure.
-    pub(crate) fn step(self, name: &str, success: bool, how: &str) -> Step {
-        let mut step = Step::new(name, "tests");
+    pub(crate) fn step(self, success: bool, how: &str) -> Step {
+        let mut step = Step::new("tests");
         step.passed = self.passed.saturating_sub(self.excused);
         step.skipped = self.ignored + self.excused;
         step.failed = self.failed.max(self.failures.len());
@@ -201,11 +239,6 @@ fn number_before(text: &str, word: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// `1 file`, `2 files`.
-pub(crate) fn plural(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,59 +260,31 @@ mod tests {
              test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
              running 0 tests\n\
              test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
-             test result: ok. 7 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\n",
+             skipped: no network namespace\n\
+             test result: ok. 8 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out\n",
         );
-        assert_eq!(
-            (
-                output.passed,
-                output.failed,
-                output.ignored,
-                output.programs
-            ),
-            (8, 1, 2, 3)
-        );
-        assert_eq!(output.failures, ["c"]);
-        assert_eq!(shown.len(), 4, "{shown:?}");
-        let step = output.step("test", false, "exit status: 101");
-        assert_eq!((step.passed, step.failed, step.skipped), (8, 1, 2));
+        assert_eq!((output.programs, shown.len()), (3, 5), "{shown:?}");
+        let step = output.step(false, "exit status: 101");
+        assert_eq!((step.passed, step.failed, step.skipped), (8, 1, 3));
+        assert_eq!(step.note, "c");
     }
 
     #[test]
-    fn a_test_that_cannot_run_here_counts_as_skipped() {
-        let (output, shown) = read(
-            "skipped: no network namespace\n\
-             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
-        );
-        assert_eq!(shown.len(), 2);
-        let step = output.step("test", true, "exit status: 0");
-        assert_eq!((step.passed, step.failed, step.skipped), (2, 0, 1));
-    }
-
-    #[test]
-    fn a_build_that_fails_is_one_failure() {
+    fn a_build_that_fails_and_a_run_without_a_test_fail() {
         let (output, shown) = read("error[E0425]: cannot find value\n");
-        assert_eq!(shown.len(), 1);
-        let step = output.step("test", false, "exit status: 101");
-        assert_eq!((step.passed, step.failed), (0, 1));
+        let step = output.step(false, "exit status: 101");
+        assert_eq!((shown.len(), step.passed, step.failed), (1, 0, 1));
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out\n";
+        assert_eq!(read(none).0.step(true, "").failed, 1);
     }
 
     #[test]
-    fn a_run_without_a_test_fails() {
-        let (output, _) =
-            read("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out\n");
-        assert_eq!(output.step("model", true, "").failed, 1);
-    }
-
-    #[test]
-    fn a_crash_names_the_test_it_happened_in() {
-        let (output, _) = read("test ring::model::commit ... \nthread panicked while panicking\n");
-        assert_eq!(output.unfinished.as_deref(), Some("ring::model::commit"));
-        let step = output.step("model", false, "signal: 6");
-        assert_eq!(step.note, "signal: 6 in ring::model::commit");
-    }
-
-    #[test]
-    fn a_verdict_after_the_tests_own_output_is_still_its_verdict() {
+    fn a_crash_and_a_verdict_after_other_output_name_their_test() {
+        let (output, _) = read("test ring::commit ... \nthread panicked while panicking\n");
+        assert_eq!(
+            output.step(false, "signal: 6").note,
+            "signal: 6 in ring::commit"
+        );
         let (output, _) = read("test a ... printed by the test\nFAILED\n");
         assert_eq!(output.failures, ["a"]);
     }

@@ -1,6 +1,8 @@
 //! Child processes: output streamed as it comes, thinned out by the caller, bounded in time.
 
-use anyhow::{Context as _, Result};
+use crate::cargo::at_most;
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -52,14 +54,15 @@ impl Outcome {
     }
 }
 
-/// Runs `command` for at most `limit`, giving each line of stdout and stderr to `on_line`.
+/// Runs `command` for at most so many minutes, giving each line of stdout and stderr to `on_line`.
 ///
 /// On time-out, or when told to stop, the child and everything it started are killed.
 pub(crate) fn stream(
     command: &mut Command,
-    limit: Duration,
+    minutes: u64,
     on_line: impl FnMut(&str) -> Line,
 ) -> Result<Outcome> {
+    let limit = Duration::from_secs(minutes * 60);
     stream_watched(command, limit, HEARTBEAT, |_| (), on_line)
 }
 
@@ -73,7 +76,7 @@ pub(crate) fn stream_watched(
     mut watch: impl FnMut(u32),
     mut on_line: impl FnMut(&str) -> Line,
 ) -> Result<Outcome> {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), at_most(limit));
     let (sender, lines) = mpsc::channel();
     let mut child = command
         .stdin(Stdio::null())
@@ -139,14 +142,22 @@ pub(crate) fn stream_watched(
 }
 
 /// Runs `command` quietly and returns how it ended and everything it printed.
-pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<(Outcome, String)> {
+pub(crate) fn capture(command: &mut Command, minutes: u64) -> Result<(Outcome, String)> {
     let mut text = String::new();
-    let outcome = stream(command, limit, |line| {
+    let outcome = stream(command, minutes, |line| {
         text.push_str(line);
         text.push('\n');
         Line::Hide
     })?;
     Ok((outcome, text))
+}
+
+/// Runs `command` quietly; everything it printed, which is in the error where it fails.
+pub(crate) fn said(command: &mut Command, minutes: u64) -> Result<String> {
+    let (outcome, said) = capture(command, minutes)?;
+    let words = outcome.words();
+    ensure!(outcome.success(), "{command:?}: {words}: {said}");
+    Ok(said)
 }
 
 /// Runs `command` quietly; an error if it fails. Returns its standard output alone.
@@ -184,68 +195,53 @@ fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
 }
 
 /// Kills `child` and its descendants.
-pub(crate) fn kill_tree(child: &mut Child) {
-    let mut pids = vec![child.id()];
-    let mut next = 0;
+fn kill_tree(child: &mut Child) {
     let parents = parents();
+    let (mut pids, mut next) = (vec![child.id()], 0);
     while next < pids.len() {
-        let parent = pids[next];
-        pids.extend(
-            parents
-                .iter()
-                .filter(|(_, of)| *of == parent)
-                .map(|(pid, _)| *pid),
-        );
+        let children = parents.iter().filter(|(_, parent)| *parent == pids[next]);
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        pids.extend(children);
         next += 1;
     }
-    // The child itself first, so that it starts nothing new; it is not reaped before `wait`, so
-    // its number cannot have been given to somebody else.
-    for pid in pids {
-        let pid = i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            // A descendant may have ended meanwhile; that is what was wanted.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-    }
+    // The child itself first, so that it starts nothing new; it is not reaped before `wait`, so its
+    // number is not given to another process.
+    pids.into_iter().for_each(|pid| send(pid, Signal::KILL));
 }
 
-/// CPU time that process `pid` has used so far, of user and system together, in all its threads; `None` if there is no
-/// such process. Children count once they were waited for.
-pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+/// Sends a signal to a process, which may have ended meanwhile.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let _ = pid.map(|pid| kill_process(pid, signal));
+}
+
+/// The fields behind the name in `/proc/PID/stat`; the name may hold anything.
+fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: state, ppid, … utime, stime, cutime, cstime in ticks.
-    let fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let ticks: Vec<u64> = fields
-        .skip(11)
-        .take(4)
-        .map_while(|field| field.parse().ok())
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// CPU time that process `pid` has used so far, of user and system together, in all its threads; `None`
+/// if there is no such process. Children count once they were waited for.
+pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+    // State, parent, … and from the twelfth: utime, stime, cutime, cstime in ticks.
+    let ticks = stat(pid)?;
+    let ticks: Vec<u64> = ticks
+        .get(11..15)?
+        .iter()
+        .flat_map(|field| field.parse())
         .collect();
-    let used: u64 = (ticks.len() == 4).then(|| ticks.iter().sum())?;
-    Some(Duration::from_millis(used * 1000 / TICKS_A_SECOND))
+    Some(Duration::from_millis(
+        ticks.iter().sum::<u64>() * 1000 / TICKS_A_SECOND,
+    ))
 }
 
 /// Every process of the machine with its parent.
 fn parents() -> Vec<(u32, u32)> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            // `pid (name) state ppid …`; the name may hold anything, also parentheses.
-            let parent = stat
-                .rsplit_once(')')?
-                .1
-                .split_whitespace()
-                .nth(1)?
-                .parse()
-                .ok()?;
-            Some((pid, parent))
-        })
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, stat(pid)?.get(1)?.parse().ok()?)))
         .collect()
 }
 
@@ -262,38 +258,32 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_are_read_to_the_end() {
-        let (outcome, text) = capture(&mut shell("echo one; echo two >&2"), LONG).unwrap();
-        assert!(outcome.success());
+    fn both_streams_are_read_to_the_end_and_a_failure_is_no_success() {
+        let (outcome, text) = capture(&mut shell("echo one; echo two >&2; exit 3"), 1).unwrap();
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, ["one", "two"]);
-    }
-
-    #[test]
-    fn a_failing_child_is_not_a_success() {
-        let (outcome, _) = capture(&mut shell("exit 3"), LONG).unwrap();
         assert!(!outcome.success());
         assert_eq!(outcome.words(), "exit status: 3");
+        let error = said(&mut shell("echo why; false"), 1).unwrap_err();
+        assert!(error.to_string().contains("why"), "{error}");
+        assert_eq!(said(&mut shell("echo fine"), 1).unwrap(), "fine\n");
+        let error = capture(&mut Command::new("no-such-program"), 1).unwrap_err();
+        assert!(error.to_string().contains("no-such-program"));
     }
 
     #[test]
     fn a_hanging_child_and_its_children_are_killed() {
         let script = "sh -c 'echo $$; exec tail -f /dev/null' & wait";
         let mut pid = None;
-        let outcome = stream(&mut shell(script), LONG, |line| {
+        let outcome = stream(&mut shell(script), 1, |line| {
             pid = line.parse().ok();
             Line::Stop
-        })
-        .unwrap();
-        assert_eq!(outcome.ended, Ended::Stopped);
-        let pid: u32 = pid.expect("the grandchild printed its number");
-        // It is reaped by whoever inherits it: until then it is a zombie at most.
-        let is_dead = || {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim());
-            state.is_empty() || state.starts_with(['Z', 'X'])
-        };
+        });
+        assert_eq!(outcome.unwrap().ended, Ended::Stopped);
+        let pid = pid.expect("the grandchild printed its number");
+        // Until its new parent reaps it, it is a zombie.
+        let is_dead = || stat(pid).is_none_or(|fields| matches!(&*fields[0], "Z" | "X"));
         let watchdog = Instant::now() + LONG;
         while !is_dead() {
             assert!(Instant::now() < watchdog, "process {pid} lives on");
@@ -303,28 +293,18 @@ mod tests {
 
     #[test]
     fn a_child_that_never_ends_runs_out_of_time() {
-        let (outcome, _) = capture(
-            &mut shell("exec tail -f /dev/null"),
-            Duration::from_millis(50),
-        )
-        .unwrap();
-        assert_eq!(outcome.ended, Ended::TimedOut);
+        let (mut command, limit) = (shell("exec tail -f /dev/null"), Duration::from_millis(50));
+        let outcome = stream_watched(&mut command, limit, LONG, |_| (), |_| Line::Hide);
+        assert_eq!(outcome.unwrap().ended, Ended::TimedOut);
     }
 
     #[test]
     fn the_time_a_child_used_is_known_after_its_end() {
         let mut used = Duration::ZERO;
         let script = "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo $n";
-        let watch = |pid| used = cpu_time(pid).expect("a child that nobody reaped yet");
-        let outcome =
-            stream_watched(&mut shell(script), LONG, LONG, watch, |_| Line::Hide).unwrap();
-        assert!(outcome.success());
+        let watch = |pid| used = cpu_time(pid).expect("a child that was not reaped yet");
+        let outcome = stream_watched(&mut shell(script), LONG, LONG, watch, |_| Line::Hide);
+        assert!(outcome.unwrap().success());
         assert!(used >= Duration::from_millis(10), "{used:?}");
-    }
-
-    #[test]
-    fn a_missing_program_is_an_error_that_names_it() {
-        let error = capture(&mut Command::new("no-such-program"), LONG).unwrap_err();
-        assert!(error.to_string().contains("no-such-program"));
     }
 }

@@ -1,37 +1,36 @@
-//! `ci --deep`: everything that takes longer than a change may wait for, with its report in `docs/evidence`.
+//! `ci --deep`: everything that takes longer than a change may wait for, with its report in
+//! `docs/evidence`. Also the deaths that `death` runs alone.
 
-use crate::cargo::{TestOutput, at_most, cargo};
-use crate::child;
-use crate::evidence::{Evidence, Run};
-use crate::packages::Missing;
+use crate::cargo::{suite, target};
+use crate::evidence::Evidence;
+use crate::packages;
 use crate::report::{Report, Step};
-use crate::{aarch64, again, browser, clients, death, fuzz, miri, pool, sanitize, test};
+use crate::{aarch64, fuzz, miri, pool, sanitize, test};
 use anyhow::{Result, bail};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-const CHURN_LIMIT: Duration = Duration::from_secs(3600);
+use clap::value_parser;
+use std::fmt::Display;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How much of everything.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Plan {
     /// How many participants to kill.
-    #[arg(long, requires = "deep", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
     kills: u64,
     /// What all choices are drawn from; printed when it is drawn itself.
     #[arg(long, requires = "deep")]
     seed: Option<u64>,
     /// How many seeds Miri runs with.
-    #[arg(long, requires = "deep", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 8, value_parser = value_parser!(u32).range(1..))]
     seeds: u32,
     /// How many words each of the seven hostile peers overwrites.
-    #[arg(long, requires = "deep", default_value_t = 150_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 150_000_000, value_parser = value_parser!(u64).range(1..))]
     writes: u64,
     /// CPU time of each fuzz target.
     #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
     fuzz: Duration,
     /// How many messages cross a bad wire.
-    #[arg(long, requires = "deep", value_name = "MESSAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "deep", value_name = "MESSAGES", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1..))]
     wire: u64,
     /// How long the wire is cut meanwhile.
     #[arg(long, requires = "deep", value_name = "TIME", default_value = "60s", value_parser = length)]
@@ -43,36 +42,11 @@ pub(crate) struct Plan {
     #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
     soak: Duration,
     /// How many connections come and go, on each back end.
-    #[arg(long, requires = "deep", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 100_000, value_parser = value_parser!(u32).range(1..))]
     connections: u32,
     /// How often every built-in method is measured in a row.
-    #[arg(long, requires = "deep", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "deep", default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
     benches: u32,
-}
-
-impl Plan {
-    /// What repeats it.
-    fn command(&self, seed: u64) -> String {
-        let Self {
-            kills,
-            seed: _,
-            seeds,
-            writes,
-            fuzz,
-            wire,
-            cut,
-            sealed,
-            soak,
-            connections,
-            benches,
-        } = self;
-        let [fuzz, cut, sealed, soak] = [fuzz, cut, sealed, soak].map(Duration::as_secs);
-        format!(
-            "cargo xtask ci --deep --kills {kills} --seed {seed} --seeds {seeds} --writes {writes} --fuzz {fuzz}s \
-             --wire {wire} --cut {cut}s --sealed {sealed}s --soak {soak}s --connections {connections} \
-             --benches {benches}"
-        )
-    }
 }
 
 /// `90`, `90s`, `10m`, `2h`.
@@ -81,23 +55,55 @@ impl Plan {
 ///
 /// What else it is.
 pub(crate) fn length(text: &str) -> Result<Duration> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
+    let number = text.trim_end_matches(['s', 'm', 'h']);
+    let factor = match &text[number.len()..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        _ => None,
     };
-    let factor = match unit {
-        "m" => 60,
-        "h" => 3600,
-        _ => 1,
-    };
-    let seconds = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor));
-    match seconds {
+    let number = number.parse::<u64>().ok().zip(factor);
+    match number.and_then(|(number, factor)| number.checked_mul(factor)) {
         Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
         _ => bail!("'{text}' is no time: say 90s, 10m or 2h, at least one second"),
     }
+}
+
+/// A seed that was not chosen. It is printed, so that a failure can be repeated.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the wall clock is only a source of variety here"
+)]
+pub(crate) fn any_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |now| u64::from(now.subsec_nanos()))
+}
+
+/// A test program of the core in a release build, some of its tests, with these settings.
+fn core(test: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
+    let words = format!("--package olivine --release --test {test}");
+    let set = settings
+        .iter()
+        .map(|(name, value)| (*name, value.to_string()));
+    suite(&words, &set.collect::<Vec<_>>())
+}
+
+/// Kills `kills` participants; the same `seed` gives the same choices.
+pub(crate) fn death(kills: u64, seed: u64) -> Result<Step> {
+    let test = "death -- --nocapture --test-threads=1";
+    core(test, &[("OLIVINE_KILLS", &kills), ("OLIVINE_SEED", &seed)])
+}
+
+/// Kills, stops and newcomers for `duration`.
+pub(crate) fn soak(duration: Duration, seed: u64) -> Result<Step> {
+    let test = "death -- --nocapture --test-threads=1 whoever_is_killed";
+    core(
+        test,
+        &[
+            ("OLIVINE_SOAK_S", &duration.as_secs()),
+            ("OLIVINE_SEED", &seed),
+        ],
+    )
 }
 
 /// A run under way.
@@ -105,159 +111,150 @@ struct Progress<'a> {
     report: &'a mut Report,
     /// Steps to run; all where empty.
     only: &'a [String],
-    said: Vec<String>,
     evidence: Evidence,
-    /// Where it was written down.
-    path: PathBuf,
-    command: String,
     started: Instant,
 }
 
 impl Progress<'_> {
-    /// Runs one step, whatever became of those before, and writes down what is known by then.
-    fn step(&mut self, name: &str, body: impl FnOnce(&mut Report, &mut Vec<String>)) {
+    /// Runs one step, even after a failure, and writes down what is known by then.
+    fn steps(&mut self, name: &str, body: impl FnOnce(&mut Report)) {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return;
         }
         let minutes = self.started.elapsed().as_secs() / 60;
         println!("\n#### {name}, {minutes} min after the start");
-        body(self.report, &mut self.said);
+        body(self.report);
         // At the end this is a failure; until then there is more to find out.
         if let Err(error) = self.write(&format!("so far, up to {name}")) {
             println!("error: {error:#}");
         }
     }
 
-    fn single(&mut self, name: &str, body: impl FnOnce(&mut Vec<String>) -> Result<Step>) {
-        self.step(name, |report, said| report.run(name, || body(said)))
+    fn step(&mut self, name: &str, body: impl FnOnce() -> Result<Step>) {
+        self.steps(name, |report| report.run(name, body));
     }
 
-    fn write(&mut self, state: &str) -> Result<()> {
+    /// Where it was written down; nowhere where only some steps run.
+    fn write(&self, state: &str) -> Result<String> {
         if !self.only.is_empty() {
-            return Ok(());
+            return Ok("not written: only some steps ran".to_owned());
         }
-        self.path = self.evidence.write(&Run {
-            name: "",
-            state,
-            command: &self.command,
-            summary: &self.report.text(),
-            said: &self.said,
-            elapsed: self.started.elapsed(),
-        })?;
-        Ok(())
+        let path = self.evidence.write("", state, &self.report.text())?;
+        Ok(path.display().to_string())
     }
 }
 
 /// Runs everything. A step that fails is a failure in the report; those after it are run all the same.
-pub(crate) fn run(report: &mut Report, plan: &Plan, only: Vec<String>) {
-    let seed = plan.seed.unwrap_or_else(death::any_seed);
-    let command = plan.command(seed);
-    println!("{command}");
-    let evidence = match Evidence::begin() {
-        Ok(evidence) => evidence,
-        Err(error) => return report.add(Step::single("evidence", false, format!("{error:#}"))),
+pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
+    let seed = plan.seed.unwrap_or_else(any_seed);
+    let drawn = if plan.seed.is_none() {
+        format!(" --seed {seed}")
+    } else {
+        String::new()
     };
+    // The defaults are those of the commit, which is written down as well.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let command = format!("cargo xtask {}{drawn}", words.join(" "));
+    println!("{command}");
+    let evidence = match Evidence::begin(&command) {
+        Ok(evidence) => evidence,
+        Err(error) => return report.add(Step::broken(&error).called("evidence")),
+    };
+    let started = Instant::now();
     let mut progress = Progress {
         report,
-        only: &only,
-        said: Vec::new(),
+        only,
         evidence,
-        path: PathBuf::new(),
-        command,
-        started: Instant::now(),
+        started,
     };
     steps(&mut progress, plan, seed);
     let written = progress.write("whole");
-    if only.is_empty() {
-        let path = progress.path.display().to_string();
-        report.run("evidence", || {
-            written.map(|()| Step::single("evidence", true, path))
-        });
-    }
+    report.run("evidence", || Ok(Step::single(true, written?)));
 }
 
 fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
-    progress.step("test", |report, said| test::test(report, true, said));
-    progress.single("miri", |_| miri::run(plan.seeds, None));
-    progress.single("aarch64", |_| aarch64::run());
-    progress.single("step", death::every_step);
-    progress.single("crowd", death::crowd);
-    progress.step("sanitizers", |report, _| test::sanitizers(report, &[]));
-    progress.single("hostile", |said| sanitize::hostile(plan.writes, seed, said));
-    let targets = fuzz::Plan {
-        only: None,
-        length: plan.fuzz,
-        jobs: pool::jobs(),
+    progress.steps("test", |report| test::test(report, true));
+    progress.step("miri", || miri::run(plan.seeds, None));
+    progress.step("aarch64", aarch64::run);
+    // A death after every instruction, and every fault of every system call.
+    progress.step("step", || {
+        let settings =
+            ["OLIVINE_STEP_EVERY", "OLIVINE_FAULT_EVERY"].map(|name| (name, "1".to_owned()));
+        suite(
+            "--package olivine --test step -- --nocapture --test-threads=1",
+            &settings,
+        )
+    });
+    // More busy processes than any machine here has processors.
+    progress.step("crowd", || {
+        core(
+            "limits -- --nocapture --test-threads=1 crowd",
+            &[("OLIVINE_CROWD", &64)],
+        )
+    });
+    progress.steps("sanitizers", |report| sanitize::run(report, &[]));
+    progress.step("hostile", || sanitize::hostile(plan.writes, seed));
+    progress.steps("fuzz", |report| {
+        fuzz::run(report, None, plan.fuzz, pool::jobs())
+    });
+    // Bridges between two network namespaces, on a wire that delays, loses and is cut.
+    progress.step("wire", || {
+        let (messages, cut) = (plan.wire, plan.cut.as_secs());
+        let wire = ("OLIVINE_WIRE_MESSAGES", messages.to_string());
+        let cut = ("OLIVINE_WIRE_CUT_S", cut.to_string());
+        let words = "--package olivine --test namespaces -- --nocapture --test-threads=1";
+        suite(words, &[wire, cut, ("OLIVINE_WIRE_SEED", seed.to_string())])
+    });
+    progress.step("sealed", || {
+        let time = ("OLIVINE_HOSTILE_MS", plan.sealed.as_millis().to_string());
+        let words = "--package olivine --test sealed -- --nocapture --test-threads=1";
+        suite(words, &[time, ("OLIVINE_SEED", seed.to_string())])
+    });
+    progress.step("death", || death(plan.kills, seed));
+    progress.step("soak", || soak(plan.soak, seed));
+    // Nothing may hang, fail or be left behind.
+    progress.step("again", || {
+        let times = ("OLIVINE_AGAIN", plan.benches.to_string());
+        suite(
+            "--package olivine-cli --release --test again -- --nocapture",
+            &[times],
+        )
+    });
+    let browser = || {
+        packages::program(
+            &["chromium", "chromium-browser", "google-chrome"],
+            "chromium",
+        )?;
+        let pictures = target().join("browser").display().to_string();
+        anyhow::Ok([("OLIVINE_BROWSER", pictures)])
     };
-    progress.step("fuzz", |report, said| fuzz::run(report, &targets, said));
-    progress.single("wire", |said| death::wire(plan.wire, plan.cut, seed, said));
-    progress.single("sealed", |said| death::sealed(plan.sealed, seed, said));
-    progress.single("death", |said| death::run(plan.kills, Some(seed), said));
-    progress.single("soak", |said| death::soak(plan.soak, Some(seed), said));
-    progress.single("again", |_| again::run(plan.benches));
-    progress.single("browser", |_| browser::run());
-    progress.single("clients", |_| clients::run(Missing::Install, true));
-    progress.single("churn", |_| churn(plan.connections));
-}
-
-/// Connections that come and go, so many that any leak shows.
-fn churn(connections: u32) -> Result<Step> {
-    let mut output = TestOutput::default();
-    let mut command = cargo();
-    let program = ["--package", "olivine-net", "--test", "process"];
-    command
-        .args(["test", "--release"])
-        .args(program)
-        .args(["churn", "--", "--nocapture"])
-        .env("OLIVINE_NET_CHURN", connections.to_string());
-    let outcome = child::stream(&mut command, at_most(CHURN_LIMIT), |line| output.line(line))?;
-    let mut step = output.step("churn", outcome.success(), &outcome.words());
-    step.note = format!("{connections} connections on each back end; {}", step.note);
-    Ok(step)
+    progress.step("browser", || {
+        suite("--package olivine-cli --test browser", &browser()?)
+    });
+    progress.step("clients", || {
+        let settings = browser()?;
+        packages::program(&["curl"], "curl").and_then(|_| packages::program(&["wrk"], "wrk"))?;
+        suite("--package olivine-net --test clients", &settings)
+    });
+    // So many that any leak shows.
+    progress.step("churn", || {
+        let connections = ("OLIVINE_NET_CHURN", plan.connections.to_string());
+        let words = "--package olivine-net --release --test process churn -- --nocapture";
+        suite(words, &[connections])
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[arg(long)]
-        deep: bool,
-        #[command(flatten)]
-        plan: Plan,
-    }
 
     #[test]
     fn times_have_units() {
-        let seconds = |text| length(text).map(|length| length.as_secs());
-        assert_eq!(seconds("90").unwrap(), 90);
-        assert_eq!(seconds("30s").unwrap(), 30);
-        assert_eq!(seconds("10m").unwrap(), 600);
-        assert_eq!(seconds("2h").unwrap(), 7200);
-        for bad in ["", "s", "0s", "1d", "-1s", "99999999999999999999h"] {
+        for (text, seconds) in [("90", 90), ("30s", 30), ("10m", 600), ("2h", 7200)] {
+            assert_eq!(length(text).unwrap().as_secs(), seconds, "{text}");
+        }
+        for bad in ["", "s", "0s", "1d", "1ss", "-1s", "99999999999999999999h"] {
             assert!(length(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_command_that_is_written_down_means_the_same() {
-        let chosen = [
-            "ci",
-            "--deep",
-            "--kills",
-            "7",
-            "--cut",
-            "2m",
-            "--connections",
-            "9",
-        ];
-        let plan = Line::parse_from(chosen).plan;
-        let command = plan.command(11);
-        let words = command.split_whitespace().skip(2);
-        let again = Line::parse_from(words).plan;
-        assert_eq!((again.kills, again.seed), (7, Some(11)));
-        assert_eq!(again.command(11), command);
     }
 }

@@ -1,103 +1,83 @@
-//! What a long run found, as a file that can be kept: `docs/evidence/DATE-COMMIT.md`, or `DATE-COMMIT-NAME.md`.
+//! What a long run found, as a file that can be kept: `docs/evidence/DATE-COMMIT.md`, or
+//! `DATE-COMMIT-NAME.md`.
 
 use crate::cargo::root;
 use crate::child;
+use crate::report;
 use anyhow::{Context as _, Result};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::Instant;
 
-/// What is being run, and where.
+/// What is being run, and where; noted before the run, because the tree may change meanwhile.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     day: String,
     commit: String,
-    /// Whether the commit is all of it.
-    changes: &'static str,
-    kernel: String,
-    processors: String,
-}
-
-/// A run as it is written down.
-#[derive(Debug)]
-pub(crate) struct Run<'a> {
-    /// What the file's name ends with, and the title; empty for everything.
-    pub(crate) name: &'a str,
-    /// How much of it there is: `whole`.
-    pub(crate) state: &'a str,
-    /// What repeats it, with every argument that was chosen or drawn.
-    pub(crate) command: &'a str,
-    /// A line for each step.
-    pub(crate) summary: &'a str,
-    /// What was printed.
-    pub(crate) said: &'a [String],
-    pub(crate) elapsed: Duration,
+    /// Lines on commit, command and machine.
+    head: String,
+    started: Instant,
 }
 
 impl Evidence {
-    /// Notes commit, day and machine before the run: somebody may go on working meanwhile.
+    /// Notes day, commit, machine, and the command that repeats the run.
     ///
     /// # Errors
     ///
     /// No repository, or no `git`, `date`, `uname` or `nproc`.
-    pub(crate) fn begin() -> Result<Self> {
-        let output = |program: &str, arguments: &[&str]| {
-            let mut command = Command::new(program);
-            command.args(arguments).current_dir(root());
-            child::output(&mut command).map(|text| text.trim().to_owned())
+    pub(crate) fn begin(command: &str) -> Result<Self> {
+        let ask = |line: &str| {
+            let mut words = line.split(' ');
+            let mut command = Command::new(words.next().unwrap_or_default());
+            let said = child::output(command.args(words).current_dir(root()))?;
+            anyhow::Ok(said.trim().to_owned())
         };
+        let commit = ask("git rev-parse --short HEAD")?;
+        let changes = match ask("git status --porcelain")?.as_str() {
+            "" => "",
+            _ => ", with changes that are in no commit",
+        };
+        let (kernel, processors) = (ask("uname -srm")?, ask("nproc")?);
         Ok(Self {
-            day: output("date", &["-u", "+%Y-%m-%d"])?,
-            commit: output("git", &["rev-parse", "--short", "HEAD"])?,
-            changes: match output("git", &["status", "--porcelain"])?.as_str() {
-                "" => "",
-                _ => ", with changes that are in no commit",
-            },
-            kernel: output("uname", &["-srm"])?,
-            processors: output("nproc", &[])?,
+            head: format!(
+                "- commit: {commit}{changes}\n- command: `{command}`\n- kernel: {kernel}\n\
+                 - CPUs: {processors}"
+            ),
+            day: ask("date -u +%Y-%m-%d")?,
+            commit,
+            started: Instant::now(),
         })
     }
 
-    /// Writes `run` down, in place of what was written of it before; where.
+    /// Writes the run down, in place of what was written of it before; where. `name` is in the file's
+    /// name and title; `state` says how much of the run there is.
     ///
     /// # Errors
     ///
     /// What the system refused.
-    pub(crate) fn write(&self, run: &Run<'_>) -> Result<PathBuf> {
+    pub(crate) fn write(&self, name: &str, state: &str, summary: &str) -> Result<PathBuf> {
         let folder = root().join("docs/evidence");
-        std::fs::create_dir_all(&folder).context("cannot make docs/evidence")?;
-        let Self { day, commit, .. } = self;
-        let end = match run.name {
-            "" => String::new(),
-            name => format!("-{name}"),
+        fs::create_dir_all(&folder).context("cannot make docs/evidence")?;
+        let end = if name.is_empty() {
+            String::new()
+        } else {
+            format!("-{name}")
         };
-        let path = folder.join(format!("{day}-{commit}{end}.md"));
-        std::fs::write(&path, self.text(run))
+        let path = folder.join(format!("{}-{}{end}.md", self.day, self.commit));
+        fs::write(&path, self.text(name, state, summary, &report::said()))
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 
-    fn text(&self, run: &Run<'_>) -> String {
-        let Self {
-            day,
-            commit,
-            changes,
-            kernel,
-            processors,
-        } = self;
-        let title = match run.name {
-            "" => String::new(),
-            name => format!(": {name}"),
-        };
+    fn text(&self, name: &str, state: &str, summary: &str, said: &[String]) -> String {
+        let title = format!("# Evidence of {}: {name}", self.day);
+        let (title, head) = (title.trim_end_matches(": "), &self.head);
+        let (seconds, summary) = (self.started.elapsed().as_secs(), summary.trim());
+        let said = said.join("\n");
         format!(
-            "# Evidence of {day}{title}\n\n- commit: {commit}{changes}\n- command: `{}`\n- kernel: {kernel}\n\
-             - CPUs: {processors}\n- duration: {:.0} s, {}\n\n```text\n{}\n```\n\n\
-             ## What the tests said\n\n```text\n{}\n```\n",
-            run.command,
-            run.elapsed.as_secs_f64(),
-            run.state,
-            run.summary.trim(),
-            run.said.join("\n"),
+            "{title}\n\n{head}\n- duration: {seconds} s, {state}\n\n```text\n{summary}\n```\n\n\
+             ## What the tests said\n\n```text\n{said}\n```\n"
         )
     }
 }
@@ -108,27 +88,18 @@ mod tests {
 
     #[test]
     fn a_report_names_commit_command_and_machine() {
-        let evidence = Evidence {
-            day: "2026-01-02".to_owned(),
-            commit: "abc".to_owned(),
-            changes: "",
-            kernel: "Linux 6 x".to_owned(),
-            processors: "2".to_owned(),
-        };
-        let text = evidence.text(&Run {
-            name: "fuzz",
-            state: "whole",
-            command: "cargo xtask fuzz",
-            summary: "ok  fuzz",
-            said: &["one".to_owned(), "two".to_owned()],
-            elapsed: Duration::from_secs(61),
-        });
+        let evidence = Evidence::begin("cargo xtask fuzz").unwrap();
+        let said = ["one".to_owned(), "two".to_owned()];
+        let text = evidence.text("fuzz", "whole", "ok  fuzz", &said);
+        let commit = format!("- commit: {}", evidence.commit);
+        let title = format!("# Evidence of {}: fuzz\n", evidence.day);
+        let command = "- command: `cargo xtask fuzz`\n";
         for part in [
-            "# Evidence of 2026-01-02: fuzz",
-            "- commit: abc\n",
-            "`cargo xtask fuzz`",
-            "Linux 6 x",
-            "61 s, whole",
+            &title,
+            &commit,
+            command,
+            "- kernel: Linux ",
+            " s, whole",
             "ok  fuzz",
             "one\ntwo",
         ] {

@@ -1,28 +1,23 @@
 //! The fuzz targets: libFuzzer with AddressSanitizer, each for a while of CPU time, some at a time.
 
-use crate::cargo::{at_most, root, target};
+use crate::cargo::{root, target};
 use crate::child::{self, Line};
-use crate::nightly::Nightly;
+use crate::evidence::Evidence;
 use crate::pool;
-use crate::report::{Report, Step};
-use crate::tools::Tool;
-use anyhow::{Context as _, Result};
+use crate::report::{self, Report, Step};
+use crate::tools::{self, Nightly};
+use anyhow::{Context as _, Result, ensure};
 use data_encoding::HEXLOWER;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const CARGO_FUZZ: Tool = Tool {
-    name: "cargo-fuzz",
-    version: "0.13.2",
-    arguments: &[],
-};
 /// Workspaces of fuzz targets.
 const FOLDERS: [&str; 2] = ["crates/olivine/fuzz", "crates/olivine-net/fuzz"];
 /// What cargo-fuzz builds for.
 const HOST: &str = "x86_64-unknown-linux-gnu";
-const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// Longest input in bytes: every target reaches all it has with less.
 const INPUT_MAX: u32 = 4096;
 /// What an input may take. Far above what the slowest does, because the process may be stopped from outside.
@@ -39,71 +34,75 @@ struct Target {
     name: String,
 }
 
-/// What to fuzz, and for how long.
-#[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    /// Only the target of this name.
-    pub(crate) only: Option<&'a str>,
-    /// CPU time of each target.
-    pub(crate) length: Duration,
-    /// How many targets at a time.
-    pub(crate) jobs: usize,
+/// Runs every target, or the one called `only`, `jobs` at a time, each for `length` of CPU time.
+pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, jobs: usize) {
+    let chosen = match ready(only) {
+        Ok(chosen) => chosen,
+        Err(error) => return report.add(Step::broken(&error).called("fuzz")),
+    };
+    println!("\n== fuzz, {jobs} at a time");
+    let (mut total, mut inputs) = (Duration::ZERO, 0);
+    for (target, step, cpu) in pool::each(chosen, jobs, |target| target.fuzz(length)) {
+        total += cpu;
+        inputs += step.passed;
+        report::keep(format!(
+            "fuzz {target}: {} inputs, {}",
+            step.passed, step.note
+        ));
+        report.add(step.called(&format!("fuzz {target}")));
+    }
+    let seconds = total.as_secs_f64();
+    report::say(&format!(
+        "fuzz, all targets: {seconds:.0} s of CPU time, {inputs} inputs"
+    ));
 }
 
-/// Runs the targets of `plan`.
-pub(crate) fn run(report: &mut Report, plan: &Plan<'_>, said: &mut Vec<String>) {
-    let chosen = match chosen(plan.only) {
-        Ok(chosen) => chosen,
-        Err(error) => return report.add(Step::single("fuzz", false, format!("{error:#}"))),
-    };
-    let ready = Nightly::with(&["rust-src"], &["--version"]).map(|nightly| {
-        let nightly = nightly?;
-        match CARGO_FUZZ.path() {
-            Ok(tool) => Ok((nightly, tool)),
-            Err(error) => Err(format!("cargo-fuzz cannot be installed: {error:#}")),
-        }
+/// As [`run`], and writes the report into `docs/evidence`.
+pub(crate) fn run_for_evidence(
+    report: &mut Report,
+    only: Option<&str>,
+    length: Duration,
+    jobs: usize,
+) {
+    let target = only
+        .map(|name| format!(" --target {name}"))
+        .unwrap_or_default();
+    let seconds = length.as_secs();
+    let command = format!("cargo xtask fuzz{target} --seconds {seconds} --jobs {jobs}");
+    let begun = Evidence::begin(&command);
+    run(report, only, length, jobs);
+    let summary = report.text();
+    report.run("evidence", || {
+        let path = begun?.write(only.unwrap_or("fuzz"), "whole", &summary)?;
+        Ok(Step::single(true, path.display().to_string()))
     });
-    let (nightly, tool) = match ready {
-        Ok(Ok(ready)) => ready,
-        Ok(Err(missing)) => {
-            println!("skipped: {missing}");
-            return report.add(Step::skipped("fuzz", missing));
-        }
-        Err(error) => return report.add(Step::single("fuzz", false, format!("{error:#}"))),
-    };
-    println!("\n== fuzz, {} at a time", plan.jobs);
+}
+
+/// The chosen targets, built.
+fn ready(only: Option<&str>) -> Result<Vec<Target>> {
+    let chosen = chosen(only)?;
+    let nightly = Nightly::with(&["rust-src"], &["--version"])?;
+    let tool = tools::installed("cargo-fuzz", "0.13.2", &[])?;
     for folder in FOLDERS {
-        let build = chosen.iter().any(|target| target.folder == folder);
-        if let Some(error) = build
-            .then(|| built(folder, &nightly, &tool).err())
-            .flatten()
-        {
-            return report.add(Step::single("fuzz", false, format!("{folder}: {error:#}")));
+        if chosen.iter().any(|target| target.folder == folder) {
+            built(folder, &nightly, &tool).context(folder)?;
         }
     }
-    let fuzz = |target: Target| (target.fuzz(plan.length), target);
-    let (mut total, mut inputs) = (Duration::ZERO, 0);
-    for (heard, target) in pool::each(chosen, plan.jobs, fuzz) {
-        let (step, line) = target.judge(heard, plan.length, &mut total);
-        inputs += step.passed;
-        report.add(step);
-        said.push(line);
-    }
-    said.push(format!(
-        "fuzz, all targets: {:.0} s of CPU time, {inputs} inputs",
-        total.as_secs_f64()
-    ));
-    println!("{}", said.last().map_or("", String::as_str));
+    Ok(chosen)
 }
 
 /// Every target, or the one called `only`.
 fn chosen(only: Option<&str>) -> Result<Vec<Target>> {
-    let all = targets(root())?;
-    let Some(only) = only else { return Ok(all) };
-    let names: Vec<_> = all.iter().map(|target| target.name.clone()).collect();
-    let one = all.into_iter().find(|target| target.name == only);
-    let one = one.with_context(|| format!("no target {only}; there are {}", names.join(", ")))?;
-    Ok(vec![one])
+    let mut chosen = targets(root())?;
+    let names: Vec<_> = chosen.iter().map(|target| target.name.clone()).collect();
+    chosen.retain(|target| only.is_none_or(|only| only == target.name));
+    let name = only.unwrap_or_default();
+    ensure!(
+        !chosen.is_empty(),
+        "no target {name}; there are {}",
+        names.join(", ")
+    );
+    Ok(chosen)
 }
 
 /// Builds every target of a workspace.
@@ -113,17 +112,8 @@ fn built(folder: &str, nightly: &Nightly, tool: &Path) -> Result<()> {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", tools.display()));
     }
-    command
-        .args(["fuzz", "build", "--target", HOST, "--fuzz-dir", folder])
-        .env("CARGO_TARGET_DIR", builds());
-    let mut last = String::new();
-    let outcome = child::stream(&mut command, at_most(BUILD_LIMIT), |line| {
-        line.clone_into(&mut last);
-        let is_problem = line.starts_with("error") || line.starts_with("warning");
-        if is_problem { Line::Show } else { Line::Hide }
-    })?;
-    anyhow::ensure!(outcome.success(), "{}: {last}", outcome.words());
-    Ok(())
+    command.args(["fuzz", "build", "--target", HOST, "--fuzz-dir", folder]);
+    child::said(command.env("CARGO_TARGET_DIR", builds()), 30).map(drop)
 }
 
 /// Where targets are built and keep what they find.
@@ -136,8 +126,8 @@ fn targets(root: &Path) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for folder in FOLDERS {
         let path = root.join(folder).join("Cargo.toml");
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let names = names(&text);
         anyhow::ensure!(!names.is_empty(), "no target in {}", path.display());
         targets.extend(names.into_iter().map(|name| Target { folder, name }));
@@ -203,11 +193,8 @@ impl Heard {
 impl Target {
     /// The inputs that are kept: one a line, in hexadecimal digits.
     fn kept(&self) -> Result<Vec<Vec<u8>>> {
-        let path = root()
-            .join(self.folder)
-            .join("corpus")
-            .join(format!("{}.hex", self.name));
-        let packed = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let path = format!("{}/corpus/{}.hex", self.folder, self.name);
+        let packed = fs::read_to_string(root().join(&path)).context(path)?;
         let decode = |line: &str| HEXLOWER.decode(line.as_bytes());
         Ok(packed.lines().map(decode).collect::<Result<_, _>>()?)
     }
@@ -216,26 +203,32 @@ impl Target {
         builds().join("artifacts").join(&self.name)
     }
 
-    /// Runs it until it has used `length` of CPU time. New inputs go to the target folder; the kept ones are read and left
-    /// alone.
-    fn fuzz(&self, length: Duration) -> (Duration, Result<Heard>) {
+    /// Runs it until it has used `length` of CPU time: its name, the step that was, the time it used.
+    fn fuzz(self, length: Duration) -> (String, Step, Duration) {
         let start = Instant::now();
         println!("fuzz {}: begins", self.name);
         let heard = self.heard(length);
-        (start.elapsed(), heard)
+        let cpu = heard.as_ref().map_or(Duration::ZERO, |heard| heard.cpu);
+        let mut step = heard.map_or_else(
+            |error| Step::broken(&error),
+            |heard| self.judge(heard, length),
+        );
+        step.elapsed = start.elapsed();
+        (self.name, step, cpu)
     }
 
+    /// Runs it. New inputs go to the target folder; the kept ones are read and left alone.
     fn heard(&self, length: Duration) -> Result<Heard> {
         let name = &self.name;
         let found = builds().join("corpus").join(name);
         let kept = builds().join("kept").join(name);
         let artifacts = self.artifacts();
         for folder in [&found, &kept, &artifacts] {
-            std::fs::create_dir_all(folder)
+            fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))?;
         }
         for (n, input) in self.kept()?.iter().enumerate() {
-            std::fs::write(kept.join(n.to_string()), input)?;
+            fs::write(kept.join(n.to_string()), input)?;
         }
         let mut command = Command::new(builds().join(HOST).join("release").join(name));
         command
@@ -250,13 +243,12 @@ impl Target {
         let (mut heard, mut cpu) = (Heard::default(), Duration::ZERO);
         let watch = |pid| {
             cpu = child::cpu_time(pid).unwrap_or(cpu);
-            let child = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            if let Some(child) = child.filter(|_| cpu >= length) {
-                // libFuzzer ends after the input it is at. It may have ended already.
-                let _ = kill_process(child, Signal::USR1);
+            if cpu >= length {
+                // libFuzzer ends after the input it is at.
+                child::send(pid, Signal::USR1);
             }
         };
-        let limit = at_most(length * SHARE_MIN + Duration::from_secs(u64::from(INPUT_SECONDS)));
+        let limit = length * SHARE_MIN + Duration::from_secs(u64::from(INPUT_SECONDS));
         let outcome = child::stream_watched(&mut command, limit, BEAT, watch, |line| {
             if heard.line(line) == Line::Show {
                 println!("fuzz {name}: {line}");
@@ -267,47 +259,25 @@ impl Target {
         if !outcome.success() {
             heard.failed = Some(outcome.words());
         } else if cpu < length {
-            heard.failed = Some("it ended by itself".to_owned());
+            heard.failed = Some("it ended before its time".to_owned());
         }
         Ok(heard)
     }
 
-    /// The step that a run was, and what to write down of it.
-    fn judge(
-        &self,
-        (elapsed, heard): (Duration, Result<Heard>),
-        length: Duration,
-        total: &mut Duration,
-    ) -> (Step, String) {
-        let mut step = Step::new(&format!("fuzz {}", self.name), "inputs");
-        step.elapsed = elapsed;
-        match heard {
-            Ok(heard) => {
-                *total += heard.cpu;
-                step.passed = heard.inputs.unwrap_or(0);
-                let cpu = heard.cpu.as_secs_f64();
-                let reached = &heard.reached;
-                step.note = match heard.failed {
-                    Some(how) => {
-                        step.failed = 1;
-                        let why = heard.finding.unwrap_or(how);
-                        let artifacts = self.artifacts();
-                        let wanted = length.as_secs();
-                        format!(
-                            "{why}; after {cpu:.0} of {wanted} s of CPU time, {reached}; inputs in {}",
-                            artifacts.display()
-                        )
-                    }
-                    None => format!("{cpu:.0} s of CPU time, {reached}, no finding"),
-                };
-            }
-            Err(error) => {
-                step.failed = 1;
-                step.note = format!("{error:#}");
-            }
+    /// The step that a run was.
+    fn judge(&self, heard: Heard, length: Duration) -> Step {
+        let mut step = Step::new("inputs");
+        step.passed = heard.inputs.unwrap_or(0);
+        let (cpu, reached) = (heard.cpu.as_secs_f64(), &heard.reached);
+        step.note = format!("{cpu:.0} s of CPU time, {reached}, no finding");
+        if let Some(how) = heard.failed {
+            step.failed = 1;
+            let why = heard.finding.unwrap_or(how);
+            let (seconds, inputs) = (length.as_secs(), self.artifacts());
+            let after = format!("after {cpu:.0} of {seconds} s of CPU time, {reached}");
+            step.note = format!("{why}; {after}; inputs in {}", inputs.display());
         }
-        let line = format!("fuzz {}: {} inputs, {}", self.name, step.passed, step.note);
-        (step, line)
+        step
     }
 }
 
@@ -329,22 +299,23 @@ mod tests {
     #[test]
     fn a_target_that_ends_before_its_time_has_failed() {
         let target = chosen(Some("uri")).unwrap().remove(0);
-        let heard = |failed| {
-            let heard = Heard {
-                inputs: Some(9),
-                cpu: Duration::from_secs(3),
-                failed,
-                ..Heard::default()
-            };
-            (Duration::ZERO, Ok(heard))
+        let cpu = Duration::from_secs(3);
+        let judge = |failed: Option<&str>| {
+            let (inputs, failed) = (Some(9), failed.map(str::to_owned));
+            target.judge(
+                Heard {
+                    inputs,
+                    cpu,
+                    failed,
+                    ..Heard::default()
+                },
+                cpu,
+            )
         };
-        let (length, mut total) = (Duration::from_secs(3), Duration::ZERO);
-        let (good, _) = target.judge(heard(None), length, &mut total);
+        let (good, bad) = (judge(None), judge(Some("it ended")));
         assert_eq!((good.passed, good.failed), (9, 0));
-        let (bad, said) = target.judge(heard(Some("it ended".to_owned())), length, &mut total);
         assert_eq!((bad.passed, bad.failed), (9, 1));
-        assert!(said.contains("it ended"), "{said}");
-        assert_eq!(total, Duration::from_secs(6));
+        assert!(bad.note.contains("it ended"), "{}", bad.note);
         assert!(chosen(Some("no such target")).is_err());
     }
 

@@ -5,30 +5,21 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
-mod again;
 mod axiomatic;
 mod bindings;
-mod browser;
 mod cargo;
 mod child;
-mod clients;
-mod death;
 mod deep;
 mod deny;
 mod evidence;
 mod examples;
-mod found;
 mod fuzz;
-mod hello;
 mod miri;
 mod model;
-mod nats;
-mod nightly;
 mod packages;
 mod peers;
 mod pool;
 mod programs;
-mod readme;
 mod record;
 mod report;
 mod rivals;
@@ -40,7 +31,6 @@ mod tidy;
 mod tools;
 
 use clap::{Parser, Subcommand};
-use packages::Missing;
 use report::Report;
 use sanitize::Sanitizer;
 use std::process::ExitCode;
@@ -168,7 +158,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Task::Test { mutants, only } => {
             report.choose(only);
-            test::test(&mut report, mutants, &mut Vec::new());
+            test::test(&mut report, mutants);
         }
         Task::Ci {
             limit,
@@ -180,37 +170,41 @@ fn main() -> ExitCode {
                 cargo::set_deadline(Duration::from_secs(minutes * 60));
             }
             if deep {
-                deep::run(&mut report, &plan, only);
+                deep::run(&mut report, &plan, &only);
             } else {
                 report.choose(only);
                 test::ci(&mut report);
             }
         }
         Task::Tidy => report.run("tidy", tidy::run),
-        Task::Model { mutants } => test::models(&mut report, mutants, &mut Vec::new()),
+        Task::Model { mutants } => test::models(&mut report, mutants),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
         Task::Death {
             kills,
             duration,
             seed,
-        } => match duration {
-            None => report.run("death", || death::run(kills, seed, &mut Vec::new())),
-            Some(time) => report.run("soak", || death::soak(time, seed, &mut Vec::new())),
-        },
+        } => {
+            let seed = seed.unwrap_or_else(deep::any_seed);
+            match duration {
+                None => report.run("death", || deep::death(kills, seed)),
+                Some(time) => report.run("soak", || deep::soak(time, seed)),
+            }
+        }
         Task::Fuzz {
             target,
             seconds,
             jobs,
             evidence,
         } => {
-            let plan = fuzz::Plan {
-                only: target.as_deref(),
-                length: Duration::from_secs(seconds),
-                jobs,
+            let (only, length) = (target.as_deref(), Duration::from_secs(seconds));
+            let run = if evidence {
+                fuzz::run_for_evidence
+            } else {
+                fuzz::run
             };
-            test::fuzz(&mut report, &plan, evidence);
+            run(&mut report, only, length, jobs);
         }
-        Task::Sanitize { sanitizers } => test::sanitizers(&mut report, &sanitizers),
+        Task::Sanitize { sanitizers } => sanitize::run(&mut report, &sanitizers),
         Task::Peers {
             seconds,
             runs,
@@ -218,7 +212,7 @@ fn main() -> ExitCode {
         } => peers::run(&mut report, seconds, runs, write),
         Task::Capi { prefix } => {
             report.run("capi", || bindings::install(&prefix));
-            report.run("cmake", || found::by_cmake(&prefix, Missing::LeaveOut));
+            report.run("cmake", || bindings::by_cmake(&prefix));
         }
         Task::Rivals => rivals::run(&mut report),
         Task::Record { name, scope } => record::run(&mut report, &name, scope),
@@ -234,9 +228,51 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use std::fs;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Each `cargo xtask` in code of the documents is understood up to its help.
+    #[test]
+    fn every_documented_command_is_understood() {
+        let understood = |words: &str| {
+            let words = words.split_whitespace().skip(1).chain(["--help"]);
+            let error = Cli::command().try_get_matches_from(words).unwrap_err();
+            !error.use_stderr()
+        };
+        let mut count = 0;
+        for document in [
+            "README.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "RELEASING.md",
+            "SAFETY.md",
+            "crates/olivine-capi/README.md",
+            "docs/method.md",
+        ] {
+            let text = fs::read_to_string(cargo::root().join(document)).unwrap();
+            let begins = text
+                .match_indices("cargo xtask ")
+                .filter(|(at, _)| text[..*at].ends_with(['`', '\n']));
+            for (at, _) in begins {
+                let command = text[at..]
+                    .split(['`', '\n', '#'])
+                    .next()
+                    .unwrap_or_default();
+                assert!(understood(command), "{document}: {command}");
+                count += 1;
+            }
+        }
+        assert!(count > 15, "only {count} commands");
+        for bad in [
+            "cargo xtask tset",
+            "cargo xtask model --mutant",
+            "cargo xtask fuzz --jobs x",
+        ] {
+            assert!(!understood(bad), "{bad}");
+        }
     }
 }

@@ -42,7 +42,6 @@ mod tests {
     fn everything_is_done_once_and_some_at_a_time() {
         let both = Barrier::new(2);
         let mut done = each(vec![1, 2, 3, 4], 2, |n| {
-            // Nobody passes alone.
             both.wait();
             n * 10
         });

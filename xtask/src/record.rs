@@ -3,69 +3,40 @@
 //! One measurement after the other, so that nothing runs beside them; the load before each is in its file. The README
 //! quotes the headline word for word.
 
-use crate::cargo::{at_most, root, target};
+use crate::cargo::{self, root, target};
 use crate::child::{self, Line};
-use crate::hello;
 use crate::peers::between;
 use crate::report::{Report, Step};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-/// Longest build and longest measurement.
-const LIMIT: Duration = Duration::from_secs(1800);
 /// Seconds and runs of each variant when only the way is tried.
 const SHORT: [&str; 4] = ["--seconds", "0.05", "--runs", "1"];
 
-/// What is recorded.
-struct Measurement {
-    /// Name of its file.
-    file: &'static str,
-    /// Seconds of each variant, over all runs.
-    seconds: &'static str,
-    /// Words of `olivine bench`.
-    words: &'static str,
-}
-
-/// Chosen so that all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
-const MEASUREMENTS: [Measurement; 7] = [
-    Measurement {
-        file: "floor",
-        seconds: "5",
-        words: "floor",
-    },
-    Measurement {
-        file: "pingpong",
-        seconds: "1.5",
-        words: "pingpong --method all --rivals --size 32,1024",
-    },
-    Measurement {
-        file: "throughput",
-        seconds: "1",
-        words: "throughput --method all --rivals --size 32 --batch 1,16",
-    },
-    Measurement {
-        file: "streaming",
-        seconds: "2",
-        words: "throughput --size 32,1024,8192 --batch 1,16",
-    },
-    Measurement {
-        file: "latency",
-        seconds: "5",
-        words: "latency --rate 1K,10K,100K,1M",
-    },
-    Measurement {
-        file: "fanout",
-        seconds: "2",
-        words: "fanout --subscribers 1,2,4",
-    },
-    Measurement {
-        file: "mesh",
-        seconds: "5",
-        words: "mesh --publishers 6",
-    },
+/// Name of each file, seconds of each variant over all runs, words of `olivine bench`. Chosen so that
+/// all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
+const MEASUREMENTS: [(&str, &str, &str); 7] = [
+    ("floor", "5", "floor"),
+    (
+        "pingpong",
+        "1.5",
+        "pingpong --method all --rivals --size 32,1024",
+    ),
+    (
+        "throughput",
+        "1",
+        "throughput --method all --rivals --size 32 --batch 1,16",
+    ),
+    (
+        "streaming",
+        "2",
+        "throughput --size 32,1024,8192 --batch 1,16",
+    ),
+    ("latency", "5", "latency --rate 1K,10K,100K,1M"),
+    ("fanout", "2", "fanout --subscribers 1,2,4"),
+    ("mesh", "5", "mesh --publishers 6"),
 ];
 
 /// File of the headline tables.
@@ -107,7 +78,7 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     };
     if !scope.keep {
         for one in &MEASUREMENTS {
-            report.run(one.file, || measure(&olivine, &folder, one, scope.short));
+            report.run(one.0, || measure(&olivine, &folder, one, scope.short));
         }
     }
     for file in ["report.html", HEADLINE] {
@@ -122,13 +93,8 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
 fn quote(folder: &Path) -> Result<Step> {
     let headline = fs::read_to_string(root().join(folder).join(HEADLINE))?;
     let path = root().join(FIGURES);
-    let text = quoting(&fs::read_to_string(&path)?, &headline)?;
-    fs::write(&path, text)?;
-    Ok(Step::single(
-        "figures",
-        true,
-        "read them before you commit them",
-    ))
+    fs::write(&path, quoting(&fs::read_to_string(&path)?, &headline)?)?;
+    Ok(Step::single(true, "read them before you commit them"))
 }
 
 /// `page` with `headline` between its marks.
@@ -141,61 +107,53 @@ fn quoting(page: &str, headline: &str) -> Result<String> {
 /// Builds the tool as it ships; its path.
 fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    if name.is_empty() || !name.chars().all(plain) {
-        bail!("'{name}' is no name of a folder: letters, digits and '-'");
-    }
+    let is_name = !name.is_empty() && name.chars().all(plain);
+    ensure!(
+        is_name,
+        "'{name}' is no name of a folder: letters, digits and '-'"
+    );
     let folder = root().join(folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let path = hello::tool()?;
+    let path = cargo::tool()?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
-    let step = Step::single(
-        "tool",
-        path.is_file(),
-        format!("load {load} before the start"),
-    );
+    let step = Step::single(path.is_file(), format!("load {load} before the start"));
     Ok((step, path))
 }
 
 /// One measurement. Rows without figures fail the command and are in its file all the same.
-fn measure(olivine: &Path, folder: &Path, one: &Measurement, short: bool) -> Result<Step> {
-    let file = one.file;
+fn measure(
+    olivine: &Path,
+    folder: &Path,
+    (file, seconds, words): &(&str, &str, &str),
+    short: bool,
+) -> Result<Step> {
     let path = folder.join(format!("{file}.json"));
     let mut command = Command::new(olivine);
     // Relative paths, such as that of the rivals, begin at the root.
-    command.current_dir(root()).arg("bench");
-    command.args(one.words.split(' '));
-    if short {
-        command.args(SHORT);
-    } else {
-        command.args(["--seconds", one.seconds]);
-    }
-    command.arg("--save").arg(&path);
-    let outcome = child::stream(&mut command, at_most(LIMIT), |_| Line::Show)?;
-    let path = root().join(path);
-    let text = fs::read_to_string(&path).with_context(|| {
-        let (words, path) = (outcome.words(), path.display());
-        format!("olivine bench: {words}; cannot read {path}")
-    })?;
+    command
+        .current_dir(root())
+        .arg("bench")
+        .args(words.split(' '));
+    let length = ["--seconds", seconds];
+    command.args(if short { &SHORT[..] } else { &length });
+    let outcome = child::stream(command.arg("--save").arg(&path), 30, |_| Line::Show)?;
+    let words = outcome.words();
+    let text = fs::read_to_string(root().join(&path))
+        .with_context(|| format!("olivine bench: {words}; cannot read {}", path.display()))?;
     let found: serde_json::Value = serde_json::from_str(&text)?;
     let rows = found["results"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut step = Step::new(file, "rows");
-    step.passed = rows
-        .iter()
-        .filter(|row| row["status"] == "measured")
-        .count();
-    step.passed += usize::from(found["floor"].is_object());
-    step.skipped = rows.iter().filter(|row| row["status"] == "failed").count();
-    step.note = match found["measuring_error"]["ratio"].as_f64() {
-        Some(ratio) => format!(
-            "measuring error {:.1} %",
-            (ratio.max(1.0 / ratio) - 1.0) * 100.0
-        ),
-        None => String::new(),
-    };
+    let count = |status: &str| rows.iter().filter(|row| row["status"] == status).count();
+    let mut step = Step::new("rows");
+    step.passed = count("measured") + usize::from(found["floor"].is_object());
+    step.skipped = count("failed");
+    if let Some(ratio) = found["measuring_error"]["ratio"].as_f64() {
+        let error = (ratio.max(1.0 / ratio) - 1.0) * 100.0;
+        step.note = format!("measuring error {error:.1} %");
+    }
     // A row without a figure is for the reader of the file; without rows something else is wrong.
     if !outcome.success() && step.skipped == 0 {
-        bail!("olivine bench: {}", outcome.words());
+        bail!("olivine bench: {words}");
     }
     Ok(step)
 }
@@ -205,17 +163,14 @@ fn page(olivine: &Path, folder: &Path, file: &str) -> Result<Step> {
     let page = folder.join(file);
     let files = MEASUREMENTS
         .iter()
-        .map(|Measurement { file, .. }| folder.join(format!("{file}.json")));
+        .map(|(file, ..)| folder.join(format!("{file}.json")));
     let mut command = Command::new(olivine);
     command
         .current_dir(root())
         .args(["bench", "report"])
-        .args(files)
-        .arg("--out")
-        .arg(&page);
-    child::output(&mut command)?;
+        .args(files);
+    child::output(command.arg("--out").arg(&page))?;
     Ok(Step::single(
-        file,
         root().join(&page).is_file(),
         page.display().to_string(),
     ))

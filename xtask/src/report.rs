@@ -2,8 +2,46 @@
 //!
 //! A step that checked nothing has failed: a check that cannot fail is a bug.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What the steps said so far that belongs into a report.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps a line for the report in `docs/evidence`.
+pub(crate) fn keep(line: impl Into<String>) {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    said.push(line.into());
+}
+
+/// Prints a line and keeps it.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+    keep(line);
+}
+
+/// Everything that was kept.
+pub(crate) fn said() -> Vec<String> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Something that a step needs and that cannot be had here: the step is skipped.
+#[derive(Debug)]
+pub(crate) struct Missing(pub(crate) String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// The error that skips a step.
+pub(crate) fn missing(why: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Missing(why.into()))
+}
 
 /// The outcome of one step, counted in things checked.
 #[derive(Clone, Debug, Default)]
@@ -19,29 +57,38 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(name: &str, unit: &'static str) -> Self {
+    pub(crate) fn new(unit: &'static str) -> Self {
         Self {
-            name: name.to_owned(),
             unit,
             ..Self::default()
         }
     }
 
     /// A step that is one thing: it holds or it does not.
-    pub(crate) fn single(name: &str, holds: bool, note: impl Into<String>) -> Self {
-        let mut step = Self::new(name, "check");
+    pub(crate) fn single(holds: bool, note: impl Into<String>) -> Self {
+        let mut step = Self::new("check");
         step.count(holds);
         step.note = note.into();
         step
     }
 
-    /// A step that could not run because something optional is missing.
-    pub(crate) fn skipped(name: &str, why: impl Into<String>) -> Self {
-        Self {
-            skipped: 1,
-            note: why.into(),
-            ..Self::new(name, "check")
-        }
+    /// A step that was cut short: skipped where something is [`Missing`], else failed.
+    pub(crate) fn broken(error: &anyhow::Error) -> Self {
+        let is_missing = error.is::<Missing>();
+        println!(
+            "{}: {error:#}",
+            if is_missing { "skipped" } else { "error" }
+        );
+        let mut step = Self::single(true, format!("{error:#}"));
+        step.passed = 0;
+        step.skipped = usize::from(is_missing);
+        step.failed = 1 - step.skipped;
+        step
+    }
+
+    pub(crate) fn called(self, name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, ..self }
     }
 
     pub(crate) fn count(&mut self, holds: bool) {
@@ -56,9 +103,8 @@ impl Step {
     fn settle(mut self) -> Self {
         if self.passed + self.failed + self.skipped == 0 {
             self.failed = 1;
-            self.note = format!("checked nothing; {}", self.note)
-                .trim_end_matches("; ")
-                .to_owned();
+            let note = format!("checked nothing; {}", self.note);
+            self.note = note.trim_end_matches("; ").to_owned();
         }
         self
     }
@@ -122,14 +168,9 @@ impl Report {
         }
         println!("\n== {name}");
         let start = Instant::now();
-        let step = body().unwrap_or_else(|error| {
-            println!("error: {error:#}");
-            Step::single(name, false, format!("{error:#}"))
-        });
-        self.add(Step {
-            elapsed: start.elapsed(),
-            ..step
-        });
+        let mut step = body().unwrap_or_else(|error| Step::broken(&error));
+        step.elapsed = start.elapsed();
+        self.add(step.called(name));
     }
 
     /// Takes in a step that ran elsewhere.
@@ -145,25 +186,21 @@ impl Report {
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        let failed: usize = self.steps.iter().map(|step| step.failed).sum();
-        let passed: usize = self.steps.iter().map(|step| step.passed).sum();
-        failed > 0 || passed == 0
+        self.sum(|step| step.failed) > 0 || self.sum(|step| step.passed) == 0
+    }
+
+    fn sum(&self, part: fn(&Step) -> usize) -> usize {
+        self.steps.iter().map(part).sum()
     }
 
     fn closing_line(&self) -> String {
-        let sum = |part: fn(&Step) -> usize| self.steps.iter().map(part).sum::<usize>();
-        let (passed, skipped) = (sum(|step| step.passed), sum(|step| step.skipped));
-        // Nothing at all was checked: say so as a failure.
-        let failed = if passed == 0 {
-            sum(|step| step.failed).max(1)
-        } else {
-            sum(|s| s.failed)
-        };
-        let mut line = format!("{passed} passed, {failed} failed");
-        if skipped > 0 {
-            let _ = write!(line, ", {skipped} skipped");
+        let (passed, failed) = (self.sum(|step| step.passed), self.sum(|step| step.failed));
+        // Nothing at all was checked: that is a failure.
+        let failed = failed.max(usize::from(passed == 0));
+        match self.sum(|step| step.skipped) {
+            0 => format!("{passed} passed, {failed} failed"),
+            skipped => format!("{passed} passed, {failed} failed, {skipped} skipped"),
         }
-        line
     }
 
     /// One line for each step, and the closing line.
@@ -175,11 +212,7 @@ impl Report {
 
     /// Prints the summary; the last line is `N passed, N failed[, N skipped]`.
     pub(crate) fn finish(self) -> bool {
-        println!("\n== summary");
-        for step in &self.steps {
-            println!("{}", step.line());
-        }
-        println!("{}", self.closing_line());
+        println!("\n== summary\n{}", self.text());
         !self.has_failed()
     }
 }
@@ -188,10 +221,39 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(steps: &[Step]) -> Report {
-        Report {
-            steps: steps.iter().cloned().map(Step::settle).collect(),
-            ..Report::default()
+    /// The closing line of a report with these steps, and whether it has failed.
+    fn closing(steps: Vec<anyhow::Result<Step>>) -> (String, bool) {
+        let mut report = Report::default();
+        for step in steps {
+            report.run("step", || step);
+        }
+        (report.closing_line(), report.has_failed())
+    }
+
+    fn holds() -> anyhow::Result<Step> {
+        Ok(Step::single(true, ""))
+    }
+
+    #[test]
+    fn what_checked_nothing_or_broke_has_failed_and_what_is_missing_is_skipped() {
+        let (empty, broken) = (
+            Ok(Step::new("tests")),
+            Err(anyhow::anyhow!("no such thing")),
+        );
+        let skipped = || Err(missing("no tool"));
+        for (steps, line, failed) in [
+            (vec![holds(), holds()], "2 passed, 0 failed", false),
+            (vec![holds(), empty], "1 passed, 1 failed", true),
+            (vec![broken, holds()], "1 passed, 1 failed", true),
+            (vec![], "0 passed, 1 failed", true),
+            (vec![skipped()], "0 passed, 1 failed, 1 skipped", true),
+            (
+                vec![holds(), skipped()],
+                "1 passed, 0 failed, 1 skipped",
+                false,
+            ),
+        ] {
+            assert_eq!(closing(steps), (line.to_owned(), failed));
         }
     }
 
@@ -201,43 +263,8 @@ mod tests {
         report.choose(vec!["b".to_owned()]);
         report.run("a", || unreachable!());
         assert!(report.has_failed());
-        report.run("b", || Ok(Step::single("b", true, "")));
+        report.run("b", holds);
         assert!(!report.has_failed());
         assert!(!report.beside().is_chosen("a"));
-    }
-
-    #[test]
-    fn a_step_that_checked_nothing_fails() {
-        let report = report(&[Step::single("a", true, ""), Step::new("empty", "tests")]);
-        assert!(report.has_failed());
-        assert_eq!(report.closing_line(), "1 passed, 1 failed");
-    }
-
-    #[test]
-    fn a_report_without_steps_fails() {
-        assert!(report(&[]).has_failed());
-        assert_eq!(report(&[]).closing_line(), "0 passed, 1 failed");
-    }
-
-    #[test]
-    fn skipping_everything_fails() {
-        let report = report(&[Step::skipped("a", "no tool")]);
-        assert!(report.has_failed());
-        assert_eq!(report.closing_line(), "0 passed, 1 failed, 1 skipped");
-    }
-
-    #[test]
-    fn skipped_things_are_counted_beside_passed_ones() {
-        let report = report(&[Step::single("a", true, ""), Step::skipped("b", "no tool")]);
-        assert!(!report.has_failed());
-        assert_eq!(report.closing_line(), "1 passed, 0 failed, 1 skipped");
-    }
-
-    #[test]
-    fn an_error_inside_a_step_is_its_failure() {
-        let mut report = Report::default();
-        report.run("broken", || anyhow::bail!("no such thing"));
-        report.run("fine", || Ok(Step::single("fine", true, "")));
-        assert_eq!(report.closing_line(), "1 passed, 1 failed");
     }
 }

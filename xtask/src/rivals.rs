@@ -1,30 +1,21 @@
 //! Other people's libraries for the benchmark: builds what can be built here, and says why the rest cannot.
 //!
-//! Each rival is a package of the workspace in `rivals/`, built on its own, so that one that cannot be built
-//! takes nobody with it.
+//! Each rival is a package of the workspace in `rivals/`, built alone: the others do not depend on it.
 
-use crate::cargo::{at_most, cargo, root, target};
+use crate::cargo::{cargo, root, target};
 use crate::child::{self, Line};
 use crate::packages;
 use crate::report::{Report, Step};
 use anyhow::{Context, Result};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
-
-/// Longest build of one rival: Aeron takes half an hour where others build as well.
-const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Packages of Debian that a rival needs beside its crates. They are installed where we may.
-const NEEDS: &[(&str, &[&str])] = &[
-    (
-        "aeron",
-        &["cmake", "g++", "libbsd-dev", "libclang-dev", "uuid-dev"],
-    ),
-    ("iceoryx2", &["libclang-dev"]),
-    ("nng", &["cmake"]),
-    ("zeromq", &["g++"]),
+const NEEDS: &[(&str, &str)] = &[
+    ("aeron", "cmake g++ libbsd-dev libclang-dev uuid-dev"),
+    ("iceoryx2", "libclang-dev"),
+    ("nng", "cmake"),
+    ("zeromq", "g++"),
 ];
 /// Rivals that need a newer CMake than distributions have, and which.
 const CMAKE: &[(&str, (u32, u32))] = &[("aeron", (3, 30))];
@@ -41,39 +32,36 @@ fn folder() -> PathBuf {
 
 /// The rivals' names: the folders with a manifest.
 fn names() -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder()).context("cannot read rivals/")? {
-        let path = entry?.path();
-        // A workspace of its own holds servers for `olivine bench http`, built by its own script.
-        if path.join("Cargo.toml").is_file() && !path.join("Cargo.lock").is_file() {
-            names.extend(
-                path.file_name()
-                    .map(|name| name.to_string_lossy().into_owned()),
-            );
-        }
-    }
+    let entries = std::fs::read_dir(folder()).context("cannot read rivals/")?;
+    // A workspace in a folder holds servers for `olivine bench http`, built by a script there.
+    let is_rival =
+        |path: &PathBuf| path.join("Cargo.toml").is_file() && !path.join("Cargo.lock").is_file();
+    let paths = entries.flatten().map(|entry| entry.path()).filter(is_rival);
+    let mut names: Vec<_> = paths
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
     names.sort();
     Ok(names)
 }
 
-/// Builds every rival. One that cannot be built here is counted as skipped, with the reason; one whose own few lines do
-/// not compile has failed.
+/// Builds every rival. What cannot be built here is counted as skipped, with the reason; what has an
+/// error in our own few lines has failed.
 pub(crate) fn run(report: &mut Report) {
     match names() {
-        Ok(names) => {
-            for name in names {
-                report.run(&name, || build(&name));
-            }
-        }
-        Err(error) => report.add(Step::single("rivals", false, format!("{error:#}"))),
+        Ok(names) => names
+            .iter()
+            .for_each(|name| report.run(name, || build(name))),
+        Err(error) => report.add(Step::broken(&error).called("rivals")),
     }
 }
 
 /// The packages that a rival needs and that are not there, after an attempt to install them.
 fn missing(name: &str) -> Vec<&'static str> {
     let needs = NEEDS.iter().find(|(rival, _)| *rival == name);
-    let all = needs.map_or(&[][..], |(_, packages)| packages);
-    let mut missing = all.to_vec();
+    let mut missing: Vec<_> = needs
+        .map_or("", |(_, packages)| packages)
+        .split_whitespace()
+        .collect();
     missing.retain(|package| !packages::has(package));
     if !missing.is_empty() && packages::install(&missing) {
         missing.clear();
@@ -101,24 +89,13 @@ fn cmake(name: &str) -> Option<PathBuf> {
     let own = folder.join("bin/cmake");
     if !is_new(&own) {
         println!("fetching a newer CMake");
-        let fetched = [
-            (
-                "python3".into(),
-                vec!["-m".into(), "venv".into(), folder.clone().into_os_string()],
-            ),
-            (
-                folder.join("bin/pip"),
-                vec!["-q".into(), "install".into(), OsString::from(CMAKE_PACKAGE)],
-            ),
-        ]
-        .into_iter()
-        .all(|(program, words): (PathBuf, Vec<OsString>)| {
-            let mut command = Command::new(program);
-            child::capture(command.args(words), at_most(LIMIT))
-                .is_ok_and(|(outcome, _)| outcome.success())
-        });
-        if !fetched {
-            println!("no newer CMake than that of the system");
+        let mut venv = Command::new("python3");
+        let mut pip = Command::new(folder.join("bin/pip"));
+        venv.args(["-m", "venv"]).arg(&folder);
+        pip.args(["-q", "install", CMAKE_PACKAGE]);
+        let fetched = child::said(&mut venv, 60).and_then(|_| child::said(&mut pip, 60));
+        if let Err(error) = fetched {
+            println!("no newer CMake than that of the system: {error:#}");
             return None;
         }
     }
@@ -139,7 +116,7 @@ fn build(name: &str) -> Result<Step> {
     if let Some(cmake) = cmake(name) {
         command.env("CMAKE", cmake);
     }
-    let outcome = child::stream(&mut command, at_most(LIMIT), |line| {
+    let outcome = child::stream(&mut command, 60, |line| {
         let line = line.trim();
         is_ours |= line.starts_with(&format!("error: could not compile `rival-{name}`"));
         // What a build script ran says more than that the script failed.
@@ -151,11 +128,8 @@ fn build(name: &str) -> Result<Step> {
         Line::Hide
     })?;
     if outcome.success() {
-        let program = folder()
-            .join("target/release")
-            .join(format!("rival-{name}"));
+        let program = folder().join(format!("target/release/rival-{name}"));
         return Ok(Step::single(
-            name,
             program.is_file(),
             program.display().to_string(),
         ));
@@ -172,11 +146,10 @@ fn build(name: &str) -> Result<Step> {
         reason.push_str(&format!(" ({RELOCK})"));
     }
     let reason = format!("cannot be built: {reason}");
-    Ok(if is_ours {
-        Step::single(name, false, reason)
-    } else {
-        Step::skipped(name, reason)
-    })
+    if is_ours {
+        anyhow::bail!(reason);
+    }
+    Err(crate::report::missing(reason))
 }
 
 /// Whether a line of cargo's says what is wrong.
@@ -189,67 +162,57 @@ fn is_reason(line: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn read(path: &str) -> toml::Table {
+        let text = std::fs::read_to_string(root().join(path)).unwrap();
+        text.parse().unwrap()
+    }
+
     #[test]
     fn every_rival_is_a_member_and_every_need_is_one_of_a_rival() {
         let names = names().unwrap();
         assert!(names.len() >= 10, "{names:?}");
-        let manifest = std::fs::read_to_string(folder().join("Cargo.toml")).unwrap();
+        let members = read("rivals/Cargo.toml")["workspace"]["members"].clone();
+        let members = format!("{members:?}");
         for name in &names {
             assert!(
-                manifest.contains(&format!("\"{name}\"")),
+                members.contains(&format!("\"{name}\"")),
                 "{name} is no member"
             );
         }
-        for (rival, ..) in NEEDS {
+        for rival in NEEDS
+            .iter()
+            .map(|(rival, _)| rival)
+            .chain(CMAKE.iter().map(|(rival, _)| rival))
+        {
             assert!(names.iter().any(|name| name == rival), "{rival}");
         }
     }
 
-    /// Names of the packages that `package` depends on in a lock file, without versions.
-    fn depends(lock: &str, package: &str) -> Vec<String> {
-        let head = format!("[[package]]\nname = \"{package}\"\n");
-        let (_, rest) = lock
-            .split_once(&head)
-            .unwrap_or_else(|| panic!("{package}"));
-        let own = rest.split("[[package]]").next().unwrap_or_default();
-        let (_, list) = own.split_once("dependencies = [").unwrap_or_default();
-        let names = list.lines().filter_map(|line| {
-            let name = line.trim().trim_matches([',', '"']);
-            name.split(' ')
-                .next()
-                .filter(|name| !name.is_empty() && *name != "]")
-        });
-        names.map(str::to_owned).collect()
-    }
-
-    /// What a package always needs, by its manifest: names in `[dependencies]` that are not optional.
-    fn needs(package: &str) -> Vec<String> {
-        let path = root().join("crates").join(package).join("Cargo.toml");
-        let manifest = std::fs::read_to_string(path).unwrap();
-        let (_, list) = manifest.split_once("\n[dependencies]\n").unwrap();
-        let list = list.split("\n[").next().unwrap_or_default();
-        let always = list
-            .lines()
-            .filter(|line| line.contains('=') && !line.contains("optional"));
-        let name = |line: &str| {
-            line.split(['.', ' ', '='])
-                .next()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        always.map(name).collect()
-    }
-
+    /// What the manifest of a package always needs is locked for the rivals as well.
     #[test]
     fn the_lock_file_fits_what_the_harness_needs() {
-        let theirs = std::fs::read_to_string(folder().join("Cargo.lock")).unwrap();
+        let lock = read("rivals/Cargo.lock");
         let mut checked = 0;
         for package in ["olivine", "olivine-net", "olivine-bench"] {
-            let locked = depends(&theirs, package);
-            for name in needs(package) {
+            let is_own = |locked: &&toml::Value| locked["name"].as_str() == Some(package);
+            let locked = lock["package"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(is_own)
+                .unwrap();
+            let locked = locked["dependencies"].as_array().unwrap().iter();
+            let names = locked.filter_map(|name| name.as_str()?.split(' ').next());
+            let names: Vec<_> = names.collect();
+            let manifest = read(&format!("crates/{package}/Cargo.toml"));
+            let needs = manifest["dependencies"].as_table().unwrap();
+            for (name, _) in needs
+                .iter()
+                .filter(|(_, need)| need.get("optional").is_none())
+            {
                 assert!(
-                    locked.contains(&name),
-                    "{package} needs {name}, which is not locked: {RELOCK}"
+                    names.contains(&name.as_str()),
+                    "{package} needs {name}: {RELOCK}"
                 );
                 checked += 1;
             }
@@ -259,15 +222,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        assert_eq!(
-            version("cmake version 3.25.1\n\nCMake suite"),
-            Some((3, 25))
-        );
+        let told = "cmake version 3.25.1\n\nCMake suite";
+        assert_eq!(version(told), Some((3, 25)));
         assert!(version("cmake version 3.30.0") > version("cmake version 3.9.6"));
         assert_eq!(version(""), None);
-        for (rival, _) in CMAKE {
-            assert!(NEEDS.iter().any(|(name, _)| name == rival), "{rival}");
-        }
     }
 
     #[test]

@@ -2,17 +2,26 @@
 //!
 //! Each is shown first that it sees anything: a program with a planted fault must be found out.
 
-use crate::cargo::{TestOutput, at_most, target};
+use crate::cargo::{TestOutput, target, tests};
 use crate::child::{self, Line};
-use crate::nightly::Nightly;
-use crate::report::Step;
+use crate::report::{self, Report, Step, missing};
+use crate::tools::Nightly;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use std::process::Command;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(7200);
-const PLANTED_LIMIT: Duration = Duration::from_secs(120);
+/// The only kind of machine that the sanitizers are run on here.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+/// The tests of each of `which`, of all if that is empty.
+pub(crate) fn run(report: &mut Report, which: &[Sanitizer]) {
+    let all = [Sanitizer::Address, Sanitizer::Thread];
+    for sanitizer in if which.is_empty() { &all } else { which } {
+        report.run(&format!("{} sanitizer", sanitizer.name()), || {
+            sanitizer.run()
+        });
+    }
+}
 
 /// A sanitizer, and what runs under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,9 +36,7 @@ pub(crate) enum Sanitizer {
 }
 
 impl Sanitizer {
-    pub(crate) const ALL: [Self; 2] = [Self::Address, Self::Thread];
-
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Address => "address",
             Self::Thread => "thread",
@@ -37,13 +44,15 @@ impl Sanitizer {
     }
 
     /// Arguments of `cargo test`: what runs under it.
-    fn tests(self) -> Vec<&'static str> {
-        let programs: &[_] = match self {
-            Self::Address => &["channel", "file", "journal", "property", "tcp"],
-            Self::Thread => &["channel", "file", "journal", "property", "tcp", "waiting"],
-        };
-        let programs = programs.iter().flat_map(|program| ["--test", *program]);
-        ["--lib"].into_iter().chain(programs).collect()
+    fn words(self) -> &'static str {
+        match self {
+            Self::Address => {
+                "--lib --test channel --test file --test journal --test property --test tcp"
+            }
+            Self::Thread => {
+                "--lib --test channel --test file --test journal --test property --test tcp --test waiting"
+            }
+        }
     }
 
     /// A program with the fault that it is there for, and what it says of it.
@@ -81,12 +90,8 @@ impl Sanitizer {
             // The standard library as it comes was built without.
             .arg("-Cunsafe-allow-abi-mismatch=sanitizer")
             .arg(&source);
-        let (outcome, text) = child::capture(&mut compile, PLANTED_LIMIT)?;
-        ensure!(
-            outcome.success(),
-            "the planted fault does not build:\n{text}"
-        );
-        let (outcome, text) = child::capture(&mut Command::new(&program), PLANTED_LIMIT)?;
+        child::said(&mut compile, 2).context("the planted fault does not build")?;
+        let (outcome, text) = child::capture(&mut Command::new(&program), 2)?;
         Ok(!outcome.success() && text.contains(said))
     }
 
@@ -112,40 +117,22 @@ impl Sanitizer {
         command
     }
 
-    /// Runs its tests.
-    ///
-    /// # Errors
-    ///
-    /// A child that cannot be started.
-    pub(crate) fn run(self) -> Result<Step> {
-        let name = format!("{} sanitizer", self.name());
-        let nightly = match ready()? {
-            Ok(nightly) => nightly,
-            Err(missing) => return Ok(Step::skipped(&name, missing)),
-        };
-        if self == Self::Thread && !nightly.has_sources() {
-            let missing =
-                "it needs the sources of the standard library: rustup component add rust-src";
-            return Ok(Step::skipped(&name, missing));
+    fn run(self) -> Result<Step> {
+        let nightly = ready()?;
+        if self == Self::Thread {
+            nightly.needs_sources()?;
         }
         ensure!(self.sees(&nightly)?, "it does not see a planted fault");
         let mut command = self.command(&nightly);
-        command.args(self.tests());
-        let mut output = TestOutput::default();
-        let outcome = child::stream(&mut command, at_most(LIMIT), |line| output.line(line))?;
-        let mut step = output.step(&name, outcome.success(), &outcome.words());
+        let mut step = tests(command.args(self.words().split(' ')), 120)?;
         step.note = format!("a planted fault was found; {}", step.note);
         Ok(step)
     }
 }
 
-/// The only kind of machine that the sanitizers are run on here.
-const HOST: &str = "x86_64-unknown-linux-gnu";
-
-fn ready() -> Result<Result<Nightly, String>> {
-    if !cfg!(target_arch = "x86_64") {
-        return Ok(Err("sanitizers are run on x86-64 only".to_owned()));
-    }
+fn ready() -> Result<Nightly> {
+    let here = cfg!(target_arch = "x86_64");
+    ensure!(here, missing("sanitizers are run on x86-64 only"));
     Nightly::with(&["rust-src"], &["--version"])
 }
 
@@ -154,35 +141,37 @@ fn ready() -> Result<Result<Nightly, String>> {
 /// # Errors
 ///
 /// A child that cannot be started.
-pub(crate) fn hostile(writes: u64, seed: u64, said: &mut Vec<String>) -> Result<Step> {
-    let nightly = match ready()? {
-        Ok(nightly) => nightly,
-        Err(missing) => return Ok(Step::skipped("hostile", missing)),
-    };
+pub(crate) fn hostile(writes: u64, seed: u64) -> Result<Step> {
+    let nightly = ready()?;
     println!("{writes} writes, seed {seed}: repeat with --writes {writes} --seed {seed}");
     let mut command = Sanitizer::Address.command(&nightly);
-    command
-        .args(["--test", "hostile", "--release"])
-        .args(["--", "--nocapture", "--test-threads=1"])
-        .env("OLIVINE_HOSTILE_WRITES", writes.to_string())
-        .env("OLIVINE_SEED", seed.to_string());
+    command.args([
+        "--test",
+        "hostile",
+        "--release",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    command.env("OLIVINE_HOSTILE_WRITES", writes.to_string());
+    command.env("OLIVINE_SEED", seed.to_string());
     let (mut output, mut attacks) = (TestOutput::default(), Vec::new());
-    let outcome = child::stream(&mut command, at_most(LIMIT), |line| {
+    let outcome = child::stream(&mut command, 120, |line| {
         attacks.extend(overwritten(line));
         let verdict = output.line(line);
         if verdict == Line::Show {
-            said.push(line.to_owned());
+            report::keep(line);
         }
         verdict
     })?;
-    let mut step = output.step("hostile", outcome.success(), &outcome.words());
+    let mut step = output.step(outcome.success(), &outcome.words());
     let (count, written) = (attacks.len(), attacks.iter().sum::<u64>());
     let note = format!("{written} words overwritten in {count} attacks, seed {seed}");
     step.note = format!("{note}; {}", step.note);
     if attacks.is_empty() || attacks.iter().any(|written| *written < writes) {
         step.failed = step.failed.max(1);
     }
-    said.push(format!(
+    report::keep(format!(
         "hostile, victims under AddressSanitizer: {}",
         step.note
     ));
@@ -203,10 +192,8 @@ mod tests {
 
     #[test]
     fn what_an_attack_overwrote_is_counted() {
-        assert_eq!(
-            overwritten("wait=park: 123 words of the control file overwritten"),
-            Some(123)
-        );
+        let said = "wait=park: 123 words of the control file overwritten";
+        assert_eq!(overwritten(said), Some(123));
         assert_eq!(overwritten("17 rounds of the victim"), None);
         assert_eq!(overwritten("wait=park: many words of wisdom"), None);
     }

@@ -2,15 +2,15 @@
 //!
 //! `-DMUTANT_NAME` takes something away from the model; each name in it must be found out.
 
-use crate::cargo::{at_most, plural, root};
+use crate::cargo::root;
 use crate::child;
-use crate::packages::{self, Missing};
-use crate::report::Step;
+use crate::packages;
+use crate::report::{Step, say};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const MODEL: &str = "crates/olivine/model/channel.pml";
 /// What is walked: a channel that waits for everybody, one that evicts, one where two come and go, and one where a waker
@@ -24,56 +24,45 @@ const CHANNELS: [(&str, &[&str]); 4] = [
     ),
     ("dying waker", &["-DVISITOR", "-DC=1", "-DN=2"]),
 ];
-const BUILD_LIMIT: Duration = Duration::from_secs(120);
-const WALK_LIMIT: Duration = Duration::from_secs(1200);
 /// Longest path, in steps: far more than any has.
 const DEPTH: &str = "-m1000000";
 
-/// Walks the model; with `mutants` also everything that can be taken away from it. What was found goes to `said` as well.
+/// Walks the model; with `mutants` also everything that can be taken away from it.
 ///
 /// # Errors
 ///
 /// A missing model, or a child that cannot be started.
-pub(crate) fn run(mutants: bool, said: &mut Vec<String>) -> Result<Step> {
-    let mut step = Step::new("spin", "models");
-    if let Some(missing) = missing() {
-        println!("skipped: {missing}");
-        return Ok(Step::skipped("spin", missing));
-    }
-    let mut tell = |line: String| {
-        println!("{line}");
-        said.push(line);
-    };
+pub(crate) fn run(mutants: bool) -> Result<Step> {
+    let mut step = Step::new("models");
+    packages::program(&["spin"], "spin")?;
     let model = root().join(MODEL);
     let text = std::fs::read_to_string(&model).with_context(|| format!("cannot read {MODEL}"))?;
     for (name, settings) in CHANNELS {
         let found = walk(&model, settings)?;
-        tell(format!(
-            "spin {name}: {} states, {}",
-            found.states,
-            found.verdict()
-        ));
+        let verdict = found.error.as_deref().unwrap_or("no error");
+        say(&format!("spin {name}: {} states, {verdict}", found.states));
         step.count(found.error.is_none() && found.states > 0);
     }
     if !mutants || step.failed > 0 {
         return Ok(step);
     }
     let names = mutants_of(&text);
-    step.note = format!("{} of {MODEL}", plural(names.len(), "mutant"));
+    step.note = format!("{} mutants of {MODEL}", names.len());
     for name in names {
         let started = Instant::now();
         let define = format!("-DMUTANT_{name}");
         let mut killer = None;
         for (channel, settings) in CHANNELS {
-            let settings: Vec<_> = settings.iter().copied().chain([define.as_str()]).collect();
-            if let Some(error) = walk(&model, &settings)?.error {
+            if let Some(error) = walk(&model, &[settings, &[define.as_str()]].concat())?.error {
                 killer = Some(format!("{channel}: {error}"));
                 break;
             }
         }
-        let seconds = started.elapsed().as_secs_f64();
         let text = killer.as_deref().unwrap_or("SURVIVED");
-        tell(format!("{name:32}  {seconds:>6.2}  {text}"));
+        say(&format!(
+            "{name:32}  {:>6.2}  {text}",
+            started.elapsed().as_secs_f64()
+        ));
         step.count(killer.is_some());
     }
     Ok(step)
@@ -109,10 +98,6 @@ impl Found {
         }
         found
     }
-
-    fn verdict(&self) -> &str {
-        self.error.as_deref().unwrap_or("no error")
-    }
 }
 
 /// Walks the whole model with these settings.
@@ -122,29 +107,13 @@ fn walk(model: &Path, settings: &[&str]) -> Result<Found> {
     generate.args(settings).arg("-a").arg(model);
     let mut compile = Command::new("cc");
     // Safety alone: what goes on for ever is found as an end that is none.
-    compile.args([
-        "-O2",
-        "-DSAFETY",
-        "-DVECTORSZ=2048",
-        "-w",
-        "-o",
-        "pan",
-        "pan.c",
-    ]);
+    compile.args("-O2 -DSAFETY -DVECTORSZ=2048 -w -o pan pan.c".split(' '));
     for command in [&mut generate, &mut compile] {
-        let (outcome, text) =
-            child::capture(command.current_dir(folder.path()), at_most(BUILD_LIMIT))?;
-        anyhow::ensure!(
-            outcome.success(),
-            "{command:?}: {}: {text}",
-            outcome.words()
-        );
+        child::said(command.current_dir(folder.path()), 2)?;
     }
     let mut check = Command::new(folder.path().join("pan"));
-    check.arg(DEPTH).current_dir(folder.path());
-    let (outcome, text) = child::capture(&mut check, at_most(WALK_LIMIT))?;
-    anyhow::ensure!(outcome.success(), "{MODEL}: {}: {text}", outcome.words());
-    Ok(Found::read(&text))
+    let said = child::said(check.arg(DEPTH).current_dir(folder.path()), 20)?;
+    Ok(Found::read(&said))
 }
 
 /// Names behind `MUTANT_` in the model.
@@ -157,13 +126,6 @@ fn mutants_of(text: &str) -> BTreeSet<String> {
     names.filter(|name| name != "NAME").collect()
 }
 
-/// What is missing, after trying to install it.
-fn missing() -> Option<String> {
-    packages::program(&["spin"], "spin", Missing::Install)
-        .is_none()
-        .then(|| "spin is not installed; run `apt-get install spin`".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,11 +133,11 @@ mod tests {
     #[test]
     fn what_the_checker_says_is_understood() {
         let good = Found::read("State-vector 144 byte, errors: 0\n  2452797 states, stored\n");
-        assert_eq!((good.states, good.verdict()), (2_452_797, "no error"));
+        assert_eq!((good.states, good.error), (2_452_797, None));
         let bad = Found::read("pan:1: invalid end state (at depth 150)\n 1.5e+06 states, stored\n");
         assert_eq!(
-            (bad.states, bad.verdict()),
-            (1_500_000, "invalid end state")
+            (bad.states, bad.error.as_deref()),
+            (1_500_000, Some("invalid end state"))
         );
         assert_eq!(Found::read("Segmentation fault").states, 0);
     }

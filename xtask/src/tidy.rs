@@ -10,17 +10,15 @@ mod edges;
 mod links;
 mod names;
 mod ratchet;
-mod tests_rules;
 mod text;
 mod tree_size;
 
 use crate::cargo::root;
 use crate::report::Step;
-use crate::source::Tree;
+use crate::source::{File, Tree};
 use anyhow::Result;
 
 pub(crate) use edges::mutants;
-pub(crate) use links::fenced_blocks;
 
 /// Source folder of the core library.
 pub(crate) const CORE: &str = "crates/olivine/src/";
@@ -53,6 +51,18 @@ impl Rule {
         self.findings.extend(problem);
     }
 
+    /// Looks at each of `files`, of which `find` gives the first line that breaks the rule, and why.
+    fn files<'a>(
+        mut self,
+        files: impl Iterator<Item = &'a File>,
+        find: impl Fn(&File) -> Option<(usize, String)>,
+    ) -> Self {
+        for file in files {
+            self.look(find(file).map(|(number, why)| format!("{}:{number}: {why}", file.path)));
+        }
+        self
+    }
+
     fn holds(&self) -> bool {
         self.looked > 0 && self.findings.is_empty()
     }
@@ -80,7 +90,7 @@ pub(crate) fn run() -> Result<Step> {
     let tree = Tree::read(root())?;
     let mut rules = rules(&tree);
     rules.push(tree_size::core_dependencies()?);
-    let mut step = Step::new("tidy", "rules");
+    let mut step = Step::new("rules");
     for rule in &rules {
         rule.print();
         step.count(rule.holds());
@@ -108,10 +118,25 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         text::length(tree),
         text::unfinished(tree),
         text::machine_paths(tree),
-        tests_rules::sleeps(tree),
-        tests_rules::ignored(tree),
+        text::tests(tree),
         links::relative(tree),
     ]
+}
+
+/// Each of `faults` breaks `rule` in one place, each of `fine` holds it: `PATH: TEXT`, below `base`.
+#[cfg(test)]
+fn planted<S: AsRef<str>>(rule: fn(&Tree) -> Rule, base: &str, faults: &[S], fine: &[S]) {
+    let judge = |sample: &str| {
+        let (path, text) = sample.split_once(": ").expect("PATH: TEXT");
+        rule(&Tree::of(&[(&format!("{base}{path}"), text)]))
+    };
+    for fault in faults.iter().map(AsRef::as_ref) {
+        assert_eq!(judge(fault).findings.len(), 1, "{fault}");
+    }
+    for fine in fine.iter().map(AsRef::as_ref) {
+        let rule = judge(fine);
+        assert!(rule.holds(), "{fine}: {:?}", rule.findings);
+    }
 }
 
 #[cfg(test)]

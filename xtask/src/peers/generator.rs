@@ -1,21 +1,18 @@
 //! Our load generator beside wrk: what a request costs each of them, and how many each can drive.
 
-use crate::cargo::at_most;
+use crate::cargo::{cargo, target};
 use crate::child;
-use crate::hello::{self, Server};
-use crate::packages::{Missing, program};
+use crate::packages::program;
 use anyhow::{Context as _, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
 /// Requests sent at once on each connection.
 const DEPTHS: [u32; 4] = [1, 16, 64, 256];
 const CONNECTIONS: &str = "64";
-/// Beyond the time of a run: starting, and what a busy machine takes.
-const SLACK: Duration = Duration::from_secs(60);
 
 /// CPU time of a generator for a request, in nanoseconds.
 type CostNs = f64;
@@ -35,25 +32,57 @@ struct Column {
     runs: Vec<Vec<CostNs>>,
 }
 
+/// The example `hello_http` as a server; dropping it ends the process.
+struct Server {
+    child: Child,
+    /// Its root page.
+    url: String,
+}
+
+impl Server {
+    /// Builds it and starts it on a free port and one CPU, for ten minutes at most.
+    fn start(cpu: usize) -> Result<Self> {
+        let build = "build --release --package olivine-net --example hello_http";
+        child::said(cargo().args(build.split(' ')), 15)?;
+        let words = "--listen 127.0.0.1:0 --duration 600 --threads 1 --wait block --cpus";
+        let mut command = Command::new(target().join("release/examples/hello_http"));
+        command.args(words.split(' ')).arg(cpu.to_string());
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().context("hello_http has no output")?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+        };
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let rest = line.strip_prefix("listening on ");
+        let address = rest.and_then(|rest| rest.split(',').next());
+        let address = address.with_context(|| format!("hello_http does not listen: {line}"))?;
+        server.url = format!("http://{address}/");
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Measures all in turns and returns the table.
 pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
-    let Some(wrk) = program(&["wrk"], "wrk", Missing::Install) else {
-        bail!("wrk is not installed and cannot be: apt-get install wrk");
-    };
+    let wrk = program(&["wrk"], "wrk")?;
     let allowed = sched_getaffinity(None)?;
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
-        .filter(|cpu| allowed.is_set(*cpu))
-        .collect();
-    let [server_cpu, cpu, ..] = cpus[..] else {
-        bail!(
-            "a generator and a server need a CPU each: this process has {}",
-            cpus.len()
-        );
+    let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let [server_cpu, cpu, ..] = cpus.collect::<Vec<_>>()[..] else {
+        bail!("a generator and a server need a CPU each");
     };
-    let server_word = server_cpu.to_string();
-    let hello = hello::build(true)?;
-    let arguments = ["--threads", "1", "--cpus", &server_word, "--wait", "block"];
-    let server = Server::start(&hello, &arguments, None)?;
+    let server = Server::start(server_cpu)?;
     let url = format!("{}plaintext", server.url);
     let folder = tempfile::tempdir().context("a folder for wrk's script")?;
     let each = (seconds / f64::from(runs)).max(1.0);
@@ -79,7 +108,6 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
             }
         }
     }
-    server.stop()?;
     Ok(table(&columns))
 }
 
@@ -104,13 +132,12 @@ fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
         .args(["--duration", &format!("{seconds:.0}s"), "--script"])
         .arg(&script)
         .arg(load.url);
-    let limit = at_most(Duration::from_secs_f64(seconds) + SLACK);
     let pinned = std::thread::spawn(move || {
         let mut only = CpuSet::new();
         only.set(cpu);
         // The child has the mask of the thread that starts it.
         sched_setaffinity(None, &only)?;
-        child::capture(&mut command, limit)
+        child::capture(&mut command, 30)
     });
     let (outcome, said) = match pinned.join() {
         Ok(result) => result?,
@@ -137,22 +164,20 @@ fn read_wrk(said: &str) -> Option<CostNs> {
 }
 
 fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
-    let words = [
-        ("--generator", interface.to_owned()),
-        ("--depth", load.depth.to_string()),
-        ("--connections", CONNECTIONS.to_owned()),
-        ("--seconds", load.seconds.to_string()),
-        ("--runs", "1".to_owned()),
-        ("--cpus", format!("{},{}", load.cpus.0, load.cpus.1)),
-    ];
-    let words = words
-        .iter()
-        .flat_map(|(name, value)| [*name, value.as_str()]);
-    let rows = hello::load(tool, load.url, words)?;
-    let cost = rows
-        .first()
-        .and_then(|row| row["client_ns"]["median"].as_f64());
-    cost.context("no figures")
+    let Load {
+        url,
+        depth,
+        seconds,
+        cpus: (server, own),
+    } = load;
+    let words = format!(
+        "--json bench http {url} --generator {interface} --depth {depth} --connections {CONNECTIONS} \
+         --seconds {seconds} --runs 1 --cpus {server},{own}"
+    );
+    let text = child::output(Command::new(tool).args(words.split(' ')))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let cost = found["results"][0]["client_ns"]["median"].as_f64();
+    cost.with_context(|| format!("no figures in {text}"))
 }
 
 /// Medians with least and most, and what follows from them.

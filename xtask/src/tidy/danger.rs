@@ -1,7 +1,7 @@
 //! Where the dangerous part may be, and what must be written beside it.
 
 use super::{CORE, Rule};
-use crate::source::{File, Tree, has_word};
+use crate::source::{Tree, has_word, words};
 
 /// The only file of the core that names the atomics of `core`, `std` or `loom`.
 const ATOMICS: &str = "crates/olivine/src/sync.rs";
@@ -83,250 +83,164 @@ const NEAR: usize = 8;
 
 /// Only `sync.rs` names atomics of the standard library.
 pub(super) fn atomics(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("atomics", "files of the core that take them from sync.rs");
-    for file in tree.rust_under(CORE).filter(|file| file.path != ATOMICS) {
-        let bad = file
-            .rust_lines()
-            .find(|(_, line)| names_atomics(&line.code));
-        rule.look(bad.map(|(number, _)| {
-            format!(
-                "{}:{number}: names atomics; take them from crate::sync",
-                file.path
-            )
-        }));
-    }
-    rule
+    let files = tree.rust_under(CORE).filter(|file| file.path != ATOMICS);
+    Rule::new("atomics", "files of the core that take them from sync.rs").files(files, |file| {
+        let mut lines = file.rust_lines();
+        let (number, _) = lines.find(|(_, line)| names_atomics(&line.code))?;
+        Some((
+            number,
+            "names atomics; take them from crate::sync".to_owned(),
+        ))
+    })
 }
 
 fn names_atomics(code: &str) -> bool {
-    let dense: String = code.chars().filter(|c| !c.is_whitespace()).collect();
-    let grouped = ["std::sync::{", "core::sync::{", "loom::sync::{"]
-        .iter()
-        .any(|group| dense.contains(group) && has_word(&dense, "atomic"));
+    let dense: String = code.split_whitespace().collect();
+    let groups = ["std::sync::{", "core::sync::{", "loom::sync::{"];
+    let grouped = groups.iter().any(|group| dense.contains(group)) && has_word(&dense, "atomic");
     grouped || has_word(&dense, "sync::atomic")
 }
 
 /// Danger lives in few files.
 pub(super) fn allow_list(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("danger", "files with or without unsafe, pointers and FFI");
-    let sources = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
-    for file in sources {
-        let allowed = ALLOWED.iter().any(|(path, _)| file.path.starts_with(path));
+    let files = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
+    Rule::new("danger", "files with or without unsafe, pointers and FFI").files(files, |file| {
+        if ALLOWED.iter().any(|(path, _)| file.path.starts_with(path)) {
+            return None;
+        }
         let proofs = PROOFS.iter().any(|(path, _)| file.path == *path);
-        let bad = file.product_lines().find_map(|(number, line)| {
+        file.product_lines().find_map(|(number, line)| {
             let mut marks = MARKS.iter().filter(|mark| !(proofs && **mark == "unsafe"));
             let mark = marks.find(|mark| has_word(&line.code, mark))?;
-            Some(format!(
-                "{}:{number}: `{mark}` outside the allow-list",
-                file.path
-            ))
-        });
-        rule.look(bad.filter(|_| !allowed));
-    }
-    rule
+            Some((number, format!("`{mark}` outside the allow-list")))
+        })
+    })
 }
 
-/// Every `unsafe` block and impl has a proof beside it, every `unsafe fn` its obligations.
+/// Every `unsafe` block and impl has a proof beside it, every `unsafe fn` its obligations. Clippy sees
+/// what is compiled here; this sees other platforms, models and fuzz targets as well.
 pub(super) fn safety_comments(tree: &Tree) -> Rule {
-    let mut rule = Rule::new(
-        "safety",
-        "unsafe blocks, impls and functions with their reasons",
-    );
-    for file in tree.files.iter().filter(|file| file.rust.is_some()) {
-        for (number, line) in file.rust_lines() {
-            for form in unsafe_forms(&line.code) {
-                rule.look(missing_reason(file, number, form));
+    let places = "unsafe blocks, impls and functions with their reasons";
+    let mut rule = Rule::new("safety", places);
+    for file in &tree.files {
+        let Some(rust) = &file.rust else { continue };
+        for (at, token) in rust.tokens.iter().enumerate() {
+            if token.text != "unsafe" {
+                continue;
             }
+            let text = |at: Option<usize>| {
+                let token = at.and_then(|at| rust.tokens.get(at));
+                token.map_or("", |token| token.text.as_str())
+            };
+            let (before, after) = (text(at.checked_sub(1)), text(Some(at + 1)));
+            let promises = matches!(after, "fn" | "trait" | "extern");
+            let is_type = promises && matches!(before, ":" | "<" | "=" | "," | "(" | "&");
+            // `unsafe(no_mangle)`: the linker holds that there is one of the name.
+            if is_type || after == "(" {
+                continue;
+            }
+            let number = token.line + 1;
+            let written = file.comments(number, NEAR, true);
+            // An inherited obligation (`unsafe fn` of a trait impl) is a SAFETY comment as well.
+            let holds = written.contains("SAFETY") || promises && written.contains("# Safety");
+            let wanted = "`unsafe` without SAFETY or `# Safety` nearby";
+            rule.look((!holds).then(|| format!("{}:{number}: {wanted}", file.path)));
         }
     }
     rule
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Somebody must have kept the promise: a block, an impl, an attribute.
-    Use,
-    /// Somebody else has to keep the promise: a function, a trait.
-    Promise,
-}
-
-fn unsafe_forms(code: &str) -> Vec<Form> {
-    let mut forms = Vec::new();
-    for (at, word) in code.match_indices("unsafe") {
-        let after = &code[at + word.len()..];
-        if !has_word(&code[at..at + word.len() + after.len().min(1)], word)
-            || code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
-        {
-            continue;
-        }
-        let next = after.trim_start();
-        if next.starts_with("fn") || next.starts_with("trait") {
-            forms.push(Form::Promise);
-        } else if next.starts_with("extern") && next.contains("fn") {
-            // A definition, or a function pointer type: `unsafe extern "C" fn`.
-            forms.push(Form::Promise);
-        } else if next.starts_with("(no_mangle)") {
-            // A name for C: what it promises, to be the only one of its name, the linker holds.
-        } else {
-            forms.push(Form::Use);
-        }
-    }
-    forms
-}
-
-fn missing_reason(file: &File, number: usize, form: Form) -> Option<String> {
-    let own = file
-        .rust_lines()
-        .nth(number - 1)
-        .map_or("", |(_, line)| line.code.as_str());
-    let is_type = own.contains(": unsafe") || own.contains("<unsafe") || own.contains("= unsafe");
-    if form == Form::Promise && (is_type || !has_word(own, "pub") && own.contains("fn(")) {
-        return None; // A function pointer's type promises nothing itself.
-    }
-    let written = comment_block_above(file, number);
-    let (wanted, holds) = match form {
-        Form::Use => ("a SAFETY comment", written.contains("SAFETY")),
-        // An inherited obligation (`unsafe fn` of a trait impl) is a SAFETY comment as well.
-        Form::Promise => (
-            "a `# Safety` section",
-            written.contains("# Safety") || written.contains("SAFETY"),
-        ),
-    };
-    (!holds).then(|| format!("{}:{number}: `unsafe` without {wanted} nearby", file.path))
-}
-
-/// The comments near line `number`: the lines just above it, and whatever comment those touch.
-fn comment_block_above(file: &File, number: usize) -> String {
-    let lines: Vec<_> = file.rust_lines().map(|(_, line)| line).collect();
-    let mut first = number.saturating_sub(1).saturating_sub(NEAR);
-    // A long comment that starts further up is read whole.
-    while first > 0 && !lines[first].comment.is_empty() && !lines[first - 1].comment.is_empty() {
-        first -= 1;
-    }
-    lines[first..number]
-        .iter()
-        .map(|l| l.comment.as_str())
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 /// `SeqCst` needs its reason: an edge's name or a sentence, at most three lines above.
 pub(super) fn sequential_consistency(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("seqcst", "files of the core whose SeqCst has a reason");
-    for file in tree.rust_under(CORE) {
+    let files = tree.rust_under(CORE);
+    Rule::new("seqcst", "files of the core whose SeqCst has a reason").files(files, |file| {
         let bad = file.product_lines().find(|(number, line)| {
-            has_word(&line.code, "SeqCst") && !is_reason(&file.comments_near(*number, 3))
+            has_word(&line.code, "SeqCst") && !is_reason(&file.comments(*number, 3, false))
         });
-        rule.look(bad.map(|(number, _)| {
-            format!(
-                "{}:{number}: SeqCst without a reason within 3 lines above",
-                file.path
+        bad.map(|(number, _)| {
+            (
+                number,
+                "SeqCst without a reason within 3 lines above".to_owned(),
             )
-        }));
-    }
-    rule
+        })
+    })
 }
 
 /// A reason has an edge's name, or is at least a short sentence.
 fn is_reason(comment: &str) -> bool {
-    let plain = comment.replace('/', " ");
-    let edge = crate::source::words(&plain)
-        .any(|word| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
-    edge || plain.split_whitespace().count() >= 4
+    let capital = |word: &str| word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let edge = words(comment).any(|word| word.len() > 2 && capital(word));
+    edge || comment.replace('/', " ").split_whitespace().count() >= 4
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::planted;
     use super::*;
-
-    fn tree(path: &str, text: &str) -> Tree {
-        Tree::of(&[(path, text)])
-    }
 
     #[test]
     fn atomics_outside_sync_are_found() {
-        for text in [
-            "use std::sync::atomic::AtomicU64;\n",
-            "use std::sync::{Arc, atomic::AtomicU64};\n",
-            "fn f(a: &core::sync::atomic::AtomicU64) {}\n",
-            "use loom::sync::atomic::fence;\n",
-        ] {
-            assert_eq!(
-                atomics(&tree("crates/olivine/src/ring.rs", text))
-                    .findings
-                    .len(),
-                1,
-                "{text}"
-            );
-        }
-        let fine = "use crate::sync::{AtomicU64, Ordering};\nuse std::cmp::Ordering as O;\n";
-        assert!(atomics(&tree("crates/olivine/src/ring.rs", fine)).holds());
+        let faults = [
+            "ring.rs: use std::sync::atomic::AtomicU64;",
+            "ring.rs: use std::sync::{Arc, atomic::AtomicU64};",
+            "ring.rs: fn f(a: &core::sync::atomic::AtomicU64) {}",
+            "ring.rs: use loom::sync::atomic::fence;",
+        ];
+        let fine = "ring.rs: use crate::sync::AtomicU64;\nuse std::cmp::Ordering as O;";
+        planted(atomics, CORE, &faults, &[fine]);
     }
 
     #[test]
     fn danger_outside_the_allow_list_is_found() {
-        for text in [
-            "fn f() { unsafe { g() } }\n",
-            "fn f(p: *mut u8) {}\n",
-            "fn f(p: *const u8) {}\n",
-            "use rustix::mm::mmap;\n",
-            "fn f() -> i32 { libc::getppid() }\n",
-        ] {
-            let rule = allow_list(&tree("crates/olivine/src/ring/gate.rs", text));
-            assert_eq!(rule.findings.len(), 1, "{text}");
-            assert!(
-                allow_list(&tree("crates/olivine/src/region.rs", text)).holds(),
-                "{text}"
-            );
-        }
-        let ring = |text| allow_list(&tree("crates/olivine/src/ring/publish.rs", text));
-        assert!(ring("fn f() { unsafe { self.ring.write(at, message) } }\n").holds());
-        assert_eq!(
-            ring("fn f(p: *mut u8) { unsafe { g(p) } }\n")
-                .findings
-                .len(),
-            1
-        );
-        let fine = "#![forbid(unsafe_code)]\n// unsafe\nfn f(a: u64, b: u64) -> u64 { a *mutable(b) }\n\
-                    #[cfg(test)]\nmod tests { fn g() { unsafe { h() } } }\n";
-        assert!(allow_list(&tree("crates/olivine-cli/src/main.rs", fine)).holds());
+        let marks = [
+            "fn f() { unsafe { g() } }",
+            "fn f(p: *mut u8) {}",
+            "fn f(p: *const u8) {}",
+            "use rustix::mm::mmap;",
+            "fn f() -> i32 { libc::getppid() }",
+        ];
+        let mut faults = marks
+            .map(|mark| format!("src/ring/gate.rs: {mark}"))
+            .to_vec();
+        let mut fine = marks.map(|mark| format!("src/region.rs: {mark}")).to_vec();
+        faults.push("src/ring/publish.rs: fn f(p: *mut u8) { unsafe { g(p) } }".to_owned());
+        fine.push("src/ring/publish.rs: fn f() { unsafe { self.ring.write(at) } }".to_owned());
+        let forbid = "#![forbid(unsafe_code)]\n// unsafe\nfn f() -> u64 { a *mutable(b) }\n";
+        let test = "#[cfg(test)]\nmod tests { fn g() { unsafe { h() } } }";
+        fine.push(format!("src/main.rs: {forbid}{test}"));
+        planted(allow_list, "crates/olivine/", &faults, &fine);
     }
 
     #[test]
     fn unsafe_without_a_reason_is_found() {
-        for text in [
-            "fn f() {\n    unsafe { g() }\n}\n",
-            "unsafe impl Send for A {}\n",
-            "/// Does things.\npub unsafe fn f() {}\n",
-            "// SAFETY: too far away.\nfn a() {}\n\n\n\n\n\n\n\nfn f() {\n    unsafe { g() }\n}\n",
-        ] {
-            let rule = safety_comments(&tree("crates/olivine/src/region.rs", text));
-            assert_eq!(rule.findings.len(), 1, "{text}");
-        }
-        let fine = "// SAFETY: checked.\nunsafe impl Send for A {}\n\
-                    /// # Safety\n///\n/// Keep it.\npub unsafe fn f() {}\n\
-                    fn g() {\n    // SAFETY: in range.\n    let y =\n        unsafe { f() };\n}\n"
-            .to_owned();
-        let rule = safety_comments(&tree("crates/olivine/src/region.rs", &fine));
-        assert!(rule.findings.is_empty(), "{:?}", rule.findings);
-        assert_eq!(rule.looked, 3);
+        let far = "\n".repeat(8);
+        let faults = [
+            "a.rs: fn f() {\n    unsafe { g() }\n}".to_owned(),
+            "a.rs: unsafe impl Send for A {}".to_owned(),
+            "a.rs: /// Does things.\npub unsafe fn f() {}".to_owned(),
+            format!("a.rs: // SAFETY: far.\nfn a() {{}}{far}fn f() {{\n    unsafe {{ g() }}\n}}"),
+        ];
+        let fine = [
+            "a.rs: // SAFETY: checked.\nunsafe impl Send for A {}",
+            "a.rs: /// # Safety\n///\n/// Keep it.\npub(crate) unsafe fn f(g: unsafe fn()) {}",
+            "a.rs: fn g() {\n    // SAFETY: in range.\n    let y =\n        unsafe { f() };\n}",
+        ];
+        planted(safety_comments, CORE, &faults, &fine.map(str::to_owned));
     }
 
     #[test]
     fn bare_seqcst_is_found() {
-        let bad = [
-            "fence(Ordering::SeqCst);\n",
-            "// why\nfence(Ordering::SeqCst);\n",
+        let fence = "fn f() { fence(Ordering::SeqCst); }";
+        let sample = |comment: &str| format!("wait.rs: {comment}\n{fence}");
+        let fine = [
+            "// PARK: the look in `wake`.",
+            "// the store above must not move",
         ];
-        for text in bad {
-            let rule = sequential_consistency(&tree("crates/olivine/src/wait.rs", text));
-            assert_eq!(rule.findings.len(), 1, "{text}");
-        }
-        for text in [
-            "// PARK: pairs with the look in `wake`.\nfence(Ordering::SeqCst);\n",
-            "// the store above must not move below the load\nfence(Ordering::SeqCst);\n",
-        ] {
-            assert!(sequential_consistency(&tree("crates/olivine/src/wait.rs", text)).holds());
-        }
+        planted(
+            sequential_consistency,
+            CORE,
+            &["", "// why"].map(sample),
+            &fine.map(sample),
+        );
     }
 }

@@ -28,32 +28,18 @@ fn declared(tree: &Tree) -> BTreeMap<String, String> {
 
 /// Names of weakenings the models are run against: `mutant("NAME")` in the core's code.
 pub(crate) fn mutants(tree: &Tree) -> Vec<String> {
-    let mut names = Vec::new();
-    for file in tree.rust_under(CORE) {
-        // The name is a string, so it is read from the text; that it is a call, from the code,
-        // where strings and comments are blank. Both have the same characters at the same places.
-        let text: Vec<char> = file.text.chars().collect();
-        let code: String = file
-            .rust_lines()
-            .map(|(_, line)| format!("{}\n", line.code))
-            .collect();
-        for (at, call) in code.match_indices("mutant(") {
-            let inside = &code[at + call.len()..];
-            let gap = inside.len() - inside.trim_start().len();
-            if inside.trim_start().starts_with('"') && !follows_word(&code[..at]) {
-                let first = code[..at + call.len() + gap].chars().count() + 1;
-                names.push(text.iter().skip(first).take_while(|c| **c != '"').collect());
-            }
-        }
-    }
+    let files = tree.rust_under(CORE).filter_map(|file| file.rust.as_ref());
+    let calls = files
+        .flat_map(|rust| rust.tokens.windows(3))
+        .filter(|call| {
+            call[0].text == "mutant" && call[1].text == "(" && call[2].text.starts_with('"')
+        });
+    let mut names: Vec<_> = calls
+        .map(|call| call[2].text.trim_matches('"').to_owned())
+        .collect();
     names.sort();
     names.dedup();
     names
-}
-
-/// Whether a name ends here, so that what follows is only its tail: `is_mutant(…)`.
-fn follows_word(before: &str) -> bool {
-    before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
 /// Each edge is marked at both of its ends: in comments beside the code, at two places or more.
@@ -98,53 +84,35 @@ pub(super) fn have_mutants(tree: &Tree) -> Rule {
 mod tests {
     use super::*;
 
-    const TABLE: (&str, &str) = (
-        "crates/olivine/src/ring/layout.rs",
-        "//! * **COMMIT**: the header.\n//! **not** this\n",
-    );
+    fn tree(files: [(&str, &str); 2]) -> Tree {
+        let path = |name: &str| format!("{CORE}{name}");
+        let layout = "//! * **COMMIT**: the header.\n//! **not** this\n";
+        let files = files.map(|(name, text)| (path(name), text));
+        let [first, second] = files.each_ref().map(|(path, text)| (path.as_str(), *text));
+        Tree::of(&[(&path("ring/layout.rs"), layout), first, second])
+    }
 
     #[test]
     fn an_edge_marked_once_is_found() {
-        let once = (
-            "crates/olivine/src/ring/publish.rs",
-            "// COMMIT (release): header.\nfn f() {}\n",
-        );
-        let twice = (
-            "crates/olivine/src/ring/consume.rs",
-            "// COMMIT (acquire): header.\n",
-        );
-        let in_test = (
-            "crates/olivine/src/ring/a.rs",
-            "#[cfg(test)]\nmod t {\n// COMMIT\n}\n",
-        );
-        assert_eq!(labels(&Tree::of(&[TABLE, once, in_test])).findings.len(), 1);
-        assert!(labels(&Tree::of(&[TABLE, once, twice])).holds());
+        let once = ("publish.rs", "// COMMIT (release): header.\nfn f() {}\n");
+        let in_test = ("a.rs", "#[cfg(test)]\nmod t {\n// COMMIT\n}\n");
+        assert_eq!(labels(&tree([once, in_test])).findings.len(), 1);
+        assert!(labels(&tree([once, ("consume.rs", "// COMMIT (acquire).\n")])).holds());
     }
 
     #[test]
     fn an_edge_without_a_mutant_is_found() {
         let other = (
-            "crates/olivine/src/a.rs",
+            "a.rs",
             "fn f() { g(mutant(\"gate\")) } // mutant(\"commit\")\n",
         );
-        let own = (
-            "crates/olivine/src/b.rs",
-            "fn f() { g(mutant(\n  \"commit_relaxed\",\n)) }\n",
+        let own = ("b.rs", "fn f() { g(mutant(\n  \"commit_relaxed\",\n)) }\n");
+        let definition = (
+            "sync.rs",
+            "fn mutant(name: &str) -> bool { is_mutant(\"x\") }\n",
         );
-        assert_eq!(have_mutants(&Tree::of(&[TABLE, other])).findings.len(), 1);
-        assert!(have_mutants(&Tree::of(&[TABLE, own])).holds());
-        assert_eq!(
-            mutants(&Tree::of(&[own, other])),
-            ["commit_relaxed", "gate"]
-        );
-    }
-
-    #[test]
-    fn the_definition_of_mutant_is_no_mutant() {
-        let sync = (
-            "crates/olivine/src/sync.rs",
-            "pub(crate) fn mutant(name: &str) -> bool {\n",
-        );
-        assert!(mutants(&Tree::of(&[sync])).is_empty());
+        assert_eq!(have_mutants(&tree([other, definition])).findings.len(), 1);
+        assert!(have_mutants(&tree([own, definition])).holds());
+        assert_eq!(mutants(&tree([own, other])), ["commit_relaxed", "gate"]);
     }
 }

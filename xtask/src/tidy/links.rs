@@ -1,4 +1,4 @@
-//! Links between documents, and the blocks of code inside them.
+//! Links between documents.
 
 use super::Rule;
 use crate::source::Tree;
@@ -103,39 +103,6 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A fenced block of a document.
-#[derive(Debug)]
-pub(crate) struct Block {
-    /// The words after the fence: `sh`, `rust,no_run`.
-    pub(crate) language: String,
-    /// Line of the opening fence, from 1.
-    pub(crate) line: usize,
-    pub(crate) text: String,
-}
-
-/// The fenced blocks of a document, in order.
-pub(crate) fn fenced_blocks(text: &str) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut open = false;
-    for (index, line) in text.lines().enumerate() {
-        if let Some(language) = line.trim_start().strip_prefix("```") {
-            open = !open;
-            if open {
-                let language = language.trim().to_owned();
-                blocks.push(Block {
-                    language,
-                    line: index + 1,
-                    text: String::new(),
-                });
-            }
-        } else if let Some(block) = blocks.last_mut().filter(|_| open) {
-            block.text.push_str(line);
-            block.text.push('\n');
-        }
-    }
-    blocks
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,16 +128,5 @@ mod tests {
         let rule = relative(&tree);
         assert!(rule.findings.is_empty(), "{:?}", rule.findings);
         assert_eq!(rule.looked, 4);
-    }
-
-    #[test]
-    fn blocks_keep_their_language_and_place() {
-        let blocks = fenced_blocks("a\n```sh\none\ntwo\n```\n\n```rust\nfn f() {}\n```\n");
-        let seen: Vec<_> = blocks
-            .iter()
-            .map(|b| (b.language.as_str(), b.line))
-            .collect();
-        assert_eq!(seen, [("sh", 2), ("rust", 7)]);
-        assert_eq!(blocks[0].text, "one\ntwo\n");
     }
 }

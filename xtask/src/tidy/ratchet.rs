@@ -118,7 +118,7 @@ pub(super) fn private_names(tree: &Tree) -> Rule {
         &list,
         |file| {
             file.rust_lines()
-                .filter(|(_, line)| declared(&line.code).is_some_and(|name| is_banned(name)))
+                .filter(|(_, line)| declared(&line.code).is_some_and(is_banned))
                 .count()
         },
     )

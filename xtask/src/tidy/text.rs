@@ -1,4 +1,4 @@
-//! Rules about any text: length, unfinished work, paths of somebody's machine.
+//! Rules about any text: length, unfinished work, paths of one machine, tests that do not run.
 
 use super::Rule;
 use crate::source::{Tree, has_word};
@@ -27,7 +27,7 @@ const MACHINE: &[&str] = &[
     concat!("/ho", "me/"),
 ];
 
-/// Nobody reads a file of a thousand lines.
+/// A file can be read in one go.
 pub(super) fn length(tree: &Tree) -> Rule {
     let mut rule = Rule::new("length", "files of at most 800 lines");
     let by_hand = [".rs", ".py", ".c", ".h", ".hpp", ".cpp"];
@@ -48,31 +48,25 @@ pub(super) fn length(tree: &Tree) -> Rule {
 
 /// What is not done is an issue, not a comment.
 pub(super) fn unfinished(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("unfinished", "files without a note to finish them later");
-    for file in &tree.files {
-        if !CODE.iter().any(|end| file.path.ends_with(end)) {
-            continue;
-        }
-        let bad = file.lines().find_map(|(number, line)| {
+    let is_code = |path: &str| CODE.iter().any(|end| path.ends_with(end));
+    let files = tree.files.iter().filter(|file| is_code(&file.path));
+    Rule::new("unfinished", "files without a note to finish them later").files(files, |file| {
+        file.lines().find_map(|(number, line)| {
             let word = UNFINISHED.iter().find(|word| has_word(line, word))?;
-            Some(format!("{}:{number}: {word}", file.path))
-        });
-        rule.look(bad);
-    }
-    rule
+            Some((number, (*word).to_owned()))
+        })
+    })
 }
 
 /// A path of one machine means nothing on another.
 pub(super) fn machine_paths(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("paths", "files without a path of somebody's machine");
-    for file in &tree.files {
-        let bad = file.lines().find_map(|(number, line)| {
+    let files = tree.files.iter();
+    Rule::new("paths", "files without a path of one machine").files(files, |file| {
+        file.lines().find_map(|(number, line)| {
             let path = MACHINE.iter().find(|path| is_absolute(line, path))?;
-            Some(format!("{}:{number}: {path}…", file.path))
-        });
-        rule.look(bad);
-    }
-    rule
+            Some((number, format!("{path}…")))
+        })
+    })
 }
 
 /// A machine path starts here: `docs` before its first slash would make it a relative one.
@@ -82,55 +76,74 @@ fn is_absolute(line: &str, path: &str) -> bool {
     })
 }
 
+/// Every test runs and waits for conditions: a sleep is a guess, too short on a busy machine. Clippy
+/// refuses that of a thread; this one has no exceptions.
+pub(super) fn tests(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("tests", "tests, none switched off, none asleep");
+    for file in &tree.files {
+        for (number, line) in file.rust_lines().filter(|(_, line)| line.test) {
+            let dense: String = line.code.split_whitespace().collect();
+            if dense.contains("#[ignore") || has_word(&dense, "sleep(") {
+                let problem = "a test that does not run, or sleeps";
+                rule.look(Some(format!("{}:{number}: {problem}", file.path)));
+            } else if dense.contains("#[test]") {
+                rule.look(None);
+            }
+        }
+    }
+    rule
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::planted;
     use super::*;
 
     #[test]
     fn a_long_file_is_found_and_a_longish_one_is_warned_about() {
-        let rule = length(&Tree::of(&[
-            ("a.rs", &"//\n".repeat(801)),
-            ("b.rs", &"//\n".repeat(601)),
-            ("c.rs", &"//\n".repeat(600)),
-            (
-                "crates/olivine-capi/include/olivine.h",
-                &"//\n".repeat(2000),
-            ),
-        ]));
-        assert_eq!(
-            (rule.looked, rule.findings.len(), rule.warnings.len()),
-            (3, 1, 1)
+        let lines = |name: &str, count| (name.to_owned(), "//\n".repeat(count));
+        let files = [
+            lines("a.rs", 801),
+            lines("b.rs", 601),
+            lines("c.rs", 600),
+            lines(GENERATED[0], 2000),
+        ];
+        let rule = length(&Tree::of(
+            &files.each_ref().map(|(name, text)| (&**name, &**text)),
+        ));
+        let seen = (rule.looked, rule.findings.len(), rule.warnings.len());
+        assert_eq!(seen, (3, 1, 1));
+    }
+
+    #[test]
+    fn unfinished_work_machine_paths_and_ignored_tests_are_found() {
+        let notes: Vec<_> = UNFINISHED
+            .iter()
+            .map(|word| format!("a.sh: # {word} later"))
+            .collect();
+        planted(
+            unfinished,
+            "",
+            &notes,
+            &[format!("a.sh: mktemp {}", "X".repeat(6))],
         );
-    }
-
-    #[test]
-    fn every_unfinished_word_is_found() {
-        for word in UNFINISHED {
-            let text = format!("// {word} later\n");
-            assert_eq!(
-                unfinished(&Tree::of(&[("a.rs", &text)])).findings.len(),
-                1,
-                "{word}"
-            );
-        }
-        let fine = format!("mktemp {}\n", "X".repeat(6));
-        assert!(unfinished(&Tree::of(&[("a.sh", &fine)])).holds());
-    }
-
-    #[test]
-    fn every_machine_path_is_found() {
-        for path in MACHINE {
-            let text = format!("see {path}notes\n");
-            assert_eq!(
-                machine_paths(&Tree::of(&[("a.md", &text)])).findings.len(),
-                1,
-                "{path}"
-            );
-            let inside = format!("see docs{path}notes\n");
-            assert!(
-                machine_paths(&Tree::of(&[("a.md", &inside)])).holds(),
-                "{path}"
-            );
-        }
+        let see = |before: &'static str| {
+            let paths = MACHINE.iter();
+            paths
+                .map(|path| format!("a.md: see {before}{path}notes"))
+                .collect::<Vec<_>>()
+        };
+        planted(machine_paths, "", &see(""), &see("docs"));
+        let test = |attribute: &str| format!("tests/b.rs: #[test]\n{attribute}\nfn f() {{}}");
+        let reason = "#[ignore = \"slow\"]";
+        let faults = ["#[ignore]", reason, "fn a() { thread::sleep(b) }"].map(test);
+        planted(
+            tests,
+            "crates/a/",
+            &faults,
+            &["#[cfg_attr(miri, ignore)]"].map(test),
+        );
+        let product = "src/b.rs: fn a() { sleep(b) }\n#[cfg(test)]\nmod t { #[test]\nfn c() {} }";
+        planted(tests, "crates/a/", &[], &[product]);
     }
 }

@@ -1,4 +1,5 @@
-//! Executions of a program: which write each read sees, and in what order the writes of a place come.
+//! Executions of a program: the write that each read sees, and the order of the writes of each
+//! place.
 
 use crate::litmus::{Litmus, Order};
 use crate::relation::Relation;
@@ -10,7 +11,7 @@ pub(crate) struct Execution {
     pub(crate) events: Vec<Event>,
     /// Program order.
     pub(crate) po: Relation,
-    /// Order that no program order gives: what a death or a `membarrier` puts between threads.
+    /// Order between threads that a death or a `membarrier` adds.
     pub(crate) sync: Relation,
     /// From the write to each read that sees it.
     pub(crate) rf: Relation,
@@ -67,7 +68,7 @@ impl Execution {
         relation.both(&other)
     }
 
-    /// What `condition` says of the end of this execution.
+    /// The value of `condition` at the end of this execution.
     pub(crate) fn holds(&self, condition: &crate::litmus::Expression) -> bool {
         use crate::litmus::Expression;
         let leaf = |leaf: &Expression| match leaf {
@@ -80,8 +81,8 @@ impl Execution {
     }
 }
 
-/// Calls `see` with every candidate of `litmus` in which each place alone behaves: reads see no write that a later one
-/// hides, and nothing comes between the halves of a read-modify-write.
+/// Calls `see` with every candidate of `litmus` in which each single place is coherent: reads see
+/// no write that a later one hides, and no write comes between the halves of a read-modify-write.
 pub(crate) fn candidates(litmus: &Litmus, see: &mut impl FnMut(&Execution)) {
     let domain = trace::domain(litmus);
     let threads: Vec<Vec<Trace>> = (0..litmus.threads.len())
@@ -126,8 +127,8 @@ fn every_read_has_a_write(litmus: &Litmus, traces: &[&Trace]) -> bool {
     })
 }
 
-/// A fence that the heavy barrier of thread `by`, its `nth`, puts into thread `into` somewhere between two light
-/// barriers: it comes after the events up to `after` and before those from `before` on.
+/// A fence that heavy barrier `nth` of thread `by` puts into thread `into`, between two light
+/// barriers. It comes after the events up to `after` and before those from `before` on.
 #[derive(Clone, Copy, Debug)]
 struct Strike {
     by: usize,
@@ -137,7 +138,7 @@ struct Strike {
     before: usize,
 }
 
-/// Every choice of places at which heavy barriers can strike the other threads: those that run at the same time.
+/// Every choice of places of heavy barriers' fences in the other threads that run at the same time.
 fn strikes(litmus: &Litmus, traces: &[&Trace]) -> Vec<Vec<Strike>> {
     let apart = |a: usize, b: usize| {
         litmus.threads[a].after == Some(b) || litmus.threads[b].after == Some(a)
@@ -179,8 +180,8 @@ fn strikes(litmus: &Litmus, traces: &[&Trace]) -> Vec<Vec<Strike>> {
     all
 }
 
-/// The gaps of a thread: how many events surely come before a fence there, and from which on they surely come after
-/// it. The compiler keeps accesses on their side of a light barrier and of a fence, and of nothing else.
+/// The gaps of a thread: the number of events that surely come before a fence there, and the first
+/// that surely comes after it. Only light barriers and fences order accesses for the compiler.
 fn slots(trace: &Trace) -> Vec<(usize, usize)> {
     let mut points = trace.lights.clone();
     let strong = |e: &Event| {
@@ -191,7 +192,8 @@ fn slots(trace: &Trace) -> Vec<(usize, usize)> {
     points.sort_unstable();
     points.dedup();
     let ends = points.iter().copied().chain([trace.events.len()]);
-    // Before the first point nothing is sure to come before the fence; behind the last, nothing after it.
+    // Before the first point no event surely comes before the fence; after the last none comes
+    // after it.
     std::iter::once(0)
         .chain(points.iter().copied())
         .zip(ends)
@@ -237,7 +239,7 @@ fn of_traces(
     }
 }
 
-/// Events, program order and what lies between threads; reads see nothing yet.
+/// Events, program order and order between threads; reads have no writes yet.
 fn frame(litmus: &Litmus, traces: &[&Trace], strikes: &[Strike]) -> Execution {
     let mut events: Vec<Event> = Vec::new();
     for (place, value) in litmus.initial.iter().enumerate() {
@@ -260,7 +262,7 @@ fn frame(litmus: &Litmus, traces: &[&Trace], strikes: &[Strike]) -> Execution {
         let start = events.len();
         starts.push(start);
         events.extend(trace.events.iter().cloned().map(|mut event| {
-            // Numbers of reads become those of the whole execution.
+            // Read numbers change to those of the whole execution.
             event.address <<= start;
             event.data <<= start;
             event.control <<= start;
@@ -301,7 +303,7 @@ fn frame(litmus: &Litmus, traces: &[&Trace], strikes: &[Strike]) -> Execution {
         }
     }
     for (heir, thread) in litmus.threads.iter().enumerate() {
-        // The kernel gives the dead one's lock away after its last store.
+        // The kernel releases the dead thread's lock after its last store.
         let Some(dead) = thread.after else { continue };
         for from in 0..size {
             for to in 0..size {
@@ -330,13 +332,13 @@ fn frame(litmus: &Litmus, traces: &[&Trace], strikes: &[Strike]) -> Execution {
     }
 }
 
-/// One way in which a place behaves.
+/// One possible behaviour of a place.
 struct Way {
     co: Vec<usize>,
     rf: Vec<(usize, usize)>,
 }
 
-/// Every order of the writes of `place` with every choice of what its reads see.
+/// Every order of the writes of `place`, with every choice of writes for its reads.
 fn of_place(execution: &Execution, place: usize) -> Vec<Way> {
     let here = |kind| {
         let all = 0..execution.size();
@@ -375,7 +377,7 @@ fn orders(
     }
 }
 
-/// Every choice of what the rest of `reads` sees.
+/// Every choice of writes for the rest of `reads`.
 fn sources(
     execution: &Execution,
     order: &[usize],
@@ -407,7 +409,7 @@ fn sources(
         let monotone = seen
             .iter()
             .all(|(earlier, by)| !execution.ordered(*by, read) || rank(*earlier) <= rank(write));
-        // Nothing between the halves of a read-modify-write.
+        // No write between the halves of a read-modify-write.
         let own = order.iter().find(|other| execution.rmw.has(read, **other));
         let atomic = own.is_none_or(|own| rank(*own) == rank(write) + 1);
         if fits && monotone && atomic {

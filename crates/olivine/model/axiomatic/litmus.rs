@@ -47,7 +47,7 @@ impl Order {
     }
 }
 
-/// What becomes of a line in a variant of a program.
+/// The change of a line in a variant of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Change {
     Order(Order),
@@ -89,14 +89,14 @@ pub(crate) enum Action {
         into: usize,
         place: usize,
     },
-    /// One read-modify-write; `into` gets what was there before.
+    /// A read-modify-write; `into` gets the old value.
     Modify {
         how: Modify,
         into: usize,
         place: usize,
         value: Expression,
     },
-    /// A read-modify-write where `place` holds what is expected, else a relaxed load.
+    /// A read-modify-write if `place` has the expected value, else a relaxed load.
     Exchange {
         into: usize,
         place: usize,
@@ -104,7 +104,7 @@ pub(crate) enum Action {
         value: Expression,
     },
     Fence,
-    /// Orders the compiler, and is a point around which a heavy barrier can strike.
+    /// Orders the compiler, and separates the places of a heavy barrier's fences.
     Light,
     /// `membarrier`: a full fence here and one in each other thread.
     Heavy,
@@ -129,7 +129,7 @@ pub(crate) struct Line {
     pub(crate) label: Option<String>,
     pub(crate) action: Action,
     pub(crate) order: Option<Order>,
-    /// A register that the address depends on, though it is always the same address.
+    /// A register that the address depends on. The address is always the same.
     pub(crate) address: Option<usize>,
 }
 
@@ -139,7 +139,7 @@ pub(crate) enum Expression {
     Register(usize),
     /// The last value of a place; in conditions about the end only.
     Place(usize),
-    /// 1 if the thread did all it had to do.
+    /// 1 if the thread completed all its lines.
     Done(usize),
     Not(Box<Self>),
     Binary(&'static str, Box<Self>, Box<Self>),
@@ -155,14 +155,14 @@ pub(crate) struct Thread {
     pub(crate) after: Option<usize>,
 }
 
-/// A weakening or strengthening of published programs and what is said of it.
+/// A change of a published program, with the published verdicts.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) changes: BTreeMap<String, Change>,
     /// Model and whether it allows the outcome.
     pub(crate) verdicts: Vec<(String, bool)>,
-    /// Model and how many executions another checker finds.
+    /// Model and number of executions that another checker finds.
     pub(crate) counts: Vec<(String, u64)>,
 }
 
@@ -177,28 +177,29 @@ pub(crate) struct Litmus {
     pub(crate) threads: Vec<Thread>,
     /// What must not happen.
     pub(crate) forbid: Option<Expression>,
-    /// What must be able to happen, or the program shows nothing.
+    /// What must be possible, or the program shows nothing.
     pub(crate) reach: Vec<(String, Expression)>,
     /// Names of mutants in the sources, each a change of one label.
     pub(crate) mutants: Vec<(String, String, Change)>,
     /// Orderings that are stronger than these models need, with the reason.
     pub(crate) keep: Vec<(String, Change, String)>,
-    /// Where a label stands in the sources: file and text there.
+    /// Labels in the sources: file and text.
     pub(crate) sources: Vec<(String, String, String)>,
     pub(crate) cases: Vec<Case>,
-    /// Mutants that take lines away or add some: their names stand before the lines.
+    /// Mutants that remove or add lines: their names precede the lines.
     pub(crate) structural: Vec<String>,
-    /// The program is to show that something can happen: the outcome that others forbid.
+    /// The program shows that an outcome is possible which other programs forbid.
     pub(crate) allowed: bool,
 }
 
-/// More than any program stores: stands for a value that is computed.
+/// More than any program stores: marks a computed value.
 const UNKNOWN: i64 = 1 << 31;
 
 type Parsed<T> = Result<T, String>;
 
 impl Litmus {
-    /// Reads a program; with `mutant` the lines that this mutant adds and without those that it takes away.
+    /// Reads a program; with `mutant` it includes the lines that this mutant adds, without those
+    /// that it removes.
     pub(crate) fn parse(file: &str, text: &str, mutant: Option<&str>) -> Parsed<Self> {
         let mut litmus = Self {
             file: file.to_owned(),
@@ -300,7 +301,7 @@ impl Litmus {
         Ok(())
     }
 
-    /// The line as it is in this mutant, if it is there.
+    /// The line in this mutant, if it contains it.
     fn in_mutant(&mut self, line: &str, mutant: Option<&str>) -> Parsed<Option<String>> {
         let Some(rest) = line.strip_prefix('[') else {
             return Ok(Some(line.to_owned()));
@@ -573,7 +574,7 @@ impl Litmus {
         self.lines().into_iter().filter(|line| line.label.is_some())
     }
 
-    /// How many lines store.
+    /// Number of lines that store.
     pub(crate) fn stores(&self) -> usize {
         let lines = self.lines().into_iter();
         let stores = |line: &&Line| {
@@ -586,7 +587,7 @@ impl Litmus {
         lines.filter(stores).count()
     }
 
-    /// No store puts more than this into `place`: each addition runs once.
+    /// Upper bound of the values in `place`: each addition runs once.
     pub(crate) fn most(&self, place: usize) -> i64 {
         let number = |value: &Expression| match value {
             Expression::Number(number) => Some(*number),

@@ -1,9 +1,10 @@
-//! The ring's edges under weak memory: every execution of small programs, by the axioms of RC11 and ARMv8.
+//! The ring's edges under weak memory: every execution of small programs, by the axioms of RC11 and
+//! ARMv8.
 //!
-//! `README.md` in this folder says how to read and write the programs. Checked are, in this order: the checker itself
-//! against published verdicts and execution counts; that each program of `edges/` holds and shows something; that each
-//! mutant named in the sources is rejected; that each ordering, weakened by one step, has a counterexample, or a reason
-//! why it stays; and that programs, sources and `docs/orderings.md` say the same.
+//! `README.md` in this folder says how to read and write the programs. The checks, in this order:
+//! the checker against published verdicts and execution counts; each program of `edges/` holds and
+//! shows something; each mutant named in the sources is rejected; each ordering, weakened by one
+//! step, has a counterexample or a reason to stay; programs, sources and `docs/orderings.md` agree.
 
 mod execution;
 mod litmus;
@@ -47,25 +48,26 @@ fn programs(below: &str) -> BTreeMap<String, (String, String)> {
         .collect()
 }
 
-/// What all executions of a program have in common.
+/// The result of all executions of a program.
 #[derive(Debug, Default)]
 struct Explored {
     /// Executions that the model allows.
     executions: u64,
-    /// The first in which the forbidden happens; with a race only where there is no other.
+    /// The first forbidden execution; with a race only if there is no other.
     bad: Option<(Execution, Verdict)>,
-    /// Conditions that must be reachable and were not.
+    /// Conditions that must be reachable and are not.
     unreached: Vec<String>,
 }
 
 impl Explored {
-    /// Whether what `litmus` forbids never happens, or happens where that is what it is to show.
+    /// Whether the forbidden outcome of `litmus` never happens, or happens if the program must show
+    /// it.
     fn holds(&self, litmus: &Litmus) -> bool {
         self.bad.is_some() == litmus.allowed && self.unreached.is_empty() && self.executions > 0
     }
 }
 
-/// Walks every execution of `litmus` that `model` allows.
+/// Visits every execution of `litmus` that `model` allows.
 fn explore(litmus: &Litmus, model: Model) -> Explored {
     let mut explored = Explored::default();
     let mut reached = vec![false; litmus.reach.len()];
@@ -110,7 +112,7 @@ struct Row {
     explored: Explored,
 }
 
-/// Counts checks, and prints each as test programs do.
+/// Counts checks, and prints each in the format of test programs.
 #[derive(Debug, Default)]
 struct Checks {
     passed: u32,
@@ -134,7 +136,7 @@ impl Checks {
 }
 
 fn main() -> ExitCode {
-    // A list is asked for by runners of tests; filters are not understood, everything is run.
+    // Test runners ask for a list. Filters are ignored: everything runs.
     if std::env::args().any(|argument| argument == "--list") {
         println!("axiomatic: test");
         return ExitCode::SUCCESS;
@@ -153,7 +155,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// Each program holds under each model, and what it must be able to reach it reaches.
+/// Each program holds under each model, and reaches what it must reach.
 fn hold(edges: &BTreeMap<String, (String, String)>, checks: &mut Checks) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, (file, text)) in edges {

@@ -1,14 +1,14 @@
-//! Mutants, and orderings one step weaker: each must be found out, or say why it stays.
+//! Mutants, and orderings one step weaker: each must be rejected, or have a reason to stay.
 
 use crate::litmus::{Action, Change, Line, Litmus, Order};
 use crate::models::Model;
 use crate::{Checks, Explored, Row, change, explore, show};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What becomes of a program that lacks something.
+/// The result of a weakened program.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
-    /// Programs that find it out, each with the model and the execution that shows it.
+    /// Programs that reject it, each with the model and the counterexample.
     pub(crate) shown: Vec<(String, Model, String)>,
 }
 
@@ -20,13 +20,13 @@ impl Fate {
         }
     }
 
-    /// The first program that finds it out under `model`.
+    /// The first program that rejects it under `model`.
     pub(crate) fn by(&self, model: Model) -> Option<&(String, Model, String)> {
         self.shown.iter().find(|(_, by, _)| *by == model)
     }
 }
 
-/// Programs without what only shows that something can happen.
+/// Programs, except those that only show a possible outcome.
 fn that_forbid(rows: &[Row]) -> impl Iterator<Item = &Row> {
     rows.iter().filter(|row| !row.litmus.allowed)
 }
@@ -69,11 +69,11 @@ pub(crate) struct Ordering {
     pub(crate) from: &'static str,
     pub(crate) to: Change,
     pub(crate) fate: Fate,
-    /// Why it stays, where no program needs it.
+    /// Why it stays if no program needs it.
     pub(crate) reason: Option<String>,
 }
 
-/// What is one step weaker than `line`.
+/// The orderings one step weaker than that of `line`.
 fn weaker(line: &Line) -> Vec<Change> {
     use Order::{AcqRel, Acquire, Relaxed, Release, SeqCst};
     let fence = line.action == Action::Fence;
@@ -88,7 +88,8 @@ fn weaker(line: &Line) -> Vec<Change> {
     }
 }
 
-/// Each ordering of the programs, one step weaker: found out by at least one program, or kept for a reason.
+/// Each ordering of the programs, one step weaker: rejected by at least one program, or kept for a
+/// reason.
 pub(crate) fn orderings(rows: &[Row], checks: &mut Checks) -> Vec<Ordering> {
     let mut labels: BTreeMap<String, (&'static str, BTreeSet<Change>)> = BTreeMap::new();
     for line in that_forbid(rows).flat_map(|row| row.litmus.labelled()) {

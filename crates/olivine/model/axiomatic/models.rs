@@ -1,12 +1,14 @@
 //! The axioms: RC11 for the language, ARMv8 for the machine.
 //!
-//! RC11 as in Lahav, Vafeiadis, Kang, Hur and Dreyer, "Repairing Sequential Consistency in C/C++11" (PLDI 2017), with
-//! the release sequences of C++20: stores of the same thread no longer belong to them, so less is ordered.
-//! ARMv8 as in Pulte et al., "Simplifying ARM Concurrency" (POPL 2018), in the wording of `aarch64.cat` of herd7 that
-//! belongs to issue H.a of the architecture manual: multi-copy atomic, with `ob` acyclic.
+//! RC11: see Lahav, Vafeiadis, Kang, Hur and Dreyer, "Repairing Sequential Consistency in C/C++11"
+//! (PLDI 2017), with the release sequences of C++20: stores of the same thread no longer belong to
+//! them, so less is ordered. ARMv8: see Pulte et al., "Simplifying ARM Concurrency" (POPL 2018), in
+//! the wording of `aarch64.cat` of herd7 that belongs to issue H.a of the architecture manual:
+//! multi-copy atomic, with `ob` acyclic.
 //!
-//! Rust's accesses are compiled for ARM as LLVM does, or weaker where it has a choice: an acquire load is `ldapr`, a
-//! read-modify-write an exclusive pair, a release fence `dmb ish`, an acquire fence `dmb ishld`.
+//! Rust's accesses are compiled for ARM as in LLVM, or weaker if it has a choice: an acquire load
+//! is `ldapr`, a read-modify-write an exclusive pair, a release fence `dmb ish`, an acquire fence
+//! `dmb ishld`.
 
 use crate::execution::{Execution, NO_THREAD};
 use crate::litmus::Order;
@@ -17,7 +19,7 @@ use crate::trace::Kind;
 pub(crate) enum Model {
     Rc11,
     Armv8,
-    /// Sequential consistency: what the checker is compared with.
+    /// Sequential consistency: the checker is compared with it.
     Sc,
 }
 
@@ -31,12 +33,12 @@ impl Model {
     }
 }
 
-/// What a model says of an execution.
+/// The verdict of a model on an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Never,
     Happens,
-    /// It happens, and two threads use a plain place at once: in the language that means anything may happen.
+    /// It happens, with a data race on a plain place, which is undefined behaviour.
     Race(usize, usize),
 }
 
@@ -69,7 +71,8 @@ fn rc11(x: &Execution) -> Verdict {
     let read = |e: usize| x.is(e, Kind::Read);
     let write = |e: usize| x.is(e, Kind::Write);
     let atomic = |e: usize| events[e].order != Order::Plain;
-    // A load has no release, a store no acquire: the halves of a read-modify-write share one order.
+    // A load has no release and a store no acquire: the halves of a read-modify-write share one
+    // order.
     let releases = |e: usize| events[e].order.releases() && (write(e) || fence(e));
     let acquires = |e: usize| events[e].order.acquires() && (read(e) || fence(e));
     let all = |_: usize| true;
@@ -137,7 +140,7 @@ fn armv8(x: &Execution) -> bool {
     let write = |e: usize| x.is(e, Kind::Write);
     let access = |e: usize| x.is_access(e);
     let all = |_: usize| true;
-    // ldar and the exclusive loads; ldapr besides.
+    // ldar and the exclusive loads; also ldapr.
     let modifies = |e: usize| (0..size).any(|w| x.rmw.has(e, w));
     let acquire = |e: usize| {
         let order = events[e].order;

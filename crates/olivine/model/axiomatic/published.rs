@@ -1,7 +1,7 @@
-//! The checker against what is published, and against itself.
+//! The checker against published results, and against itself.
 //!
-//! Verdicts of `published/` are those of the papers that `models.rs` names and of the catalogue of herd7 (`kinds.txt`
-//! of its aarch64 tests); execution counts are those that GenMC gives in the tests of Miri.
+//! Verdicts in `published/` come from the papers named in `models.rs` and from the catalogue of
+//! herd7 (`kinds.txt` of its aarch64 tests). Execution counts come from GenMC in the tests of Miri.
 
 use crate::execution::{self, Execution};
 use crate::litmus::{Action, Change, Line, Litmus, Order};
@@ -57,11 +57,11 @@ fn by_name(name: &str) -> Model {
     found.expect("a model's name")
 }
 
-/// Shapes that are walked with every choice of orders and fences.
+/// Programs that are checked with every choice of orders and fences.
 const SHAPES: [&str; 5] = ["sb", "mp", "s", "r", "2+2w"];
 
-/// With every choice of orders and fences: what is sequentially consistent happens, what the machine does the language
-/// allows, and nothing that is weaker forbids more.
+/// With every choice of orders and fences: sequentially consistent outcomes are possible, the
+/// language allows what the machine does, and no weaker program forbids more.
 fn itself(checks: &mut Checks) {
     let programs = programs("published");
     for shape in SHAPES {
@@ -125,12 +125,12 @@ fn choices(line: &Line) -> Vec<Order> {
     }
 }
 
-/// Acquire and release stand beside each other, everything else in a row.
+/// Acquire and release are not ordered; all others are.
 fn is_weaker(weak: Order, strong: Order) -> bool {
     weak < strong && !(weak == Order::Acquire && strong == Order::Release)
 }
 
-/// What registers and places can hold at the end, under each model.
+/// The possible values of registers and places at the end, under each model.
 fn ends(litmus: &Litmus) -> [BTreeSet<String>; 3] {
     let mut ends = MODELS.map(|_| BTreeSet::new());
     execution::candidates(litmus, &mut |execution: &Execution| {

@@ -118,7 +118,7 @@ fn mutant_table(mutants: &BTreeMap<String, Fate>) -> String {
     text
 }
 
-/// One for each ordering that is needed: that of RC11, or of ARMv8 where only the machine shows it.
+/// One for each needed ordering: that of RC11, or of ARMv8 if only the machine shows it.
 fn counterexamples(orderings: &[Ordering]) -> String {
     let mut text = String::from(
         "Events of each thread in program order. A load says what it sees and from which store: a letter for the thread, \
@@ -139,7 +139,7 @@ fn counterexamples(orderings: &[Ordering]) -> String {
     text
 }
 
-/// One row an edge, as it stands in `SAFETY.md`.
+/// One row an edge, as in `SAFETY.md`.
 fn summary(rows: &[Row], orderings: &[Ordering]) -> Vec<String> {
     let edges: BTreeSet<&String> = rows.iter().flat_map(|row| &row.litmus.edges).collect();
     let row = |edge: &String| {

@@ -1,4 +1,4 @@
-//! An execution as a person reads it.
+//! An execution as text.
 
 use crate::execution::{Execution, NO_THREAD};
 use crate::litmus::Litmus;
@@ -6,7 +6,8 @@ use crate::models::Verdict;
 use crate::trace::Kind;
 use std::fmt::Write as _;
 
-/// Events by thread in program order; what each load saw and from where; the order of stores; what is wrong.
+/// Events by thread in program order; the value and source of each load; the order of stores; the
+/// fault.
 pub(crate) fn execution(litmus: &Litmus, execution: &Execution, verdict: Verdict) -> String {
     let mut text = String::new();
     let name = |event: usize| {
@@ -86,7 +87,8 @@ fn number(execution: &Execution, event: usize) -> String {
     format!("{letter}{}", at + 1 - skipped.count())
 }
 
-/// The events of a thread; a fence that another one's `membarrier` put there behind those that surely come before it.
+/// The events of a thread. A fence of another thread's `membarrier` follows the events that surely
+/// come before it.
 fn in_order(execution: &Execution, thread: usize) -> Vec<usize> {
     let own = |event: &usize| execution.events[*event].thread == thread;
     let mut order: Vec<usize> = (0..execution.size())

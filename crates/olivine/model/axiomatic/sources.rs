@@ -1,4 +1,4 @@
-//! Programs and sources say the same: edges, mutants, places.
+//! Programs and sources agree: edges, mutants, places.
 
 use crate::minimal::Fate;
 use crate::{Checks, Row};
@@ -9,11 +9,11 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// Every edge and every mutant of the sources has a program, and no program is about others;
-/// every label says where it stands in the sources, and the text is there.
+/// Every edge and every mutant of the sources has a program, and no program has others. Every label
+/// names a place in the sources, and the text is there.
 pub(crate) fn check(rows: &[Row], mutants: &BTreeMap<String, Fate>, checks: &mut Checks) {
     let texts = texts();
-    // As the rule on the text of the repository has it: a bold capital word in a module's documentation.
+    // As in the rule of `tidy`: a bold capital word in a module's documentation.
     let documents = texts.values().flat_map(|text| text.lines());
     let documents = documents.filter_map(|line| line.trim_start().strip_prefix("//!"));
     let bold = documents.flat_map(|line| line.split("**").skip(1).step_by(2));
@@ -59,7 +59,7 @@ pub(crate) fn check(rows: &[Row], mutants: &BTreeMap<String, Fate>, checks: &mut
     }
 }
 
-/// Text with one space between words, so that a line break is none.
+/// Text with one space between words, so that line breaks do not matter.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

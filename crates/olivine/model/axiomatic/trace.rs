@@ -1,4 +1,4 @@
-//! What one thread can do: every sequence of events, for every value that its loads may return.
+//! The runs of one thread: every sequence of events, for every value that its loads may return.
 
 use crate::litmus::{Action, Expression, Line, Litmus, Modify, Order, Thread};
 
@@ -36,18 +36,18 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) events: Vec<Event>,
-    /// How many events come before each light barrier.
+    /// Number of events before each light barrier.
     pub(crate) lights: Vec<usize>,
-    /// What the registers hold at the end; `None` where nothing was put into them.
+    /// The registers at the end; `None` if never set.
     pub(crate) registers: Vec<Option<i64>>,
-    /// Nothing was cut off by a death.
+    /// The thread did not die.
     pub(crate) done: bool,
 }
 
-/// A register that nothing was put into equals no number that a program stores.
+/// The value of an unset register: no program stores this number.
 pub(crate) const UNSET: i64 = i64::MIN;
 
-/// Value of an expression; `leaf` knows registers, places and threads.
+/// Value of an expression; `leaf` gives those of registers, places and threads.
 pub(crate) fn value(expression: &Expression, leaf: &impl Fn(&Expression) -> i64) -> i64 {
     match expression {
         Expression::Number(number) => *number,
@@ -135,7 +135,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Every run of thread `number`, where a load of a place may return any value of its `domain`.
+/// Every run of thread `number`. A load of a place may return any value of its `domain`.
 pub(crate) fn runs(litmus: &Litmus, number: usize, domain: &[Vec<i64>]) -> Vec<Trace> {
     let mut first = State {
         trace: Trace {
@@ -156,7 +156,7 @@ pub(crate) fn runs(litmus: &Litmus, number: usize, domain: &[Vec<i64>]) -> Vec<T
     done
 }
 
-/// Runs one line; pushes what can follow.
+/// Runs one line; pushes the possible next states.
 fn step<'a>(
     mut state: State<'a>,
     thread: usize,
@@ -258,8 +258,8 @@ fn step<'a>(
     open.push(state);
 }
 
-/// Values that each place can hold: the initial one and everything that some run stores. Each store runs once, so
-/// no value comes out of more steps than there are stores.
+/// The possible values of each place: the initial one and every value that some run stores. Each
+/// store runs once, so at most as many steps as stores are needed.
 pub(crate) fn domain(litmus: &Litmus) -> Vec<Vec<i64>> {
     let mut domain: Vec<Vec<i64>> = litmus.initial.iter().map(|value| vec![*value]).collect();
     for _ in 0..litmus.stores() {
@@ -282,7 +282,7 @@ pub(crate) fn domain(litmus: &Litmus) -> Vec<Vec<i64>> {
     domain
 }
 
-/// The runs of a thread, and where it may die also every set of its stores that a death can leave.
+/// The runs of a thread; if it may die, also every set of stores that a death can leave.
 pub(crate) fn with_deaths(thread: &Thread, runs: Vec<Trace>) -> Vec<Trace> {
     if !thread.dies {
         return runs;
@@ -291,7 +291,7 @@ pub(crate) fn with_deaths(thread: &Thread, runs: Vec<Trace>) -> Vec<Trace> {
     let mut seen = std::collections::BTreeSet::new();
     for run in runs {
         for cut in deaths(&run) {
-            // Runs that differ only behind the death leave the same.
+            // Runs that differ only after the death leave the same stores.
             if seen.insert(format!("{:?}{:?}{}", cut.events, cut.lights, cut.done)) {
                 all.push(cut);
             }
@@ -300,8 +300,8 @@ pub(crate) fn with_deaths(thread: &Thread, runs: Vec<Trace>) -> Vec<Trace> {
     all
 }
 
-/// Every part of a run that a death can leave: stores that the compiler may not swap are left in their order, others
-/// in any.
+/// Every part of a run that a death can leave. Stores that the compiler must not swap keep their
+/// order.
 fn deaths(run: &Trace) -> Vec<Trace> {
     let events = &run.events;
     let stores: Vec<usize> = (0..events.len())
@@ -318,7 +318,7 @@ fn deaths(run: &Trace) -> Vec<Trace> {
             .lights
             .iter()
             .any(|light| (first + 1..=second).contains(light));
-        // The read of a read-modify-write that acquires comes before everything behind it.
+        // The read of an acquiring read-modify-write comes before all later events.
         let acquire = events[first].modifies && events[first].order.acquires();
         release || fence || light || acquire
     };
@@ -336,7 +336,7 @@ fn deaths(run: &Trace) -> Vec<Trace> {
         if (0..stores.len()).all(is_left) {
             cuts.push(run.clone());
         }
-        // Dead before the end, though all stores may be out.
+        // Dead before the end, even if all stores were done.
         cuts.push(cut(run, |at| {
             stores
                 .iter()
@@ -347,7 +347,7 @@ fn deaths(run: &Trace) -> Vec<Trace> {
     cuts
 }
 
-/// The run with only the stores that are `left`, and whatever comes before one of them.
+/// The run with only the stores in `left`, and the events before them.
 fn cut(run: &Trace, left: impl Fn(usize) -> bool) -> Trace {
     let events = &run.events;
     let last = (0..events.len()).rev().find(|at| left(*at));
@@ -355,7 +355,7 @@ fn cut(run: &Trace, left: impl Fn(usize) -> bool) -> Trace {
         let before = last.is_some_and(|last| at < last);
         match events[at].kind {
             Kind::Write => left(at),
-            // The read of a read-modify-write goes with its write.
+            // The read of a read-modify-write stays with its write.
             Kind::Read => match events.get(at + 1) {
                 Some(next) if next.kind == Kind::Write && next.modifies => left(at + 1),
                 _ => before,

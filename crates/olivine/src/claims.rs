@@ -1,7 +1,8 @@
-//! What must hold for any bytes at all: the fuzz targets (`fuzz/`) and the replay of the kept inputs check the same claims.
+//! Checks that must hold for any input bytes. The fuzz targets (`fuzz/`) and the replay of the kept
+//! inputs run the same checks.
 //!
-//! A claim that does not hold panics, which is what a fuzzer and a test look for. What leaves a buffer is found by
-//! AddressSanitizer, under which the fuzz targets run.
+//! A failed check panics, which fuzzers and tests detect. The fuzz targets run under
+//! AddressSanitizer, which detects accesses outside a buffer.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
@@ -23,7 +24,7 @@ mod tests {
     use data_encoding::HEXLOWER;
     use std::path::Path;
 
-    /// Checks every kept input of a target; returns how many there were.
+    /// Checks every kept input of a target. Returns their number.
     fn replay(target: &str, check: fn(&[u8])) -> usize {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
         let packed = std::fs::read_to_string(folder.join(format!("{target}.hex")))

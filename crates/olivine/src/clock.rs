@@ -1,39 +1,41 @@
 //! Time in integer nanoseconds and in counter ticks. Depends on nothing else in the crate.
 //!
-//! Two sources: [`monotonic_ns`] (the kernel's monotonic clock, about 20–40 ns a reading) and
-//! [`TickClock`] (the processor's time-stamp counter, about 10 ns, where the processor says that it runs at
-//! a constant rate; else the monotonic clock again). Neither is wall time: neither jumps.
+//! Two sources. [`monotonic_ns`] reads the kernel's monotonic clock, about 20–40 ns a reading.
+//! [`TickClock`] reads the processor's time-stamp counter, about 10 ns, if that runs at a constant
+//! rate; else the monotonic clock. Neither is wall time: neither jumps.
 
 use std::sync::OnceLock;
 
-/// Nanoseconds of the kernel's monotonic clock. The same for all processes of a machine; never falls.
+/// Nanoseconds of the kernel's monotonic clock. The same for all processes of a machine; never
+/// decreases.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// Nanoseconds since 1970 by the wall clock of this machine. It jumps when the clock is set: for stamps that people
-/// and other machines read, not for spans.
+/// Nanoseconds since 1970 by the wall clock of this machine. It jumps when the clock is set. Use it
+/// for time stamps that people and other machines read, not for durations.
 #[must_use]
 pub fn wall_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    // A clock before 1970 is no clock.
+    // A time before 1970 is invalid.
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// Converts counter ticks to nanoseconds.
 ///
-/// Tick values are comparable between threads and processes of one machine, so the difference between a
-/// stamp taken by a publisher and one taken by a subscriber is a one-way latency.
+/// Tick values are comparable between threads and processes of one machine, so the difference
+/// between a stamp taken by a publisher and one taken by a subscriber is a one-way latency.
 #[derive(Clone, Copy, Debug)]
 pub struct TickClock {
     ticks_per_ns: f64,
 }
 
 impl TickClock {
-    /// Measures the tick rate over about 10 ms of busy waiting, once per process; later calls are free.
+    /// Measures the tick rate over about 10 ms of busy waiting, once per process; later calls are
+    /// free.
     #[must_use]
     pub fn calibrate() -> Self {
         static CLOCK: OnceLock<TickClock> = OnceLock::new();
@@ -58,11 +60,11 @@ impl TickClock {
         })
     }
 
-    /// The counter now. Not serialising: a reading may drift by a few ticks past its neighbours.
+    /// The counter now. Not serialising: the processor may move a reading by a few ticks.
     #[inline(always)]
     #[must_use]
     pub fn ticks() -> u64 {
-        // Miri knows no counter.
+        // Miri has no counter.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if counter_is_constant() {
             // SAFETY: every x86-64 processor has the instruction.
@@ -95,13 +97,13 @@ impl TickClock {
         (ns as f64 * self.ticks_per_ns) as u64
     }
 
-    /// Ticks per nanosecond: about 3.0 on a 3 GHz counter, 1.0 where the monotonic clock stands in.
+    /// Ticks per nanosecond: about 3.0 for a 3 GHz counter, 1.0 for the monotonic clock.
     #[must_use]
     pub fn ticks_per_ns(&self) -> f64 {
         self.ticks_per_ns
     }
 
-    /// What is read: `"tsc"` or `"clock_monotonic"`.
+    /// The source: `"tsc"` or `"clock_monotonic"`.
     #[must_use]
     pub fn source(&self) -> &'static str {
         if counter_is_constant() {
@@ -119,7 +121,8 @@ fn counter_is_constant() -> bool {
     {
         static CONSTANT: OnceLock<bool> = OnceLock::new();
         *CONSTANT.get_or_init(|| {
-            // Leaf 0x8000_0007, EDX bit 8: invariant TSC (AMD APM vol. 3, appendix E; Intel SDM vol. 2A, CPUID).
+            // Leaf 0x8000_0007, EDX bit 8: invariant TSC (AMD APM vol. 3, appendix E; Intel SDM
+            // vol. 2A, CPUID).
             let highest = core::arch::x86_64::__cpuid(0x8000_0000).eax;
             highest >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & (1 << 8) != 0
         })
@@ -130,9 +133,10 @@ fn counter_is_constant() -> bool {
 
 /// Estimates the rate of a counter from paired readings.
 ///
-/// `ticks` and `nanos` are parallel: reading `i` was taken at counter value `ticks[i]` and monotonic time
-/// `nanos[i]`. Returns ticks per nanosecond, the least-squares slope of `ticks` over `nanos`, or `None` if the
-/// readings span no time. Meaningless across a suspend, which stops one clock only.
+/// `ticks` and `nanos` are parallel: reading `i` was taken at counter value `ticks[i]` and
+/// monotonic time `nanos[i]`. Returns ticks per nanosecond, the least-squares slope of `ticks` over
+/// `nanos`, or `None` if the readings span no time. Meaningless across a suspend, which stops one
+/// clock only.
 ///
 /// # Panics
 ///

@@ -1,16 +1,18 @@
-//! What a `fork` does to open handles: nothing in the parent, and in the child it makes them useless.
+//! The effect of a `fork` on open handles: none in the parent. In the child they refuse to work.
 //!
-//! A forked child inherits open file descriptions, and with them their locks: the parent could die and still
-//! look alive. So lock descriptors are closed in the child. And a child that used an inherited handle would
-//! be a second writer of one lane. So each handle keeps a private page that the kernel zeroes in a child
-//! (`MADV_WIPEONFORK`): the cached limit lives there, so that a publisher's first call in a child takes the
-//! slow path, and a word that is nonzero only in the process that opened the handle. Where the kernel refuses
-//! this (gVisor, Linux before 4.14) the handler that closes descriptors zeroes the two words instead.
+//! A forked child inherits open file descriptions with their locks. So a dead parent could still
+//! look alive. Therefore lock descriptors are closed in the child. A child that used an inherited
+//! handle would be a second publisher of one lane. Therefore each handle has a private page that
+//! the kernel zeroes in a child (`MADV_WIPEONFORK`). It contains the cached limit, so a publisher's
+//! first call in a child takes the slow path. It also contains a word that is nonzero only in the
+//! process that opened the handle. If the kernel refuses this (gVisor, Linux before 4.14), the
+//! handler that closes descriptors zeroes the two words.
 //!
-//! A `fork` in another thread waits while a descriptor is opened and noted, or forgotten and closed: see [`hold_off`].
+//! A `fork` in another thread waits while a descriptor is opened and registered, or unregistered
+//! and closed: see [`block_forks`].
 //!
-//! Children made by the raw `clone` or `fork` system call skip the handler (no library runs there); they
-//! still find their handles poisoned where the kernel zeroes the page.
+//! Children made by the raw `clone` or `fork` system call skip the handler, because no library code
+//! runs. Their handles still refuse to work if the kernel zeroes the page.
 
 use crate::region::{Memory, Word, Words};
 use crate::sync::{AtomicI32, AtomicU64, Ordering};
@@ -30,7 +32,7 @@ pub(crate) struct ForkPage {
     alive: Word,
     plain: Word,
     limit: Word,
-    /// Where the kernel does not zero the page in a child.
+    /// Present if the kernel does not zero the page in a child.
     _noted: Option<NotedPage>,
 }
 
@@ -39,10 +41,11 @@ impl ForkPage {
     ///
     /// # Errors
     ///
-    /// What the kernel says: no memory.
+    /// The kernel's error: no memory.
     pub(crate) fn new() -> io::Result<Self> {
         let length = Memory::page_size();
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new anonymous mapping at an address chosen by the kernel overlaps no other
+        // mapping.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 core::ptr::null_mut(),
@@ -86,14 +89,14 @@ impl ForkPage {
         self.alive.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether this is the process that opened the handle, and a call has nothing to say first: one look for both.
+    /// Whether this process opened the handle and no error is pending: one load for both.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         // Relaxed: private to this process; a child reads 0.
         self.plain.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a call has something to say first, from here on.
+    /// Sets whether an error is pending for the next call.
     pub(crate) fn set_plain(&self, plain: bool) {
         // Relaxed: as above.
         self.plain.store(u64::from(plain), Ordering::Relaxed);
@@ -105,7 +108,7 @@ impl ForkPage {
     }
 }
 
-/// Notes a page whose words the handler zeroes in a forked child, until it is dropped.
+/// Registers a page whose words the handler zeroes in a forked child, until it is dropped.
 #[derive(Debug)]
 struct NotedPage {
     alive: Word,
@@ -113,7 +116,7 @@ struct NotedPage {
 
 impl NotedPage {
     fn new(words: [&Word; 3]) -> Self {
-        hold_off().0.push(words.map(Word::clone));
+        block_forks().0.push(words.map(Word::clone));
         let alive = words[0].clone();
         Self { alive }
     }
@@ -122,7 +125,7 @@ impl NotedPage {
 impl Drop for NotedPage {
     fn drop(&mut self) {
         let ours = |page: &[Word; 3]| core::ptr::eq(&raw const *page[0], &raw const *self.alive);
-        hold_off().0.retain(|page| !ours(page));
+        block_forks().0.retain(|page| !ours(page));
     }
 }
 
@@ -142,15 +145,15 @@ impl Pages {
 
 const BLOCK: usize = 256;
 
-/// A slot that nobody owns.
+/// A free slot.
 const FREE: RawFd = -1;
 
-/// A slot whose descriptor was closed in this child, while the child's copy of the handle still owns it: given to
-/// another handle, that one's descriptor would be forgotten when the copy is dropped.
+/// A slot whose descriptor was closed in this child. The child's copy of the handle still owns it.
+/// If another handle got the slot, dropping the copy would unregister that handle's descriptor.
 const CLOSED: RawFd = -2;
 
-/// Descriptors to close in children: blocks of slots that are never freed, so that the handler, which may
-/// neither lock nor allocate, can walk them at any time.
+/// Descriptors to close in children, in blocks of slots that are never freed. So the handler can
+/// read them at any time. It must neither lock nor allocate.
 struct Block {
     slots: [AtomicI32; BLOCK],
     next: std::sync::OnceLock<&'static Self>,
@@ -167,8 +170,8 @@ impl Block {
 
 static FIRST: Block = Block::new();
 
-/// Held while the slots or the pages change, and by a thread that forks: a child finds every lock descriptor in a
-/// slot, and every page that it has to zero.
+/// Held while the slots or the pages change, and by a thread that forks. So a child finds every
+/// lock descriptor in a slot, and every page that it must zero.
 static SLOTS: Mutex<Pages> = Mutex::new(Pages(Vec::new()));
 
 thread_local! {
@@ -176,20 +179,20 @@ thread_local! {
     static FORKING: Cell<Option<MutexGuard<'static, Pages>>> = const { Cell::new(None) };
 }
 
-/// Counts the forks between the first process that asked and this one.
+/// Number of forks between the first process that asked and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// A number that differs from that of the process which this one was forked from: what is known of a process is asked
-/// again where it has changed.
+/// A number that differs from that of the parent process. Cached facts about a process are read
+/// again if it has changed.
 pub(crate) fn generation() -> u64 {
     register();
     // Relaxed: changes only in a child with one thread.
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Makes a `fork` by any thread wait until the guard is dropped, so that no child inherits what is half done, or a
-/// lock of this process that nobody there would ever give back. Not for long, and not twice by one thread.
-pub(crate) fn hold_off() -> MutexGuard<'static, Pages> {
+/// Makes a `fork` by any thread wait until the guard is dropped. So no child inherits a half-done
+/// change, or a lock that is never released there. Hold it briefly, and not twice in one thread.
+pub(crate) fn block_forks() -> MutexGuard<'static, Pages> {
     register();
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -197,8 +200,8 @@ pub(crate) fn hold_off() -> MutexGuard<'static, Pages> {
 fn register() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
-        // SAFETY: the handlers are plain functions that live for ever. In the child they only store integers, close
-        // descriptors and give back a lock that the forking thread took.
+        // SAFETY: the handlers are plain functions with static lifetime. In the child they only
+        // store integers, close descriptors and release a lock that the forking thread took.
         let failed = unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(close_all)) };
         debug_assert_eq!(failed, 0, "registering handlers takes a few bytes");
     });
@@ -207,7 +210,7 @@ fn register() {
 /// Runs in the forking thread before `fork`.
 extern "C" fn prepare() {
     let held = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // A thread that is ending has no such place any more: then nothing is held.
+    // A thread that is ending has no thread-local slot any more: then the lock is not held.
     let _ = FORKING.try_with(|forking| forking.set(Some(held)));
 }
 
@@ -216,7 +219,7 @@ extern "C" fn resume() {
     let _ = FORKING.try_with(|forking| drop(forking.take()));
 }
 
-/// A descriptor that every forked child closes, and that is closed here when dropped.
+/// A descriptor that every forked child closes. Dropping it closes it here.
 #[derive(Debug)]
 pub(crate) struct ClosedInChildren {
     file: RawFd,
@@ -226,21 +229,21 @@ pub(crate) struct ClosedInChildren {
 impl ClosedInChildren {
     /// Takes `file` over.
     pub(crate) fn new(file: OwnedFd) -> Self {
-        let _still = hold_off();
+        let _still = block_forks();
         Self::note(file)
     }
 
-    /// Opens a descriptor that no child of another thread's may inherit even for a moment.
+    /// Opens a descriptor that no child of another thread can inherit, even briefly.
     ///
     /// # Errors
     ///
-    /// What `open` says.
+    /// The error of `open`.
     pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
-        let _still = hold_off();
+        let _still = block_forks();
         open().map(Self::note)
     }
 
-    /// The caller holds forks off.
+    /// The caller holds [`block_forks`].
     fn note(file: OwnedFd) -> Self {
         let file = file.into_raw_fd();
         let mut block = &FIRST;
@@ -256,25 +259,26 @@ impl ClosedInChildren {
         }
     }
 
-    /// The descriptor; closed, and perhaps somebody else's, in a forked child.
+    /// The descriptor. In a forked child it is closed, and its number may be reused.
     pub(crate) fn raw(&self) -> RawFd {
         self.file
     }
 
     /// The descriptor, borrowed.
     pub(crate) fn borrow(&self) -> BorrowedFd<'_> {
-        // SAFETY: open for as long as `self`, except in a forked child, where every handle refuses to work.
+        // SAFETY: open for as long as `self`, except in a forked child, where every handle refuses
+        // to work.
         unsafe { BorrowedFd::borrow_raw(self.file) }
     }
 }
 
 impl Drop for ClosedInChildren {
     fn drop(&mut self) {
-        let _still = hold_off();
-        // Relaxed: as in `note`. In a forked child the slot reads CLOSED, and the descriptor's number may have been
-        // given to another file.
+        let _still = block_forks();
+        // Relaxed: as in `note`. In a forked child the slot reads CLOSED, and the descriptor's
+        // number may be reused.
         if self.slot.swap(FREE, Ordering::Relaxed) == self.file {
-            // SAFETY: we own the descriptor and nobody has closed it.
+            // SAFETY: we own the descriptor and it is open.
             drop(unsafe { OwnedFd::from_raw_fd(self.file) });
         }
     }
@@ -291,14 +295,15 @@ extern "C" fn close_all() {
             let file = slot.load(Ordering::Relaxed);
             if file >= 0 {
                 slot.store(CLOSED, Ordering::Relaxed);
-                // SAFETY: the descriptor belongs to a handle that is useless in this process.
+                // SAFETY: the descriptor belongs to a handle that refuses to work in this process.
                 unsafe { libc::close(file) };
             }
         }
         block = now.next.get().copied();
     }
     let held = FORKING.try_with(Cell::take).ok().flatten();
-    // A thread that was ending holds nothing: another one may have been in the middle of a change.
+    // A thread that was ending does not hold the lock: another thread may have been changing the
+    // slots.
     if let Some(pages) = held.or_else(|| SLOTS.try_lock().ok()) {
         pages.zero();
     }
@@ -308,7 +313,7 @@ extern "C" fn close_all() {
 mod tests {
     use super::*;
 
-    /// Whether this thread of our own waits in the kernel.
+    /// Whether this thread of our process waits in the kernel.
     fn sleeps(thread: i32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
         stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|s| s.starts_with('S')))

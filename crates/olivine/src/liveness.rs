@@ -1,14 +1,14 @@
-//! Who is alive: locks that the kernel drops when their holder dies.
+//! Liveness: locks that the kernel releases when their holder dies.
 //!
-//! Each participant opens the control file for itself and holds an open-file-description lock on one byte of
-//! its own for as long as it lives. The kernel releases it at any death: of a killed process, of a zombie
-//! that nobody has reaped, in any PID namespace. A stopped process keeps it: a stopped process is not dead.
-//! No time-out and no PID decides. Channels inside one process keep a table instead. Ends of a sealed channel, who share no
-//! file, hold a socket and a pidfd of each other: [`Peer`].
+//! Each participant opens the control file itself and holds an open-file-description lock on one
+//! byte for life. The kernel releases it at any death: of a killed process, of a zombie that was
+//! not reaped, in any PID namespace. A stopped process keeps it: a stopped process is not dead. No
+//! time-out and no PID decides. Channels inside one process use a table instead. The ends of a
+//! sealed channel share no file. They hold a socket and a pidfd of each other: [`Peer`].
 //!
-//! The kernel's locks exclude participants, not threads: two threads that share a participant's descriptor both get the
-//! lock. Handles are `Sync`, so [`Locks`] excludes threads itself: a byte that it holds is refused, also to the thread that
-//! took it.
+//! The kernel's locks exclude participants, not threads: two threads that share a participant's
+//! descriptor both get the lock. Handles are `Sync`, so [`Locks`] excludes threads itself: a byte
+//! that it holds is refused, also to the thread that took it.
 
 use crate::fork;
 use std::collections::HashMap;
@@ -26,11 +26,12 @@ pub(crate) enum Locks {
     Process(LockTable),
 }
 
-/// An own open file description of a control file, closed in forked children.
+/// A separate open file description of a control file, closed in forked children.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: fork::ClosedInChildren,
-    /// Bytes that this participant holds. Locked across each call of the kernel, so that the two never differ.
+    /// Bytes that this participant holds. Locked during each system call, so that the list is
+    /// always true.
     held: Mutex<Vec<u64>>,
 }
 
@@ -46,28 +47,29 @@ impl LockFile {
 pub(crate) struct LockTable {
     table: Arc<Mutex<HashMap<u64, u64>>>,
     me: u64,
-    /// The process that made it: in a forked child the table is a copy that nobody looks at, and may be locked by a
-    /// thread that is not there.
+    /// The process that made it. In a forked child the table is an unused copy, perhaps locked by a
+    /// thread that does not exist there.
     process: u32,
 }
 
 impl Locks {
-    /// Locks on `file`, which stands in `folder` under `name`, through an open file description of their own.
-    /// `None` where the name leads to another file by now, or to none.
+    /// Locks on `file`, named `name` in `folder`, through a separate open file description. `None`
+    /// if the name refers to another file by now, or to no file.
     ///
-    /// Whatever was mapped through `file` keeps its description open, also in a forked child that inherits the
-    /// mapping: locks on that one would outlive their holder for as long as the child lives.
+    /// A mapping made through `file` keeps its description open, also in a forked child that
+    /// inherits the mapping. Locks on that description would outlive their holder until the child
+    /// ends.
     ///
     /// # Errors
     ///
-    /// What the kernel says to opening it once more.
+    /// The kernel's error from opening it again.
     pub(crate) fn named(
         folder: BorrowedFd<'_>,
         name: &str,
         file: &OwnedFd,
     ) -> io::Result<Option<Self>> {
         use rustix::fs::{Mode, OFlags, fstat};
-        // The same access. By its name: `/proc`, which could open it as well, may not be mounted.
+        // The same access. By its name, because `/proc` may not be mounted.
         let access = rustix::fs::fcntl_getfl(file)? & OFlags::ACCMODE;
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let open = || Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?);
@@ -82,15 +84,15 @@ impl Locks {
         }))))
     }
 
-    /// Locks on a file that nothing is mapped from, through an open file description of their own where `/proc` can open
-    /// one; else through `file`, which a fork of another thread at this moment inherits.
+    /// Locks on a file without mappings. They use a separate open file description if `/proc` can
+    /// open one. Otherwise they use `file`, which a fork by another thread at this moment inherits.
     ///
     /// # Errors
     ///
-    /// What the kernel says to opening it once more.
+    /// The kernel's error from opening it again.
     #[cfg(feature = "journal")]
     pub(crate) fn file(file: OwnedFd) -> io::Result<Self> {
-        let file = match fork::ClosedInChildren::open(|| opened_again(&file)) {
+        let file = match fork::ClosedInChildren::open(|| reopen(&file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fork::ClosedInChildren::new(file)
             }
@@ -105,7 +107,7 @@ impl Locks {
     /// Locks in a table shared by this process; each call makes another participant.
     pub(crate) fn table(table: &Arc<Mutex<HashMap<u64, u64>>>) -> Self {
         static NEXT: Mutex<u64> = Mutex::new(1);
-        let _still = fork::hold_off();
+        let _still = fork::block_forks();
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
         Self::Process(LockTable {
@@ -115,19 +117,21 @@ impl Locks {
         })
     }
 
-    /// For another thread of this participant, to look at locks and no more. It does not keep this participant's own.
-    pub(crate) fn looker(&self) -> Looker {
+    /// For another thread of this participant: reads locks. It does not keep this participant's
+    /// locks.
+    pub(crate) fn reader(&self) -> LockReader {
         match self {
-            Self::File(lock) => Looker(Some(Arc::downgrade(lock))),
-            Self::Process(_) => Looker(None),
+            Self::File(lock) => LockReader(Some(Arc::downgrade(lock))),
+            Self::Process(_) => LockReader(None),
         }
     }
 
-    /// Takes the lock on `byte` if no participant holds it, this one included. Never waits for a holder.
+    /// Takes the lock on `byte` if no participant holds it, this one included. Never waits for a
+    /// holder.
     ///
     /// # Errors
     ///
-    /// What the kernel says other than that another participant holds it.
+    /// The kernel's error, unless another participant holds the lock.
     pub(crate) fn try_lock(&self, byte: u64) -> io::Result<bool> {
         match self {
             Self::File(lock) => {
@@ -157,12 +161,12 @@ impl Locks {
         Ok(true)
     }
 
-    /// Gives the lock on `byte` back. The caller is the thread that it belongs to now.
+    /// Releases the lock on `byte`. The calling thread must own it.
     pub(crate) fn unlock(&self, byte: u64) {
         match self {
             Self::File(lock) => {
                 let mut held = lock.held.lock().unwrap_or_else(PoisonError::into_inner);
-                // Unlocking a range of an open file cannot fail in a way that leaves it locked.
+                // Unlocking a range of an open file cannot leave it locked.
                 let _ = control(lock.file.raw(), libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
                 held.retain(|other| *other != byte);
             }
@@ -175,11 +179,12 @@ impl Locks {
         }
     }
 
-    /// Whether somebody *else* holds a lock between `first` and `end`.
+    /// Whether another participant holds a lock between `first` and `end`.
     pub(crate) fn held_by_others(&self, first: u64, end: u64) -> bool {
         match self {
             Self::File(lock) => is_locked(lock.file.raw(), first, end),
-            // The copy in a forked child may be locked by a thread that is not there: as on an error of the kernel's.
+            // The copy in a forked child may be locked by a thread that does not exist there:
+            // answer as on a kernel error.
             Self::Process(lock) if std::process::id() != lock.process => true,
             Self::Process(lock) => {
                 let table = lock.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,11 +196,11 @@ impl Locks {
     }
 }
 
-/// Looks at the locks of a control file: see [`Locks::looker`].
+/// Reads the locks of a control file: see [`Locks::reader`].
 #[derive(Clone, Debug)]
-pub(crate) struct Looker(Option<Weak<LockFile>>);
+pub(crate) struct LockReader(Option<Weak<LockFile>>);
 
-impl Looker {
+impl LockReader {
     /// Whether the other participants are inside this process, and live as long as it does.
     pub(crate) fn is_inside(&self) -> bool {
         self.0.is_none()
@@ -218,8 +223,9 @@ impl Drop for LockTable {
     }
 }
 
-/// Whether another open file description holds a lock between `first` and `end`. Works on a read-only
-/// descriptor. On an error of the kernel's the answer is "yes": nobody is ever declared dead by mistake.
+/// Whether another open file description holds a lock between `first` and `end`. Works on a
+/// read-only descriptor. On a kernel error the answer is "yes": a living participant is never
+/// declared dead.
 pub(crate) fn is_locked(file: RawFd, first: u64, end: u64) -> bool {
     match control(file, libc::F_OFD_GETLK, libc::F_WRLCK, first, end - first) {
         Ok(found) => found != libc::F_UNLCK,
@@ -229,7 +235,7 @@ pub(crate) fn is_locked(file: RawFd, first: u64, end: u64) -> bool {
 
 /// Another open file description of the same file, with the same access.
 #[cfg(feature = "journal")]
-fn opened_again(file: &OwnedFd) -> io::Result<OwnedFd> {
+fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let access = rustix::fs::fcntl_getfl(file)? & OFlags::ACCMODE;
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -237,7 +243,7 @@ fn opened_again(file: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// One lock operation; returns the lock type that the kernel wrote back.
+/// One lock operation. Returns the lock type that the kernel wrote back.
 fn control(
     file: RawFd,
     command: libc::c_int,
@@ -265,18 +271,19 @@ fn control(
     }
 }
 
-/// What can be seen of a process that holds a lock. For waiting a little longer, never for declaring it dead.
+/// The visible state of a process that holds a lock. It decides how long to wait, never whether the
+/// process is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Life {
-    /// It is there, and nothing says that it ends.
+    /// It exists and does not end.
     Lives,
-    /// It is not to be seen: gone, or of another PID namespace.
+    /// It is not visible: it has ended, or it is in another PID namespace.
     Unseen,
-    /// It is ending: its locks go once the kernel has freed its memory.
+    /// It is ending: the kernel releases its locks after its memory.
     Dying,
 }
 
-/// What can be seen of process `pid`.
+/// The visible state of process `pid`.
 pub(crate) fn life_of(pid: u64) -> Life {
     if pid == u64::from(std::process::id()) {
         return Life::Lives;
@@ -288,18 +295,18 @@ pub(crate) fn life_of(pid: u64) -> Life {
     }
 }
 
-/// The same from what `/proc` says.
+/// The same from the text in `/proc`.
 fn life_in(stat: &str, status: &str) -> Life {
-    /// The kernel's mark of a task that is in `exit`.
+    /// The kernel's flag of a task in `exit`.
     const EXITING: u64 = 4;
     let killed = 1_u64 << (libc::SIGKILL - 1);
-    // Behind the name: state, parent, group, session, terminal, its group, flags.
+    // After the name: state, parent, group, session, terminal, its group, flags.
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = behind_name.split_ascii_whitespace();
     let state = fields.next();
     let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
     if matches!(state, Some("Z" | "X")) {
-        // The first thread, at least: others may go on.
+        // Only the first thread: others may continue.
         return Life::Unseen;
     }
     let pending = status.lines().any(|line| {
@@ -316,21 +323,21 @@ fn life_in(stat: &str, status: &str) -> Life {
     }
 }
 
-/// The process at the other end of a connected UNIX socket, as the kernel noted it when that end was connected or began
-/// to listen.
+/// The process at the other end of a connected UNIX socket, as recorded by the kernel when that end
+/// connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// 0 for a process of another PID namespace, which has no number here.
+    /// 0 for a process of another PID namespace: it has no number here.
     pub(crate) pid: i32,
     pub(crate) user: u32,
 }
 
 impl Peer {
-    /// Who is at the other end of `socket`.
+    /// The process at the other end of `socket`.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         // The C library, not rustix, whose process number cannot be the 0 that the kernel may give.
         let mut found = libc::ucred {
@@ -358,8 +365,8 @@ impl Peer {
         })
     }
 
-    /// A descriptor that becomes readable when the process dies. `None` where there is none to be had: its socket,
-    /// which the kernel closes, then tells alone.
+    /// A descriptor that becomes readable when the process dies. `None` if the kernel gives none:
+    /// then only the closed socket reports the death.
     pub(crate) fn death(self) -> Option<OwnedFd> {
         let pid = rustix::process::Pid::from_raw(self.pid)?;
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
@@ -449,7 +456,7 @@ mod tests {
         let table: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
         let locks = Locks::table(&table);
         assert!(locks.try_lock(1).unwrap());
-        // As another thread may hold it at a fork.
+        // Another thread may hold it at a fork.
         let held = table.lock().unwrap();
         // SAFETY: the child drops a handle and ends; SIGALRM ends it if it hangs.
         let pid = unsafe { libc::fork() };

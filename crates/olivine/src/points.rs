@@ -1,10 +1,10 @@
-//! Named places at which the death suite lets a participant die, and unit tests let a thread wait. Without the feature
-//! `points`, and outside unit tests, there is nothing here.
+//! Named places at which the death suite kills a participant and unit tests stop a thread. Without
+//! the feature `points`, and outside unit tests, they contain no code.
 //!
-//! Random kills rarely hit the few instructions between two stores that belong together; these names aim at them.
-//! `OLIVINE_DIE_AT=NAME:N` kills this process when it passes `NAME` for the Nth time.
+//! Random kills rarely hit the few instructions between two related stores. These names aim at
+//! them. `OLIVINE_DIE_AT=NAME:N` kills this process when it passes `NAME` for the Nth time.
 
-/// Dies here if this is the place and the time.
+/// Dies here if `OLIVINE_DIE_AT` selects this pass.
 #[cfg(feature = "points")]
 pub(crate) fn pass(name: &str) {
     #[cfg(test)]
@@ -23,35 +23,36 @@ pub(crate) fn pass(name: &str) {
     };
     // Relaxed: counts within one process.
     if chosen == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *times {
-        // SIGKILL: nothing of this process runs after it, as when somebody else sends it.
+        // SIGKILL: no code of this process runs after it, as after a kill from outside.
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }
 
-/// Runs what a unit test put here.
+/// Runs the hook of a unit test.
 #[cfg(all(test, not(feature = "points")))]
 pub(crate) fn pass(name: &str) {
     hook::pass(name);
 }
 
-/// Nothing.
+/// No code.
 #[cfg(not(any(test, feature = "points")))]
 #[inline(always)]
 pub(crate) const fn pass(_name: &str) {}
 
-/// As [`pass`], for unit tests alone: the death suite's scenes do not come by here.
+/// As [`pass`], for unit tests only: the scenes of the death suite do not pass here.
 #[cfg(test)]
 pub(crate) fn look(name: &str) {
     hook::pass(name);
 }
 
-/// Nothing.
+/// No code.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn look(_name: &str) {}
 
-/// Whether no nap ends by time (`OLIVINE_NAPS=off`): a wake-up that is lost then hangs, and a test finds it.
+/// Whether no nap ends by time (`OLIVINE_NAPS=off`). Then a lost wake-up hangs, and a test finds
+/// it.
 #[cfg(feature = "points")]
 pub(crate) fn naps_are_off() -> bool {
     use std::sync::OnceLock;
@@ -59,14 +60,14 @@ pub(crate) fn naps_are_off() -> bool {
     *OFF.get_or_init(|| std::env::var("OLIVINE_NAPS").is_ok_and(|naps| naps == "off"))
 }
 
-/// They end by time.
+/// Naps end by time.
 #[cfg(not(feature = "points"))]
 #[inline(always)]
 pub(crate) const fn naps_are_off() -> bool {
     false
 }
 
-/// Whether this wake-up is one of those that a planted fault drops: every `OLIVINE_DROP_WAKES`th.
+/// Whether a planted fault drops this wake-up: every `OLIVINE_DROP_WAKES`th.
 #[cfg(feature = "points")]
 pub(crate) fn drops_wakes() -> bool {
     use crate::sync::{AtomicU64, Ordering};
@@ -78,14 +79,14 @@ pub(crate) fn drops_wakes() -> bool {
     every.is_some_and(|every| (WAKES.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every))
 }
 
-/// None is.
+/// No wake-up is dropped.
 #[cfg(not(feature = "points"))]
 #[inline(always)]
 pub(crate) const fn drops_wakes() -> bool {
     false
 }
 
-/// What one thread of a unit test does at a place.
+/// The hook of one thread of a unit test at a place.
 #[cfg(test)]
 pub(crate) mod hook {
     use std::cell::RefCell;
@@ -96,7 +97,7 @@ pub(crate) mod hook {
         static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
     }
 
-    /// The next time that this thread passes `name`, it runs `run`, once.
+    /// Runs `run` once, when this thread passes `name` next.
     #[cfg(not(loom))]
     pub(crate) fn at(name: &'static str, run: impl FnOnce() + 'static) {
         HOOK.with(|hook| *hook.borrow_mut() = Some((name, Box::new(run))));

@@ -1,9 +1,9 @@
-//! Files and mappings: where a channel's memory comes from, checked before it is trusted.
+//! Files and mappings: the memory of a channel, checked before it is trusted.
 //!
-//! Creating a file: an unnamed temporary file, filled and allocated in full, then linked into place. Nobody
-//! ever sees half a file, a full file system is an error here rather than a SIGBUS later, and a creator killed
-//! on the way leaves nothing. Opening: without `O_CREAT`, without following links, and every property is
-//! checked on the descriptor, never on the path.
+//! To create a file, an unnamed temporary file is filled, allocated in full, and then linked to its
+//! name. So no process sees half a file. A full file system is an error here, not a SIGBUS later. A
+//! creator that is killed leaves nothing. To open a file, neither `O_CREAT` nor links are used.
+//! Every property is checked on the descriptor, never on the path.
 
 mod folder;
 mod make;
@@ -33,7 +33,7 @@ pub(crate) fn lane_name(index: usize) -> String {
     format!("lane-{index}")
 }
 
-/// Turns a system call's answer into an error that says what was tried on which file.
+/// Adds the operation and the path to the error of a system call.
 pub(crate) fn refused<'a>(
     action: &'static str,
     path: &'a Path,
@@ -45,7 +45,8 @@ pub(crate) fn refused<'a>(
     }
 }
 
-/// Makes `name` in `folder` with `bytes` allocated and `fill` written. `false` if somebody else was first.
+/// Makes `name` in `folder` with `bytes` allocated and `fill` written. `false` if another process
+/// was first.
 pub(crate) fn create_file(
     folder: &ChannelFolder,
     name: &str,
@@ -58,7 +59,7 @@ pub(crate) fn create_file(
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(folder, ".", flags, mode) {
         Ok(file) => file,
-        // A file system without unnamed files: use a name that nothing else looks at.
+        // A file system without unnamed files: use a temporary name that no other process opens.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
             return create_named(folder, name, bytes, numa, fill);
         }
@@ -84,13 +85,13 @@ pub(crate) fn create_file(
         Err(Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
             create_named(folder, name, bytes, numa, fill)
         }
-        // The folder was removed meanwhile: look again.
+        // The folder was removed meanwhile: try again.
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(refused("create", &path)(errno)),
     }
 }
 
-/// As [`create_file`], by way of a temporary name.
+/// As [`create_file`], with a temporary name.
 fn create_named(
     folder: &ChannelFolder,
     name: &str,
@@ -99,7 +100,7 @@ fn create_named(
     fill: &[u8],
 ) -> Result<bool, OpenError> {
     let path = folder.path().join(name);
-    // The clock keeps threads apart, and processes of the same number in other PID namespaces.
+    // The time separates threads, and processes of the same number in other PID namespaces.
     let temporary = format!(
         "{TEMPORARY}{}-{}-{name}",
         rustix::process::getpid().as_raw_nonzero(),
@@ -109,7 +110,7 @@ fn create_named(
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = match rustix::fs::openat(folder, &temporary, flags, mode) {
         Ok(file) => file,
-        // Gone, or a namesake of the same nanosecond: look again.
+        // Removed, or the same name in the same nanosecond: try again.
         Err(Errno::NOENT | Errno::EXIST) => return Ok(false),
         Err(errno) => return Err(refused("create", &path)(errno)),
     };
@@ -124,7 +125,7 @@ fn create_named(
     linked
 }
 
-/// Owner, size, memory and first bytes of a new file, before anybody can see it.
+/// Sets owner, size, memory and first bytes of a new file before it has a name.
 fn prepare(
     folder: &ChannelFolder,
     file: &OwnedFd,
@@ -138,7 +139,7 @@ fn prepare(
     write_all(file.as_fd(), fill).map_err(refused("write", path))
 }
 
-/// Opens `count` descriptors that lead nowhere else, so that as many are there once they are dropped.
+/// Opens `count` spare descriptors. After dropping them, at least that many can be opened.
 pub(crate) fn spare_descriptors(
     folder: &ChannelFolder,
     count: usize,
@@ -149,7 +150,7 @@ pub(crate) fn spare_descriptors(
         .map_err(refused("open", folder.path()))
 }
 
-/// Gives a file all its memory now; it has `length` bytes already.
+/// Allocates all memory of a file of `length` bytes.
 pub(crate) fn allocate(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -173,7 +174,7 @@ pub(crate) fn allocate(
                     free_bytes: free,
                 });
             }
-            // A file system that cannot promise space: write it, so that it is there.
+            // A file system without allocation: write zeros, which allocates the space.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let page = [0; 4096];
                 for offset in (length..bytes).step_by(page.len()) {
@@ -207,7 +208,7 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, fill: &[u8]) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Opens `name` in `folder`; `None` if it does not exist. Checks what it is, not what it holds.
+/// Opens `name` in `folder`; `None` if it does not exist. Checks type and owner, not the content.
 pub(crate) fn open_file(
     folder: &ChannelFolder,
     name: &str,
@@ -219,7 +220,7 @@ pub(crate) fn open_file(
     } else {
         OFlags::RDONLY
     };
-    // NONBLOCK: a FIFO in its place must not hang us.
+    // NONBLOCK: a FIFO of this name must not block us.
     let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let strange = |problem: &str| {
         let problem = format!("it is {problem}; remove it and open the channel again");
@@ -244,7 +245,7 @@ pub(crate) fn open_file(
     Ok(Some(file))
 }
 
-/// Whether two looks were at one file.
+/// Whether both are the same file.
 pub(crate) fn is_same_file(one: &rustix::fs::Stat, other: &rustix::fs::Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }

@@ -1,16 +1,16 @@
-//! The only door to atomics, fences and barriers.
+//! The only access to atomics, fences and barriers.
 //!
-//! Every other module takes its atomics from here, so that a `loom` build swaps them all at once
-//! and the lines that ship are the lines the model checker walks.
+//! Every other module takes its atomics from here. So a `loom` build replaces all of them, and the
+//! model checker runs the code that ships.
 //!
 //! # Two-sided barriers
 //!
 //! Parking needs a store followed by a load on both sides (Dekker's pattern). The publisher's side
-//! runs once per message and must cost nothing, the sleeper's side runs once per sleep and may cost
-//! a system call. So the pair is split: [`light_barrier`] only stops the compiler, [`heavy_barrier`]
-//! makes every running thread of every registered process pass a full fence
-//! (`membarrier(GLOBAL_EXPEDITED)`). One heavy barrier against any number of light ones orders the
-//! same as two full fences. In a `loom` build both are full fences.
+//! runs once per message and must cost nothing. The sleeper's side runs once per sleep and may cost
+//! a system call. So the pair is asymmetric. [`light_barrier`] only orders the compiler.
+//! [`heavy_barrier`] makes every running thread of every registered process pass a full fence
+//! (`membarrier(GLOBAL_EXPEDITED)`). A heavy barrier and a light one order as two full fences do.
+//! In a `loom` build both are full fences.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::Ordering;
@@ -35,10 +35,11 @@ loom::lazy_static! {
     static ref FENCES: AtomicU64 = AtomicU64::new(0);
 }
 
-/// A fence that is a step of its own.
+/// A fence that is a separate step.
 ///
-/// loom's fence belongs to the access before it: no other thread runs in between, and the order of two fences
-/// is not varied. The counter makes it do both; it orders nothing that SeqCst fences do not order anyway.
+/// loom joins a fence to the access before it: no other thread runs in between, and the order of
+/// two fences is not varied. The counter separates them: it adds no
+/// order to that of SeqCst fences.
 #[cfg(loom)]
 pub(crate) fn fence(ordering: Ordering) {
     if ordering == Ordering::SeqCst {
@@ -49,39 +50,40 @@ pub(crate) fn fence(ordering: Ordering) {
 
 /// The publisher's half of a two-sided barrier: orders the compiler, costs no instruction.
 ///
-/// Must be paired with [`heavy_barrier`] on the other side. `_mutant` takes it away from a model.
+/// Must be paired with [`heavy_barrier`] on the other side. `_mutant` removes it from a model.
 #[inline(always)]
 pub(crate) fn light_barrier(_mutant: bool) {
     #[cfg(not(loom))]
-    // SeqCst on a compiler fence emits nothing: it forbids moving the store past the load.
+    // SeqCst on a compiler fence emits no instruction. The compiler must not move the store after
+    // the load.
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(loom)]
     if !_mutant {
-        // SeqCst: the model of a light barrier facing a heavy one (see the module text).
+        // SeqCst: the model of a light barrier paired with a heavy one (see the module text).
         fence(Ordering::SeqCst);
     }
 }
 
-/// The sleeper's half of a two-sided barrier. Returns `false` where only this thread was fenced,
-/// because the kernel refused; the caller then must not sleep for long.
+/// The sleeper's half of a two-sided barrier. Returns `false` if the kernel refused and only this
+/// thread was fenced. Then the caller must not sleep for long.
 pub(crate) fn heavy_barrier(_mutant: bool) -> bool {
     #[cfg(not(loom))]
     {
-        // SeqCst: this thread's own half; the kernel supplies everybody else's.
+        // SeqCst: the fence of this thread; the kernel supplies those of the others.
         fence(Ordering::SeqCst);
         membarrier::everywhere()
     }
     #[cfg(loom)]
     {
         if !_mutant {
-            // SeqCst: the model of a heavy barrier facing a light one (see the module text).
+            // SeqCst: the model of a heavy barrier paired with a light one (see the module text).
             fence(Ordering::SeqCst);
         }
         true
     }
 }
 
-/// Whether the light side of this process is covered by other processes' heavy barriers.
+/// Whether heavy barriers of other processes cover the light side of this process.
 ///
 /// Registers the process on first use. `OLIVINE_NO_MEMBARRIER=1` in the environment forces `false`.
 #[cfg(not(loom))]
@@ -89,7 +91,7 @@ pub(crate) fn light_side_is_covered() -> bool {
     membarrier::registered()
 }
 
-/// In a model both sides are fences, always covered.
+/// In a model both sides are fences, so it is always covered.
 #[cfg(loom)]
 pub(crate) fn light_side_is_covered() -> bool {
     true
@@ -103,7 +105,7 @@ mod membarrier {
     const CMD_REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
     fn call(command: libc::c_int) -> bool {
-        // SAFETY: membarrier takes two integers and touches no memory of ours.
+        // SAFETY: membarrier takes two integers and does not access our memory.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
@@ -121,17 +123,17 @@ mod membarrier {
     }
 }
 
-/// Whether the named weakening is switched on: always `false` outside a model.
+/// Whether the named mutant is active: always `false` outside a model.
 ///
-/// `cargo xtask model --mutants` runs the models once per name with `OLIVINE_MUTANT` set and requires
-/// each to be rejected; an ordering whose weakening no model rejects is an ordering nobody tests.
+/// `cargo xtask model --mutants` runs the models once per name with `OLIVINE_MUTANT` set, and
+/// requires each to be rejected. An ordering is tested only if a model rejects its mutant.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) const fn mutant(_name: &str) -> bool {
     false
 }
 
-/// Whether the named weakening is switched on, from `OLIVINE_MUTANT`.
+/// Whether the named mutant is active, from `OLIVINE_MUTANT`.
 #[cfg(loom)]
 pub(crate) fn mutant(name: &str) -> bool {
     static ACTIVE: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
@@ -151,14 +153,14 @@ pub(crate) const fn unless(weakened: bool, ordering: Ordering) -> Ordering {
     }
 }
 
-/// Atomics that write down what they store, for tests that ask what a death leaves behind.
+/// Atomics that record their stores, for tests of the state after a death.
 #[cfg(all(test, not(loom)))]
 pub(crate) mod logged {
     use super::Ordering;
     use core::sync::atomic::AtomicU64 as Plain;
     use std::cell::RefCell;
 
-    /// One step of a thread that others can see.
+    /// One step of a thread that other threads can see.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) enum Step {
         /// Eight bytes or fewer were stored.
@@ -167,7 +169,7 @@ pub(crate) mod logged {
             bytes: Vec<u8>,
             release: bool,
         },
-        /// What comes after it is not seen before what comes before it.
+        /// Later stores are not visible before earlier ones.
         Fence,
     }
 
@@ -175,7 +177,7 @@ pub(crate) mod logged {
         static LOG: RefCell<Option<Vec<Step>>> = const { RefCell::new(None) };
     }
 
-    /// What this thread stores while `body` runs.
+    /// The stores of this thread while `body` runs.
     pub(crate) fn steps_of(body: impl FnOnce()) -> Vec<Step> {
         LOG.with(|log| *log.borrow_mut() = Some(Vec::new()));
         body();
@@ -190,7 +192,7 @@ pub(crate) mod logged {
         });
     }
 
-    /// Payload bytes that are copied to `address`, a word at a time: a death may be between any two.
+    /// Payload bytes copied to `address`, word by word: a death may be between any two.
     pub(crate) fn copied(address: usize, bytes: &[u8]) {
         for (n, part) in bytes.chunks(8).enumerate() {
             write_down(|| Step::Store {
@@ -201,7 +203,7 @@ pub(crate) mod logged {
         }
     }
 
-    /// As the standard library's.
+    /// As in the standard library.
     pub(crate) fn fence(ordering: Ordering) {
         if ordering != Ordering::Acquire {
             write_down(|| Step::Fence);
@@ -209,7 +211,7 @@ pub(crate) mod logged {
         core::sync::atomic::fence(ordering);
     }
 
-    /// As the standard library's.
+    /// As in the standard library.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub(crate) struct AtomicU64(Plain);
@@ -221,9 +223,10 @@ pub(crate) mod logged {
 
         /// # Safety
         ///
-        /// As for the standard library's.
+        /// As in the standard library.
         pub(crate) unsafe fn from_ptr<'a>(at: *mut u64) -> &'a Self {
-            // SAFETY: the caller's promise; this type is transparent over the other, which is one over `u64`.
+            // SAFETY: the caller's promise. This type is transparent over the standard atomic,
+            // which is so over `u64`.
             unsafe { &*at.cast() }
         }
 

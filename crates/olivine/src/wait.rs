@@ -1,19 +1,21 @@
-//! Waiting: spin, yield, park, or spin and then park; and waking those who parked.
+//! Wait strategies (spin, yield, park, adaptive), and wake-ups of parked participants.
 //!
 //! # Parking without a fence on the publisher
 //!
-//! A sleeper raises its own park word and the channel's sleepers hint, passes a heavy barrier, looks again,
-//! and only then sleeps in the kernel. A publisher commits, passes a light barrier (no instruction), and
-//! reads the hint: **SLEEP**. A waker takes each park word by read-modify-write and lowers the hint last, if
-//! no sleeper raised it meanwhile: **WAKE**. The kernel takes a park word and wakes its sleeper in one call.
-//! So a waker that dies or stops half way leaves the hint raised, and the next waker finds every sleeper.
+//! A sleeper raises its park word and the channel's sleepers hint, passes a heavy barrier, checks
+//! again, and only then sleeps in the kernel. A publisher commits, passes a light barrier (no
+//! instruction), and reads the hint: **SLEEP**. A waker takes each park word by read-modify-write
+//! and lowers the hint last, if no sleeper raised it meanwhile: **WAKE**. The kernel takes a park
+//! word and wakes its sleeper in one call. So a waker that dies or stops half way leaves the hint
+//! raised, and the next waker finds every sleeper.
 //!
 //! # Long naps
 //!
-//! After a time-out the flags are still up and the barrier still holds: the sleeper stays *armed* and sleeps again at
-//! once. Its naps take 8 ms, 16 ms, and then [`NAP_LONG`]. One event has no waker: a participant dies between its
-//! store and its look at the flags. So before a long nap the [`warden`] watches the processes that this sleeper
-//! depends on; where it cannot, naps stay at 16 ms. ADR 0024 lists every edge.
+//! After a time-out the flags are still raised and the barrier still holds: the sleeper stays
+//! *armed* and sleeps again at once. Its naps take 8 ms, 16 ms, and then [`NAP_LONG`]. One event
+//! has no waker: a participant dies between its store and its load of the flags. So before a long
+//! nap the [`warden`] watches the processes that this sleeper depends on. If it cannot, naps stay
+//! at 16 ms. ADR 0024 lists every edge.
 
 mod futex;
 #[cfg(not(loom))]
@@ -26,30 +28,31 @@ use crate::sync::{AtomicU64, Ordering, fence, heavy_barrier, mutant, unless};
 use crate::uri::WaitStrategy;
 use std::time::Duration;
 
-/// First sleep without a look, after something happened.
+/// First nap after an event.
 const NAP_FIRST: Duration = Duration::from_millis(8);
-/// Second sleep; the longest where a participant's death cannot be watched for.
+/// Second nap; the longest one if the death of a participant cannot be watched.
 const NAP_SHORT: Duration = Duration::from_millis(16);
-/// Longest sleep without a look.
+/// Longest nap.
 const NAP_LONG: Duration = Duration::from_secs(1);
 /// Naps in a row that end by time before they become long.
 const SHORT_NAPS: u32 = 2;
-/// Longest sleep where this process cannot order the other side's stores (no membarrier).
+/// Longest nap if this process cannot order the other side's stores (no membarrier).
 const NAP_UNCOVERED: Duration = Duration::from_millis(1);
 /// Rounds that `adaptive` spends spinning before it parks: some 50 µs.
 const ADAPTIVE_ROUNDS: u32 = 600;
-/// Rounds that `adaptive` and `yield` spend as `spin` does.
+/// Rounds that `adaptive` and `yield` spend like `spin`.
 const BARE_ROUNDS: u32 = 20;
-/// Looks at the next message alone in a round of a spinning endpoint.
+/// Checks for the next message in a round of a spinning endpoint.
 const ROUND: u32 = 32;
 
-/// The bit of the hint that says that there are sleepers. The bits above it count how often it was raised.
+/// The bit of the hint that says that there may be sleepers. The bits above count how often it was
+/// raised.
 pub(crate) const RAISED: u64 = 1;
 
-/// Raises the flags of a sleeper and looks once more.
+/// Raises the flags of a sleeper and checks once more.
 ///
-/// Returns `Ready` if `ready` found something after the flags were up; the park word is down again then. `hint` is
-/// absent for a publisher that waits for room: subscribers look at its park word directly.
+/// Returns `Ready`, with the park word lowered, if `ready` is true after the flags were raised.
+/// `hint` is absent for a publisher that waits for room: subscribers read its park word directly.
 pub(crate) fn prepare_sleep(
     park: &AtomicU64,
     hint: Option<&AtomicU64>,
@@ -61,8 +64,9 @@ pub(crate) fn prepare_sleep(
         if mutant("wake_hint_plain_store") {
             hint.store(RAISED, Ordering::Release);
         } else {
-            // WAKE (release): by read-modify-write, so that each waker that reads a later value sees our park word.
-            // The count first: a waker that lowers the hint by an older value fails, or does so before the bit below.
+            // WAKE (release): by read-modify-write, so that each waker that reads a later value
+            // sees our park word. The count first: a waker that lowers the hint by an older value
+            // fails, or does so before the bit below.
             let release = unless(mutant("wake_hint_relaxed"), Ordering::Release);
             if !mutant("wake_hint_without_count") {
                 hint.fetch_add(RAISED << 1, release);
@@ -71,10 +75,10 @@ pub(crate) fn prepare_sleep(
         }
     }
     crate::points::pass("sleep.flags_up");
-    // SLEEP and ROOM (heavy side): the flags are up before we look again.
+    // SLEEP and ROOM (heavy side): the flags are raised before we check again.
     let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
     if !mutant("sleep_no_second_look") && ready() {
-        // Relaxed: our own word; a waker that took it already will find us awake.
+        // Relaxed: our own word; a waker that took it already finds us awake.
         park.store(0, Ordering::Relaxed);
         return Prepared::Ready;
     }
@@ -85,7 +89,7 @@ pub(crate) fn prepare_sleep(
     }
 }
 
-/// What [`prepare_sleep`] found.
+/// The result of [`prepare_sleep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prepared {
     /// There is something to do: do not sleep.
@@ -96,18 +100,18 @@ pub(crate) enum Prepared {
     Nap,
 }
 
-/// Whether flags that [`prepare_sleep`] raised are still up, so that the next commit or release wakes: the barrier
-/// behind them is not needed again.
+/// Whether flags raised by [`prepare_sleep`] are still raised. Then the next commit or release
+/// wakes, and no other barrier is needed.
 ///
-/// A waker that has lowered the hint has taken every park word behind it. So a park word that is up under a hint that
-/// is down was not raised by the protocol, and does not count.
+/// A waker that lowers the hint has taken every park word. So a raised park word under a lowered
+/// hint was not raised by the protocol, and does not count.
 pub(crate) fn is_armed(park: &AtomicU64, hint: Option<&AtomicU64>) -> bool {
     if mutant("wake_armed_again_without_barrier") {
         park.store(1, Ordering::Relaxed);
         return true;
     }
-    // WAKE: our own word; the read-modify-write that took it stays visible to us. Relaxed: what the waker did before
-    // is found by the look that follows.
+    // WAKE: our own word; the read-modify-write that took it stays visible to us. Relaxed: the
+    // check that follows sees what the waker did before.
     park.load(Ordering::Relaxed) == 1
         && hint.is_none_or(|hint| hint.load(Ordering::Relaxed) & RAISED != 0)
 }
@@ -117,7 +121,7 @@ pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
     wake_sleepers_until(words, geometry, || false)
 }
 
-/// As [`wake_sleepers`], but stops where `dies` says so: it is asked after each step that others can see.
+/// As [`wake_sleepers`], but stops if `dies` returns true. It is called after each visible step.
 #[inline(always)]
 pub(crate) fn wake_sleepers_until(
     words: &Words,
@@ -125,10 +129,10 @@ pub(crate) fn wake_sleepers_until(
     mut dies: impl FnMut() -> bool,
 ) -> u64 {
     let hint = words.word(control::SLEEPERS);
-    // SeqCst: SLEEP for a publisher without membarrier, which comes here after every commit and has to order
-    // its own store before its look at the hint. The others come here to do something far slower.
+    // SeqCst: SLEEP for a publisher without membarrier. It calls this after every commit and must
+    // order its store before its load of the hint. For other callers the cost does not matter.
     fence(Ordering::SeqCst);
-    // WAKE (acquire): with the count comes every park word raised before it.
+    // WAKE (acquire): every park word raised before the count is visible.
     let seen = hint.load(unless(mutant("wake_take_relaxed"), Ordering::Acquire));
     if seen & RAISED == 0 {
         return 0;
@@ -153,8 +157,9 @@ pub(crate) fn wake_sleepers_until(
     if mutant("wake_hint_lowered_blindly") {
         hint.fetch_and(!RAISED, Ordering::AcqRel);
     } else {
-        // Only as it was before the park words were taken: a sleeper that raised it since is not woken yet. Relaxed:
-        // nothing is published by lowering it, and who raises it again does so by read-modify-write (WAKE).
+        // Only if unchanged since the park words were taken: a sleeper that raised it later is not
+        // woken yet. Relaxed: lowering publishes nothing, and sleepers raise it by
+        // read-modify-write (WAKE).
         let _ = hint.compare_exchange(seen, seen & !RAISED, Ordering::Relaxed, Ordering::Relaxed);
     }
     crate::points::pass("wake.hint_lowered");
@@ -163,10 +168,11 @@ pub(crate) fn wake_sleepers_until(
 
 /// Takes a park word and wakes its sleeper. `false` if it is not raised.
 ///
-/// The caller has ordered what it changed before this look at the word: by a light barrier that faces the sleeper's
-/// heavy one, a fence, or a lock.
+/// The caller has ordered its changes before this load of the word: by a light barrier that pairs
+/// with the sleeper's heavy one, by a fence, or by a lock.
 pub(crate) fn wake(park: &AtomicU64) -> bool {
-    // Relaxed: the caller's order. WAKE: the word is taken by read-modify-write, in the same call that wakes.
+    // Relaxed: the caller's order. WAKE: the word is taken by read-modify-write, in the same call
+    // that wakes.
     if park.load(Ordering::Relaxed) == 0 {
         return false;
     }
@@ -179,10 +185,10 @@ pub(crate) fn wake(park: &AtomicU64) -> bool {
     true
 }
 
-/// Counts fruitless looks and says what to do before the next one.
+/// Counts empty checks and says what to do before the next one.
 ///
-/// A round is a number of looks at what is waited for, without a pause for the shortest reaction, and one at
-/// everything else that may have changed.
+/// A round is a number of checks for the awaited event, without a pause between them, and one check
+/// of everything else.
 #[derive(Debug)]
 pub(crate) struct Idle {
     strategy: WaitStrategy,
@@ -190,10 +196,10 @@ pub(crate) struct Idle {
     looks: u32,
 }
 
-/// What an idle endpoint does before it looks again.
+/// What an idle endpoint does before it checks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Look again.
+    /// Check again.
     Look,
     /// Sleep in the kernel.
     Park,
@@ -208,14 +214,14 @@ impl Idle {
         }
     }
 
-    /// Whether this round has another look in it.
+    /// Whether this round has another check.
     #[inline(always)]
-    pub(crate) fn looks_on(&mut self) -> bool {
+    pub(crate) fn keep_spinning(&mut self) -> bool {
         self.looks += 1;
         self.looks <= ROUND && (self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS)
     }
 
-    /// A round found nothing.
+    /// A round was empty.
     #[inline]
     pub(crate) fn step(&mut self) -> Step {
         self.rounds = self.rounds.saturating_add(1);
@@ -231,7 +237,7 @@ impl Idle {
     }
 }
 
-/// Longest sleep that a sleeper's dependence on others allows, once naps are long: see [`Sleeper::sleep`].
+/// Whether long naps are safe: see [`Sleeper::sleep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reliance {
     /// Each event that matters has a waker that cannot die without us, or a watch.
@@ -240,7 +246,7 @@ pub(crate) enum Reliance {
     Unsure,
 }
 
-/// A sleeper's own flags in the control file.
+/// A sleeper's flags in the control file.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     /// Our park word.
@@ -248,22 +254,22 @@ pub(crate) struct Sleeper {
     /// The channel's hint, for subscribers.
     hint: Option<Word>,
     #[cfg(not(loom))]
-    rest: std::sync::Mutex<Rest>,
+    rest: std::sync::Mutex<NapState>,
 }
 
-/// What a sleeper remembers from nap to nap.
+/// The state of a sleeper between naps.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
-struct Rest {
+struct NapState {
     /// The flags were raised and a barrier passed; see [`is_armed`].
     armed: bool,
-    /// Naps in a row that ended by time.
+    /// Successive naps that ended by time.
     naps: u32,
     watches: warden::Watches,
 }
 
 impl Clone for Sleeper {
-    /// For another thread: nothing is remembered.
+    /// For another thread: the state is reset.
     fn clone(&self) -> Self {
         Self::new(self.park.clone(), self.hint.clone())
     }
@@ -280,7 +286,7 @@ impl Sleeper {
     }
 }
 
-/// How long a sleeper sleeps that slept through `naps` before, in a row.
+/// The length of a nap after `naps` successive naps that ended by time.
 #[cfg(not(loom))]
 fn longest_nap(covered: bool, naps: u32, reliance: Reliance) -> Duration {
     match (naps, reliance) {
@@ -295,9 +301,10 @@ fn longest_nap(covered: bool, naps: u32, reliance: Reliance) -> Duration {
 impl Sleeper {
     /// Sleeps until woken, or for `longest`, unless `ready` already finds something.
     ///
-    /// Each nap ends by time: [`NAP_LONG`] at most, and far shorter unless nothing happened for a while and `rely` says
-    /// that nothing can happen without a wake-up. It is asked before each long nap and may set watches; a last look
-    /// follows. `true` if another participant woke it.
+    /// Each nap ends by time, after at most [`NAP_LONG`]. Naps are long only after a while without
+    /// events, if `rely` says that each event causes a wake-up. `rely` is called before each long
+    /// nap and may set watches; a last check follows. Returns `true` if another participant woke
+    /// it.
     pub(crate) fn sleep(
         &self,
         longest: Duration,
@@ -331,10 +338,10 @@ impl Sleeper {
             }
         }
         let nap = longest_nap(covered, rest.naps, reliance);
-        // A nap that the caller cuts short says little about how long nothing happens.
+        // A nap that the caller shortens does not show how long nothing happens.
         let whole = nap <= longest;
         futex::wait(&self.park, (!endless).then_some(nap.min(longest)));
-        // Relaxed: our own word, which only a waker takes.
+        // Relaxed: our own word; only a waker takes it.
         let woken = self.park.load(Ordering::Relaxed) == 0;
         rest.naps = rest.naps.saturating_add((whole && !woken).into());
         if !covered {
@@ -423,7 +430,7 @@ mod tests {
         let sleeper = std::thread::spawn({
             let park = park.clone();
             move || {
-                // Longer than any test runner waits: only a wake ends it.
+                // Longer than any test runner waits: only a wake-up ends it.
                 park.store(1, Ordering::Relaxed);
                 while park.load(Ordering::Acquire) == 1 {
                     futex::wait(&park, None);

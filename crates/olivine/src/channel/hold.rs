@@ -324,7 +324,7 @@ fn rely_on_slowest(
     park: &Word,
     watches: &mut warden::Watches,
 ) -> Reliance {
-    let locks = attached.locks.looker();
+    let locks = attached.locks.reader();
     // Without one it waits for newcomers, who wake it.
     let Some(slowest) = slowest.filter(|_| !locks.is_inside()) else {
         return Reliance::Sure;

@@ -48,7 +48,7 @@ impl Inside {
             path: path.clone(),
             source,
         })?;
-        let _still = fork::hold_off();
+        let _still = fork::block_forks();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|_, channel| channel.strong_count() > 0);
         if let Some(channel) = channels.get(name).and_then(Weak::upgrade)
@@ -100,7 +100,7 @@ impl Inside {
 
     /// Frees the name: who opens it from here on gets another channel.
     pub(super) fn forget(self: &Arc<Self>) {
-        let _still = fork::hold_off();
+        let _still = fork::block_forks();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));
     }

@@ -289,7 +289,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         loop {
             // The shortest reaction: nothing but the next headers, most of the time.
-            while idle.looks_on() {
+            while idle.keep_spinning() {
                 if self.lanes.iter().any(Consumer::has_next) {
                     return Ok(true);
                 }
@@ -446,7 +446,7 @@ impl<T: ?Sized> Subscriber<T> {
                 .link
                 .as_ref()
                 .map(|link| Arc::clone(link.control()));
-            let locks = self.around.attached.locks.looker();
+            let locks = self.around.attached.locks.reader();
             let watch = Watch::start(self.around.sleeper.clone(), locks, epoch, state, link)?;
             watch.arm(&self.lanes, &self.around);
             self.around.watch = Some(watch);

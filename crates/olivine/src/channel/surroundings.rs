@@ -8,7 +8,7 @@ use super::watch::Watch;
 use crate::error::{LinkError, OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::link::Link;
-use crate::liveness::Looker;
+use crate::liveness::LockReader;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
@@ -347,14 +347,14 @@ pub(super) fn rely(
     watches: &mut warden::Watches,
     park: &Word,
 ) -> Reliance {
-    let locks = around.attached.locks.looker();
+    let locks = around.attached.locks.reader();
     let peers: Vec<_> = lanes.iter().map(|lane| around.publisher_of(lane)).collect();
     rely_on(&locks, watches, park, &peers)
 }
 
 /// Whether a sleeper may sleep long that waits for `peers`.
 pub(super) fn rely_on(
-    locks: &Looker,
+    locks: &LockReader,
     watches: &mut warden::Watches,
     park: &Word,
     peers: &[warden::Peer],

@@ -2,7 +2,7 @@
 
 use super::surroundings::{Surroundings, rely_on};
 use crate::link::Control;
-use crate::liveness::Looker;
+use crate::liveness::LockReader;
 use crate::region::Word;
 use crate::ring::consume::{Consumer, WatchPoint};
 use crate::ring::layout::slot;
@@ -67,7 +67,7 @@ impl Watch {
     /// behind the ring.
     pub(super) fn start(
         sleeper: Sleeper,
-        locks: Looker,
+        locks: LockReader,
         epoch: Word,
         slot_state: Word,
         link: Option<Arc<Control>>,
@@ -158,7 +158,7 @@ impl Drop for Watch {
 fn run(
     shared: &Shared,
     sleeper: &Sleeper,
-    locks: &Looker,
+    locks: &LockReader,
     epoch: &Word,
     slot_state: &Word,
     link: Option<&Control>,

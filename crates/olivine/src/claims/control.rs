@@ -1,4 +1,4 @@
-//! The files of a channel, with words that are not what they should be.
+//! The files of a channel with damaged words.
 
 use super::input::Input;
 use crate::admin;
@@ -8,15 +8,15 @@ use crate::error::OpenError;
 use crate::uri::Config;
 use std::path::{Path, PathBuf};
 
-/// Messages taken of a lane that lies: it may go round for ever, a call may not.
+/// Messages taken from a damaged lane: it may be endless, a call must return.
 const TAKEN_MAX: usize = 100;
 
 thread_local! {
-    /// One for all inputs of a thread, removed with it.
+    /// One folder for all inputs of a thread, removed with it.
     static TEMPLATE: Template = Template::new();
 }
 
-/// A channel that somebody has left behind with messages that nobody has read.
+/// An unused channel with unread messages.
 struct Template {
     folder: tempfile::TempDir,
     control: Vec<u8>,
@@ -55,12 +55,12 @@ impl Template {
     }
 }
 
-/// Checks that whatever the files of a channel say, opening, looking, reading and sending end with an answer that has
-/// a name, inside the mapping.
+/// Checks that with any content of the files, opening, inspecting, reading and sending stay inside
+/// the mapping and return a result or a named error.
 ///
 /// # Panics
 ///
-/// If a claim does not hold.
+/// If a check fails.
 pub fn check_control(data: &[u8]) {
     TEMPLATE.with(|template| check(template, data));
 }
@@ -103,7 +103,7 @@ fn named(error: &OpenError) {
     assert!(!error.to_string().is_empty());
 }
 
-/// The files as they were left, but for words and lengths that the input names.
+/// The original files, except the words and lengths that the input changes.
 fn write(folder: &Path, template: &Template, input: &mut Input<'_>) {
     let (mut control, mut lane) = (template.control.clone(), template.lane.clone());
     input.spoil([&mut control, &mut lane]);

@@ -1,9 +1,9 @@
-//! What a fuzzer gives, read as numbers.
+//! The input of a fuzzer as numbers.
 
-/// Places of two files that one input may change.
+/// Largest number of places in two files that one input may change.
 const PLACES_MAX: usize = 32;
 
-/// Bytes of a fuzzer as numbers; zeros once they are used up.
+/// Bytes of a fuzzer as numbers; zeros after the last byte.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
@@ -43,7 +43,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// Changes words of two files, and now and then cuts one, with all that is left of the input.
+    /// Changes words of two files, and sometimes truncates a file, with the rest of the input.
     pub(crate) fn spoil(&mut self, files: [&mut Vec<u8>; 2]) {
         for _ in 0..PLACES_MAX {
             if self.is_empty() {
@@ -53,11 +53,11 @@ impl<'a> Input<'a> {
             let file = &mut *files[usize::from(which & 1)];
             let place = usize::from(self.half());
             if which & 0xfe == 0xfe {
-                // Cut somewhere.
+                // Truncate.
                 file.truncate(place * 8 % file.len().max(1));
                 continue;
             }
-            // Small places are where cursors and flags are.
+            // Small offsets contain cursors and flags.
             let words = file.len() / 8;
             let at = if which & 2 == 0 {
                 place % words.clamp(1, 64)

@@ -2,8 +2,8 @@
 
 use zerocopy::IntoBytes;
 
-/// Bytes that start on an 8-byte boundary, as payloads in a ring do. So typed messages can be read in
-/// place in both.
+/// Bytes that start on an 8-byte boundary, as payloads in a ring do. So typed messages can be
+/// read in place in both.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     words: Vec<u64>,

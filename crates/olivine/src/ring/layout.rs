@@ -9,7 +9,7 @@
 //! | word | written by |
 //! |---|---|
 //! | lane: cursor, limit, state, counters, frames | the publisher that holds the lane's lock |
-//! | control: a slot's position, delivery, park … | the holder of the slot's lock: a subscriber or reclaimer |
+//! | control: a slot's position, delivery, park … | the subscriber in the slot, or its reclaimer |
 //! | control: gating and attached bits | the same, one bit each, by atomic read-modify-write |
 //! | control: a lane's park word | set by its publisher, cleared by its waker |
 //! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint |

@@ -341,8 +341,8 @@ impl Producer {
     #[cfg(not(loom))]
     pub(crate) fn send_frames(&mut self, frames: &[u8], tag: u32, length: usize) {
         // As a batch: first everything after the first header, then that header, which commits.
-        if let Some((_, behind)) = frames.split_first_chunk::<8>() {
-            self.write(self.position, behind);
+        if let Some((_, rest)) = frames.split_first_chunk::<8>() {
+            self.write(self.position, rest);
             self.commit(self.position + frames.len() as u64, tag, length);
         }
     }

@@ -1,4 +1,4 @@
-//! The folder of all channels and the folder of one: made private, checked before use.
+//! The folder of all channels and the folder of one channel: made private, checked before use.
 
 use super::make::{TEMPORARY, make_folder, sweep};
 use super::sharing::{Kind, Sharing};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Folder of channels when the URI names none: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
+/// Folder of channels if the URI names none: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
 pub(crate) fn default_folder() -> PathBuf {
     std::env::var_os("OLIVINE_DIR")
         .filter(|dir| !dir.is_empty())
@@ -41,7 +41,7 @@ impl Folder {
         Self::open_path(path, Sharing::of(config)?, create)
     }
 
-    /// As [`Folder::open`], for tools that look at a whole folder.
+    /// As [`Folder::open`], for tools that list a whole folder.
     pub(crate) fn open_path(
         path: PathBuf,
         sharing: Sharing,
@@ -106,11 +106,12 @@ impl Folder {
 
     /// Removes the folder of a channel if nothing is in it. Takes no descriptor.
     pub(crate) fn remove_if_empty(&self, name: &str) {
-        // Not empty means in use. Who is just making a channel in it finds it gone, and looks again.
+        // Not empty means in use. A process that is making a channel in it finds it removed, and
+        // tries again.
         let _ = rustix::fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR);
     }
 
-    /// Removes folders that were never finished because their makers died.
+    /// Removes unfinished folders of makers that died.
     pub(crate) fn sweep(&self) {
         sweep(self.file.as_fd(), TEMPORARY);
     }
@@ -178,21 +179,21 @@ impl ChannelFolder {
         &self.sharing
     }
 
-    /// Whether the name still leads to this very folder.
+    /// Whether the name still refers to this folder.
     pub(crate) fn still_there(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let open = rustix::fs::fstat(&self.file);
         matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
-    /// Whether `file` is the control file that the name leads to now.
+    /// Whether the name refers to the control file `file` now.
     pub(crate) fn is_current(&self, file: BorrowedFd<'_>) -> bool {
         let named = rustix::fs::statat(&self.file, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
         let open = rustix::fs::fstat(file);
         self.still_there() && matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
-    /// Bytes that the channel's files occupy.
+    /// Bytes of the channel's files.
     pub(crate) fn bytes(&self) -> u64 {
         self.files()
             .iter()
@@ -214,15 +215,16 @@ impl ChannelFolder {
     /// Removes the folder if nothing is in it.
     pub(crate) fn remove_if_empty(&self) {
         if self.still_there() {
-            // Not empty means in use; anything else is found by whoever opens it next.
+            // Not empty means in use. The next opener finds any other error.
             let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
         }
     }
 
-    /// Removes the files and the folder; the control file goes last, so that whoever is interrupted here leaves
-    /// something that says it is being removed. Files of others that are not a channel's stay, with their folder.
+    /// Removes the files and the folder; the control file last. So after an interruption a file
+    /// remains that is marked as being removed. Files that do not belong to a channel stay, with
+    /// their folder.
     ///
-    /// The caller holds the membership lock: nobody makes a lane meanwhile.
+    /// The caller holds the membership lock: no lane is made meanwhile.
     pub(crate) fn remove(&self) -> Result<(), OpenError> {
         self.remove_lanes()?;
         crate::points::pass("remove.lanes_gone");
@@ -231,8 +233,9 @@ impl ChannelFolder {
         self.remove_itself()
     }
 
-    /// As [`ChannelFolder::remove`], of what has no lock that could be held: the control file goes first. Who makes a
-    /// channel here meanwhile either made its lanes before that, and they go too, or finds its control file gone.
+    /// As [`ChannelFolder::remove`], for files without locks: the control file first. A process
+    /// that makes a channel here meanwhile made its lanes before that, and they are removed, too,
+    /// or finds its control file removed.
     pub(crate) fn remove_damaged(&self) -> Result<(), OpenError> {
         self.unlink(CONTROL)?;
         self.remove_lanes()?;
@@ -252,7 +255,7 @@ impl ChannelFolder {
             return Ok(());
         }
         match rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
-            // Not empty: somebody is making a new channel in it, or a stranger's file is there.
+            // Not empty: a process is making a new channel in it, or another file is there.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(errno) => Err(refused("remove", &self.path)(errno)),
         }
@@ -260,11 +263,11 @@ impl ChannelFolder {
 
     /// Removes the file of lane `index`, if it can be.
     pub(crate) fn remove_lane(&self, index: usize) {
-        // What stays is found, and used, by the next publisher.
+        // If it stays, the next publisher finds and uses it.
         let _ = self.unlink(&lane_name(index));
     }
 
-    /// Removes the file of this name, if there is one.
+    /// Removes the file of this name, if it exists.
     pub(crate) fn unlink(&self, name: &str) -> Result<(), OpenError> {
         match rustix::fs::unlinkat(&self.file, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -1,8 +1,9 @@
-//! Making folders: for one user under their name, for several users under a temporary name first.
+//! Makes folders: for one user under the final name, for several users under a temporary name
+//! first.
 //!
-//! `mkdir` obeys the umask and gives the folder to the maker's group. A shared folder gets its mode and
-//! group before it gets its name, so that no other user meets an unfinished one, and a death on the way
-//! leaves nothing that another user could not replace.
+//! `mkdir` obeys the umask and gives the folder to the maker's group. A shared folder gets its mode
+//! and group before its name. So no other user sees an unfinished one, and after a death another
+//! user can replace the rest.
 
 use super::folder::open_folder;
 use super::refused;
@@ -15,10 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What names of unfinished files and folders begin with. No channel has such a name.
+/// Prefix of the names of unfinished files and folders. No channel has such a name.
 pub(super) const TEMPORARY: &str = ".new-";
 
-/// Makes folder `name` in `at`; `false` if it is there already. `path` is for messages.
+/// Makes folder `name` in `at`; `false` if it exists already. `path` is for error messages.
 pub(super) fn make_folder(
     at: BorrowedFd<'_>,
     name: &Path,
@@ -38,9 +39,10 @@ pub(super) fn make_folder(
             Err(errno) => refused(errno),
         };
     }
-    // The same beginning for all makers of this folder: the one that succeeds removes what others left.
+    // The same prefix for all makers of this folder: the first that succeeds removes unfinished
+    // ones.
     let prefix = format!("{TEMPORARY}{:016x}-", fnv(name_of(name).bytes()));
-    // The clock keeps threads apart, and processes of the same number in other PID namespaces.
+    // The time separates threads, and processes of the same number in other PID namespaces.
     let temporary = name.with_file_name(format!(
         "{prefix}{}-{}",
         rustix::process::getpid().as_raw_nonzero(),
@@ -52,9 +54,9 @@ pub(super) fn make_folder(
         Err(errno) => return refused(errno),
     }
     let placed = finish(at, &temporary, path, sharing).and_then(|()| {
-        match put_in_place(at, &temporary, name) {
+        match rename_new(at, &temporary, name) {
             Ok(()) => Ok(true),
-            // Another process has made it. Not there: the other one also removed ours.
+            // Another process has made it. Not found: the other process also removed ours.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOENT) => Ok(false),
             Err(errno) => refused(errno),
         }
@@ -70,8 +72,8 @@ pub(super) fn make_folder(
     placed
 }
 
-/// Gives a folder that this process has just made its mode and group, whatever the umask was. On an error the
-/// folder is removed.
+/// Gives a folder that this process has just made its mode and group, for any umask. On an error
+/// the folder is removed.
 fn finish(
     at: BorrowedFd<'_>,
     name: &Path,
@@ -83,7 +85,7 @@ fn finish(
             return Ok(());
         };
         let stat = rustix::fs::fstat(&folder).map_err(refused("look at", path))?;
-        // Where others may write to the folder around it, it may be another one by now.
+        // If other users may write to the parent folder, it may be another folder by now.
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Ok(());
         }
@@ -95,9 +97,9 @@ fn finish(
 }
 
 /// Gives the folder its name, unless the name is taken.
-fn put_in_place(at: BorrowedFd<'_>, temporary: &Path, name: &Path) -> Result<(), Errno> {
+fn rename_new(at: BorrowedFd<'_>, temporary: &Path, name: &Path) -> Result<(), Errno> {
     match rustix::fs::renameat_with(at, temporary, at, name, RenameFlags::NOREPLACE) {
-        // A file system without this: a plain rename replaces an empty folder at most.
+        // A file system without this flag: a plain rename replaces at most an empty folder.
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(at, temporary, at, name),
         done => done,
     }
@@ -109,7 +111,7 @@ fn name_of(name: &Path) -> String {
     String::from_utf8_lossy(last.as_bytes()).into_owned()
 }
 
-/// The folder that `name` stands in, open.
+/// The parent folder of `name`, open.
 fn parent_of(at: BorrowedFd<'_>, name: &Path) -> Option<std::os::fd::OwnedFd> {
     let parent = name.parent().filter(|parent| *parent != Path::new(""));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -122,14 +124,15 @@ fn parent_of(at: BorrowedFd<'_>, name: &Path) -> Option<std::os::fd::OwnedFd> {
     .ok()
 }
 
-/// Removes empty folders in `folder` whose names begin with `prefix`. A maker that lives makes its own again.
+/// Removes empty folders in `folder` whose names begin with `prefix`. A living maker makes its
+/// folder again.
 pub(super) fn sweep(folder: BorrowedFd<'_>, prefix: &str) {
     let Ok(listing) = rustix::fs::Dir::read_from(folder) else {
         return;
     };
     for entry in listing.flatten() {
         if entry.file_name().to_bytes().starts_with(prefix.as_bytes()) {
-            // What cannot be removed belongs to another user; it does no harm.
+            // If it cannot be removed, it belongs to another user; it does no harm.
             let _ = rustix::fs::unlinkat(folder, entry.file_name(), AtFlags::REMOVEDIR);
         }
     }

@@ -1,4 +1,4 @@
-//! Mappings: the control words, a lane's header page, and its ring mapped twice back to back.
+//! Mappings: the control words, a lane's header page, and its ring, twice in a row.
 
 use super::{length, refused};
 use crate::error::OpenError;
@@ -21,7 +21,7 @@ fn protection(writable: bool) -> ProtFlags {
     }
 }
 
-/// Maps `bytes` of `file` from `offset`, at an address of the kernel's choice.
+/// Maps `bytes` of `file` from `offset`, at an address chosen by the kernel.
 fn map(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -45,8 +45,8 @@ fn map(
     let base = NonNull::new(base.cast())
         .ok_or(rustix::io::Errno::NOMEM)
         .map_err(refused("map", path))?;
-    // SAFETY: just mapped, page aligned, ours alone. The file is as long as the mapping (checked by the
-    // callers), and its memory was allocated when it was made.
+    // SAFETY: just mapped, page aligned, ours alone. The file is as long as the mapping (checked by
+    // the callers), and its memory was allocated when it was made.
     Ok(unsafe { Memory::from_mapping(base, size) })
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn map_control(
     let found = length(file, path)?;
     if found < bytes {
         let problem = format!(
-            "it has {found} bytes and should have {bytes}: it is truncated; remove it with 'olivine rm --force'"
+            "it has {found} bytes and should have {bytes}: it is truncated; remove it with \
+             'olivine rm --force'"
         );
         return Err(OpenError::NotAChannel {
             path: path.to_owned(),
@@ -76,7 +77,7 @@ pub(crate) fn map_control(
     Ok(Words::new(&memory, 0, count))
 }
 
-/// Maps the header of a lane for reading, and nothing of its ring.
+/// Maps the header of a lane for reading, without its ring.
 pub(crate) fn map_lane_header(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -87,12 +88,13 @@ pub(crate) fn map_lane_header(
     Ok(Words::new(&memory, 0, lane::WORDS))
 }
 
-/// Refuses a lane that is not as long as its channel says.
+/// Refuses a lane whose length is not that of its channel.
 fn check_length(file: BorrowedFd<'_>, path: &Path, geometry: &Geometry) -> Result<(), OpenError> {
     let (found, expected) = (length(file, path)?, geometry.lane_bytes());
     if found != expected {
         let problem = format!(
-            "it has {found} bytes and should have {expected}; remove the channel with 'olivine rm --force'"
+            "it has {found} bytes and should have {expected}; remove the channel with \
+             'olivine rm --force'"
         );
         return Err(OpenError::NotAChannel {
             path: path.to_owned(),
@@ -114,7 +116,8 @@ pub(crate) fn map_lane(
     let page = Memory::page_size() as u64;
     if !LANE_HEADER_BYTES.is_multiple_of(page) || !geometry.capacity.is_multiple_of(page) {
         let problem = format!(
-            "a ring of {} bytes cannot be mapped with pages of {page} bytes; use a larger 'capacity='",
+            "a ring of {} bytes cannot be mapped with pages of {page} bytes; use a larger \
+             'capacity='",
             geometry.capacity
         );
         return Err(OpenError::NotAChannel {
@@ -130,7 +133,7 @@ pub(crate) fn map_lane(
     ))
 }
 
-/// What one large page holds, in bytes: the second level of page tables with pages of 4 KiB.
+/// Bytes of a large page: the second level of page tables with pages of 4 KiB.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A lane in memory: `header | ring | ring once more`, in one run of addresses.
@@ -140,11 +143,11 @@ struct Mapped {
     ring: Arc<Memory>,
 }
 
-/// Maps the header, and behind it the ring twice, back to back: any run of up to `capacity` bytes is contiguous at
-/// any position.
+/// Maps the header, and after it the ring twice in a row: any run of up to `capacity` bytes is
+/// contiguous at any position.
 ///
-/// A large page can stand only where address and place in the file agree, so with `hugepages` the header, which is
-/// the file's begin, starts at a multiple of one.
+/// A large page needs an address and a file offset that agree. So with `hugepages` the header, at
+/// the start of the file, gets an address that is a multiple of a large page.
 fn map_twice(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -160,8 +163,8 @@ fn map_twice(
         LARGE_PAGE_BYTES
     };
     let whole = header + size * 2;
-    // Reserve the whole range first, so that nobody else's mapping can be in the second half.
-    // SAFETY: a new inaccessible mapping at an address of the kernel's choice disturbs nothing.
+    // Reserve the whole range first, so that no other mapping can be in the second half. SAFETY: a
+    // new inaccessible mapping at an address of the kernel's choice disturbs nothing.
     let reserved = unsafe {
         rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
@@ -176,12 +179,12 @@ fn map_twice(
     } else {
         reserved.addr().wrapping_neg() % LARGE_PAGE_BYTES
     };
-    // What alignment leaves over goes back; an address range that stays reserved would do no harm.
+    // The rest after alignment is unmapped. An address range that stays reserved would do no harm.
     for (from, length) in [(0, front), (front + whole, slack - front)] {
         if length > 0 {
             // SAFETY: inside the reservation.
             let part = unsafe { reserved.add(from) };
-            // SAFETY: a part of our own reservation, in which nothing lives.
+            // SAFETY: an unused part of our own reservation.
             let _ = unsafe { rustix::mm::munmap(part.cast(), length) };
         }
     }
@@ -190,14 +193,15 @@ fn map_twice(
     let base = NonNull::new(base)
         .ok_or(rustix::io::Errno::NOMEM)
         .map_err(refused("map", path))?;
-    // SAFETY: just reserved, ours alone; unmapped, or given up for good, on every way out of here. The file is as long as the lane (checked
-    // by the caller), and its memory was allocated when it was made.
+    // SAFETY: just reserved, ours alone; unmapped, or left forever, on every return path. The file
+    // is as long as the lane (checked by the caller), and its memory was allocated when it was
+    // made.
     let header_memory = unsafe { Memory::from_mapping(base, header) };
     // SAFETY: inside the reservation.
     let ring = unsafe { base.add(header) };
     // SAFETY: as for the header, beside it.
     let ring = unsafe { Memory::from_mapping(ring, size * 2) };
-    // Given back as a whole only once it is whole.
+    // Unmapped as a whole only if it is whole.
     let lane = ManuallyDrop::new(Mapped {
         base,
         header: header_memory,
@@ -209,7 +213,7 @@ fn map_twice(
     ] {
         // SAFETY: inside the reservation.
         let place = unsafe { base.as_ptr().add(at) };
-        // SAFETY: replaces a part of our own reservation, in which nothing lives.
+        // SAFETY: replaces an unused part of our own reservation.
         let mapped = unsafe {
             rustix::mm::mmap(
                 place.cast(),
@@ -221,10 +225,10 @@ fn map_twice(
             )
         };
         if let Err(errno) = mapped {
-            // Older kernels have unmapped the place by then, and another thread's mapping may stand there: the range is
-            // given up, not given back. What was mapped before it is still ours.
+            // Older kernels have unmapped the range by then, and another thread's mapping may be
+            // there. So the range is left as it is, not unmapped. The part before it is still ours.
             if at > 0 {
-                // SAFETY: the first part, which was mapped above and in which nothing lives.
+                // SAFETY: the first part, which was mapped above and is unused.
                 let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), at) };
             }
             return Err(refused("map", path)(errno));
@@ -234,10 +238,10 @@ fn map_twice(
 }
 
 impl Mapped {
-    /// Large pages where asked for, and page tables filled now rather than at the first touch.
+    /// Requests large pages, and fills page tables now, not at the first access.
     fn advise(&self, writable: bool, hugepages: HugePages) -> Result<(), OpenError> {
         if hugepages != HugePages::No {
-            // For the kernel's own collector, should it come by later; whether it heard does not matter.
+            // Advice for khugepaged, which may run later. Errors do not matter.
             let _ = self.call(libc::MADV_HUGEPAGE, self.length());
         }
         // Best effort: before Linux 5.14 the first lap faults pages in one by one instead.
@@ -250,10 +254,10 @@ impl Mapped {
         if hugepages == HugePages::No {
             return Ok(());
         }
-        // The file's memory was taken in small pages: now they are gathered, and mapped as large ones.
+        // The file was allocated in small pages. Now they are collapsed into large ones.
         let size = self.ring.length() / 2;
         let gathered = self.call(libc::MADV_COLLAPSE, self.header.length() + size);
-        // The second half as well, but for its begin, which shares a large page with the header.
+        // The second half, too, except its start, which shares a large page with the header.
         let _ = self.call(libc::MADV_COLLAPSE, self.length());
         if hugepages == HugePages::Require {
             require_large(size, gathered)?;
@@ -266,13 +270,13 @@ impl Mapped {
         self.header.length() + self.ring.length()
     }
 
-    /// Gives `advice` on the first `length` bytes, again while the kernel says to try again.
+    /// Gives `advice` on the first `length` bytes; repeats it on `EAGAIN`.
     fn call(&self, advice: libc::c_int, length: usize) -> io::Result<()> {
-        /// The kernel says so where somebody else holds one of the pages at that moment.
+        /// The kernel returns it while another process holds one of the pages.
         const TRIES: u32 = 16;
         let mut tries = 0;
         loop {
-            // SAFETY: the range is our own mapping, and no advice given here changes what it holds.
+            // SAFETY: the range is our own mapping, and the advice does not change its content.
             let given = unsafe { libc::madvise(self.base.as_ptr().cast(), length, advice) };
             if given == 0 {
                 return Ok(());
@@ -295,7 +299,7 @@ fn require_large(capacity: usize, gathered: io::Result<()>) -> Result<(), OpenEr
     } else if let Err(error) = gathered {
         let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
         format!(
-            "the kernel gives none ({error}): it takes Linux 6.1, free memory in one piece, and something else than \
+            "the kernel gives none ({error}): it needs Linux 6.1, contiguous free memory, and not \
              'deny' in {SETTING}, which says '{}'; or use hugepages=try",
             setting.trim()
         )
@@ -305,7 +309,7 @@ fn require_large(capacity: usize, gathered: io::Result<()>) -> Result<(), OpenEr
     Err(OpenError::HugePages { problem })
 }
 
-/// Makes the memory of a file that has none yet come from one NUMA node.
+/// Binds the memory of a new file to one NUMA node.
 pub(super) fn prefer_node(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -328,8 +332,8 @@ pub(super) fn prefer_node(
     };
     let base = base.map_err(refused("map", path))?;
     let mask: u64 = 1 << node;
-    // SAFETY: the range is the mapping above and the mask lives across the call. The policy belongs to the
-    // file's pages, so it outlives the mapping.
+    // SAFETY: the range is the mapping above and the mask lives across the call. The policy belongs
+    // to the file's pages, so it outlives the mapping.
     let bound = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -342,7 +346,7 @@ pub(super) fn prefer_node(
         )
     };
     let error = io::Error::last_os_error();
-    // SAFETY: the mapping above, in which nothing lives.
+    // SAFETY: the mapping above, which is unused.
     let _ = unsafe { rustix::mm::munmap(base, size) };
     if bound != 0 {
         return Err(OpenError::Io {

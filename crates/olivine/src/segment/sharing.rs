@@ -1,4 +1,4 @@
-//! Who may use a channel's files: the modes and groups that are set, and the check of what is found.
+//! Who may use a channel's files: sets modes and groups, and checks existing files.
 
 use super::refused;
 use crate::error::OpenError;
@@ -12,11 +12,11 @@ use std::path::Path;
 pub(crate) struct Sharing {
     mode: u32,
     group: Option<u32>,
-    /// `mode=` or `group=` was given: more rights than those are refused, also on files of our own.
+    /// `mode=` or `group=` was given: more rights are refused, also on our own files.
     explicit: bool,
 }
 
-/// What a file or folder is for. It decides which permission bits are allowed.
+/// The purpose of a file or folder. It decides which permission bits are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The folder of all channels.
@@ -55,7 +55,7 @@ impl Sharing {
         self.mode
     }
 
-    /// The group that was asked for.
+    /// The requested group.
     pub(crate) fn group(&self) -> Option<u32> {
         self.group
     }
@@ -65,7 +65,8 @@ impl Sharing {
         self.explicit
     }
 
-    /// Permission bits of the channel's folder: users that may write files may enter and make files.
+    /// Permission bits of the channel's folder: users that may write files may enter it and make
+    /// files.
     pub(super) fn folder_mode(&self) -> u32 {
         let enter = |who: u32| {
             if self.mode & (who * 0o6) == 0 {
@@ -77,12 +78,12 @@ impl Sharing {
         0o700 | enter(0o10) | enter(0o1)
     }
 
-    /// Sets mode and group of a new file whatever the umask was.
+    /// Sets mode and group of a new file, for any umask.
     pub(super) fn apply(&self, file: BorrowedFd<'_>, path: &Path) -> Result<(), OpenError> {
         self.apply_mode(file, path, self.mode)
     }
 
-    /// As [`Sharing::apply`], of a new folder.
+    /// As [`Sharing::apply`], for a new folder.
     pub(super) fn apply_to_folder(
         &self,
         folder: BorrowedFd<'_>,
@@ -100,10 +101,11 @@ impl Sharing {
             .map_err(refused("set the mode of", path))
     }
 
-    /// Refuses what a stranger made or may write to. `stat` is of an open descriptor.
+    /// Refuses files of other users, or that other users may write. `stat` is of an open
+    /// descriptor.
     ///
-    /// The owner is this user or root. With `group=` the owner may be another user: then the group is that
-    /// group, which only its members can give. No other user has rights beyond `mode=`.
+    /// The owner is this user or root. With `group=` the owner may be another user; then the group
+    /// must be that group, which only its members can set. No other user has rights beyond `mode=`.
     pub(super) fn check(&self, kind: Kind, stat: &Stat, path: &Path) -> Result<(), OpenError> {
         let me = rustix::process::geteuid().as_raw();
         self.problem(kind, stat, me)
@@ -115,7 +117,7 @@ impl Sharing {
         let known_owner = mine || stat.st_uid == 0;
         match self.group {
             Some(group) => {
-                // A base folder may be anything that other groups cannot write to.
+                // A base folder must not be writable for other groups.
                 let must_match = kind != Kind::Base || !known_owner || bits & 0o020 != 0;
                 if must_match && stat.st_gid != group {
                     return Some(format!(
@@ -137,7 +139,7 @@ impl Sharing {
                 ));
             }
         }
-        // A program without settings may use what the same user shares on purpose.
+        // A program without settings may use files that the same user shares on purpose.
         if mine && !self.explicit && kind != Kind::Base {
             return None;
         }
@@ -168,11 +170,13 @@ impl Sharing {
     fn remedy(&self, kind: Kind) -> &'static str {
         match (kind, self.group) {
             (Kind::Base, None) => {
-                "name a folder of your own by OLIVINE_DIR or 'dir=', or share one on purpose with 'mode=0660&group=NAME'"
+                "name your own folder by OLIVINE_DIR or 'dir=', or share one on purpose with \
+                 'mode=0660&group=NAME'"
             }
             (Kind::Base, Some(_)) => "name another folder by 'dir=', or 'chgrp' this one",
             (_, None) => {
-                "use another name or 'dir=', or share a channel on purpose with 'mode=0660&group=NAME' and a common 'dir='"
+                "use another name or 'dir=', or share a channel on purpose with \
+                 'mode=0660&group=NAME' and a common 'dir='"
             }
             (_, Some(_)) => "use another name or 'dir=', or let its owner remove it ('olivine rm')",
         }
@@ -181,13 +185,15 @@ impl Sharing {
     fn remedy_of_mode(&self, kind: Kind) -> &'static str {
         match kind {
             Kind::Base if self.explicit => {
-                "'chmod' it, or use a folder of your own, 'dir=/dev/shm/NAME' say"
+                "'chmod' it, or use your own folder, such as 'dir=/dev/shm/NAME'"
             }
             Kind::Base => {
-                "'chmod go-w' it, share on purpose with 'mode=' and 'group=', or use a folder of your own, 'dir=/dev/shm/NAME' say"
+                "'chmod go-w' it, share on purpose with 'mode=' and 'group=', or use your own \
+                 folder, such as 'dir=/dev/shm/NAME'"
             }
             _ => {
-                "use the 'mode=' that the channel was made with, another name, or remove it ('olivine rm')"
+                "use the 'mode=' that the channel was made with, another name, or remove it \
+                 ('olivine rm')"
             }
         }
     }
@@ -207,7 +213,7 @@ fn user(id: u32) -> String {
     format!("user {}", named(id, name))
 }
 
-/// `1000 (ada)`, or the number alone where there is no name.
+/// `1000 (ada)`, or the number alone without a name.
 fn named(id: u32, name: Option<String>) -> String {
     name.map_or_else(|| id.to_string(), |name| format!("{id} ({name})"))
 }
@@ -223,7 +229,7 @@ fn name_of(file: &str, id: u32) -> Option<String> {
         let mut fields = line.split(':');
         let name = fields.next()?;
         let number: u32 = fields.nth(1)?.parse().ok()?;
-        // What a terminal would obey is no name.
+        // A name with control characters is not used.
         let plain = !name.is_empty() && !name.contains(char::is_control);
         (number == id && plain).then(|| name.to_owned())
     })

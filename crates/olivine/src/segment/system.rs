@@ -1,4 +1,4 @@
-//! What the system says of itself: which boot this is, and on which kind of file system a folder lies.
+//! Properties of the system: the id of the boot, and the kind of a folder's file system.
 
 use super::refused;
 use super::sharing::untrusted;
@@ -8,10 +8,10 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Where the kernel tells the id of this boot.
+/// The file with the id of this boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The id of this boot as words; zeros where the system does not tell it.
+/// The id of this boot as words; zeros if unknown.
 pub(crate) fn boot() -> [u64; control::BOOT_WORDS] {
     static BOOT: OnceLock<[u64; control::BOOT_WORDS]> = OnceLock::new();
     *BOOT.get_or_init(|| {
@@ -29,8 +29,8 @@ fn parse(text: &str) -> Option<[u64; control::BOOT_WORDS]> {
     Some([u64::try_from(high).ok()?, u64::try_from(low).ok()?])
 }
 
-/// File systems of other machines: memory that is mapped there is not shared with those machines, and locks
-/// and links may not be either. Magic numbers of `linux/magic.h` and of the file systems' sources.
+/// Network file systems: mapped memory is not shared with other machines, and locks and links may
+/// not work. Magic numbers of `linux/magic.h` and of the file systems' sources.
 const REMOTE: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x0102_1997, "9p"),
@@ -68,13 +68,16 @@ pub(super) fn check_file_system(folder: BorrowedFd<'_>, path: &Path) -> Result<(
 fn problem(kind: u32, boot: [u64; control::BOOT_WORDS]) -> Option<String> {
     if let Some((_, name)) = REMOTE.iter().find(|(magic, _)| *magic == kind) {
         return Some(format!(
-            "it is on {name}, where memory cannot be shared safely: use a 'dir=' on a file system of this machine, \
-             such as /dev/shm, and 'tcp://' between machines"
+            "it is on {name}, where memory cannot be shared safely: use a 'dir=' on a file \
+             system of this machine, such as /dev/shm, and 'tcp://' between machines"
         ));
     }
-    // Else the channels of an earlier boot could not be told from those of this one.
+    // Otherwise channels of an earlier boot could not be distinguished from those of this one.
     (boot == [0; control::BOOT_WORDS] && !IN_MEMORY.contains(&kind)).then(|| {
-        format!("it is not in memory, and {BOOT_ID} cannot be read: mount /proc, or use a 'dir=' in /dev/shm")
+        format!(
+            "it is not in memory, and {BOOT_ID} cannot be read: mount /proc, or use a 'dir=' in \
+             /dev/shm"
+        )
     })
 }
 

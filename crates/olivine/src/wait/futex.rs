@@ -1,4 +1,5 @@
-//! The kernel's part: sleeping while a park word is raised, and taking one together with the wake-up.
+//! The kernel's part: sleeping while a park word is raised, and taking it together with the
+//! wake-up.
 
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(not(loom))]
@@ -10,8 +11,8 @@ fn address(word: &AtomicU64) -> *const u32 {
     word.as_ptr().cast()
 }
 
-/// Sleeps while the word's low half is 1. Returns on a wake, a change, a signal or the time-out alike: the caller looks
-/// again in any case. Shared, not private: the waker is another process.
+/// Sleeps while the word's low half is 1. Returns on a wake-up, a change, a signal or the time-out;
+/// the caller checks again in any case. Shared, not private: the waker is another process.
 #[cfg(not(any(loom, miri)))]
 pub(super) fn wait(word: &AtomicU64, longest: Option<Duration>) {
     let longest = longest.map(|longest| libc::timespec {
@@ -32,24 +33,26 @@ pub(super) fn wait(word: &AtomicU64, longest: Option<Duration>) {
     }
 }
 
-/// The same without the kernel: its look at half of the word is a machine's, not the language's, and Miri would take it
-/// for a load that races with the stores of the whole word.
+/// The same without the kernel, for Miri. The kernel loads half of the word, which Miri would
+/// report as a race with stores of the whole word.
 #[cfg(all(miri, not(loom)))]
 pub(super) fn wait(_: &AtomicU64, _: Option<Duration>) {
     std::thread::yield_now();
 }
 
-/// Sets the word to 0 and wakes each thread that sleeps on it, in one call of the kernel: no death or stop of this
-/// process comes between the two.
+/// Sets the word to 0 and wakes each thread that sleeps on it, in one call of the kernel: no death
+/// or stop of this process comes between the two.
 #[cfg(not(any(loom, miri)))]
 pub(super) fn take_and_wake(word: &AtomicU64) {
-    /// Set to 0; then wake at a second address, the same, if the word was below 0, which it never is.
+    /// The operation: set to 0. The second wake-up, at the same address, needs a word below 0,
+    /// which never occurs.
     const SET_0: libc::c_int = (libc::FUTEX_OP_SET << 28) | (libc::FUTEX_OP_CMP_LT << 24);
-    /// The kernel refused the combined call: a sandbox without it.
+    /// Whether the kernel refused the combined call: a sandbox does not allow it.
     static REFUSED: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: remembers what the kernel can do; either way is right.
+    // Relaxed: remembers what the kernel supports; both paths are correct.
     if REFUSED.load(Ordering::Relaxed) == 0 {
-        // SAFETY: both addresses are one mapped, aligned and writable 32-bit word, which only atomics touch.
+        // SAFETY: both addresses are one mapped, aligned and writable 32-bit word, which only
+        // atomics touch.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -66,7 +69,8 @@ pub(super) fn take_and_wake(word: &AtomicU64) {
         }
         REFUSED.store(1, Ordering::Relaxed);
     }
-    // AcqRel: taken once, by one waker. Who dies between the two leaves the sleeper to the end of its nap.
+    // AcqRel: taken once, by one waker. After a death between the two the sleeper sleeps to the end
+    // of its nap.
     word.swap(0, Ordering::AcqRel);
     // SAFETY: the address is a mapped, aligned 32-bit word; waking reads no other memory.
     unsafe {

@@ -1,14 +1,17 @@
-//! Watching for the death of other processes, so that sleepers that depend on them may sleep long.
+//! Watches for the death of other processes, so that sleepers that depend on them may sleep long.
 //!
-//! A participant that dies between its store and its look at the park words wakes no sleeper, and no other participant
-//! has to pass by. The kernel tells of the death: a `pidfd` becomes readable once the process has let go of everything,
-//! its locks included. One thread of this process waits for those and takes the park words of all that asked.
+//! A participant that dies between its store and its load of the park words wakes no sleeper, and
+//! perhaps no other participant does. The kernel reports the death: a `pidfd` becomes readable
+//! after the process has released everything, its locks included. One thread of this process waits
+//! for those descriptors and takes the park words of all sleepers that asked.
 //!
-//! A watch decides nothing. It only ends a nap; the sleeper then asks the locks. A process number comes from shared
-//! memory, so a watch counts only if the participant's lock is still held after the `pidfd` was opened: its holder has
-//! not died, so its number was not given to another process. Numbers of other PID namespaces are not used.
+//! A watch decides nothing. It only ends a nap; then the sleeper checks the locks. A process number
+//! comes from shared memory. So a watch counts only if the participant's lock is still held after
+//! the `pidfd` was opened. Then its holder has not died, and its number was not reused. Numbers of
+//! other PID namespaces are not used.
 //!
-//! The thread starts with the first watch and ends with the last sleeper that has one. Busy programs never start it.
+//! The thread starts with the first watch and ends with the last sleeper that has a watch. Busy
+//! programs never start it.
 
 use super::{Reliance, wake};
 use crate::fork;
@@ -24,26 +27,26 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-/// Processes that one process watches at most: each costs a descriptor.
+/// Largest number of processes that one process watches: each costs a descriptor.
 const WATCHED_MAX: usize = 64;
-/// Marks the descriptor by which the thread is asked to end; no process has this number.
+/// Marks the descriptor that ends the thread; no process has this number.
 const END: u64 = u64::MAX;
 
-/// A participant that a sleeper depends on, by the words in which it says who it is.
+/// A participant that a sleeper depends on, with the words that identify it.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// The lock that it holds while it lives.
+    /// The lock that it holds for life.
     pub(crate) byte: u64,
     pub(crate) pid: Word,
     /// Its PID namespace: [`pid_space`].
     pub(crate) space: Word,
-    /// Where the lowest bit of a word says whether there is one at all, that word.
+    /// The word whose lowest bit says whether the participant exists, if there is such a word.
     pub(crate) open: Option<Word>,
 }
 
 impl Peer {
-    /// What it says now.
-    fn said(&self) -> Option<(u32, u64)> {
+    /// The current process and namespace.
+    fn current(&self) -> Option<(u32, u64)> {
         // Acquire: a publisher stores its number before it opens its lane.
         let open = self.open.as_ref();
         if open.is_some_and(|open| open.load(Ordering::Acquire) & 1 == 0) {
@@ -56,10 +59,10 @@ impl Peer {
     }
 }
 
-/// The PID namespace of this process as a number, 0 where the system does not say.
+/// The PID namespace of this process as a number; 0 if unknown.
 pub(crate) fn pid_space() -> u64 {
-    /// Process and namespace: a forked child may be in another one, and have the number of its parent there. A child of
-    /// the raw system call has the same generation.
+    /// Process and namespace: a forked child may have the number of its parent in another
+    /// namespace. A child of the raw system call has the same generation.
     static KNOWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
     let me = u64::from(std::process::id()) | (fork::generation() << 32);
     // Acquire: pairs with the release below.
@@ -73,12 +76,12 @@ pub(crate) fn pid_space() -> u64 {
     space
 }
 
-/// What one sleeper watches.
+/// The processes that one sleeper watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     watched: Vec<Watched>,
     warden: Option<Arc<Warden>>,
-    /// The process that set them: in a forked child they are copies that must not be touched.
+    /// The process that set them. In a forked child they are copies that must not be used.
     process: u32,
 }
 
@@ -95,7 +98,8 @@ struct Watched {
 impl Watches {
     /// Watches `peers` from here on, and no other process, for the sleeper with this park word.
     ///
-    /// `Sure` if the end of each of them wakes it, or is one already; what they did until now is found by a look.
+    /// `Sure` if the end of each of them wakes the sleeper, or has occurred. The caller checks what
+    /// they did until now.
     pub(crate) fn rely_on(
         &mut self,
         park: &Word,
@@ -107,29 +111,33 @@ impl Watches {
         let mut kept = Vec::with_capacity(old.len());
         let mut reliance = Reliance::Sure;
         for peer in peers {
-            let Some(said) = peer.said() else { continue };
-            // We do not outlive ourselves.
-            if said == me && said.1 != 0 {
+            let Some(current) = peer.current() else {
+                continue;
+            };
+            // This process itself needs no watch.
+            if current == me && current.1 != 0 {
                 continue;
             }
-            let same =
-                |one: &&Watched| (one.byte, one.pid, one.space) == (peer.byte, said.0, said.1);
+            let same = |one: &&Watched| {
+                (one.byte, one.pid, one.space) == (peer.byte, current.0, current.1)
+            };
             let known = old.iter().find(same).filter(|one| !one.entry.has_ended());
             let watched = if let Some(known) = known {
                 Some(Watched {
                     byte: peer.byte,
-                    pid: said.0,
-                    space: said.1,
+                    pid: current.0,
+                    space: current.1,
                     entry: Arc::clone(&known.entry),
                     park: known.park.clone(),
                 })
             } else {
-                let set = if said.1 == me.1 && me.1 != 0 {
-                    self.watch(peer.byte, said, park)
+                let set = if current.1 == me.1 && me.1 != 0 {
+                    self.watch(peer.byte, current, park)
                 } else {
                     None
                 };
-                // The end of its holder is no news any more, or the number is that of the holder.
+                // Its holder has ended and the sleeper sees that, or the number is that of the
+                // holder.
                 if !is_held(peer.byte) {
                     if let Some(set) = set {
                         set.forget(self.warden.as_ref());
@@ -138,7 +146,7 @@ impl Watches {
                 }
                 set
             };
-            if peer.said() != Some(said) || watched.is_none() {
+            if peer.current() != Some(current) || watched.is_none() {
                 reliance = Reliance::Unsure;
             }
             kept.extend(watched);
@@ -153,7 +161,11 @@ impl Watches {
             }
         }
         self.watched = kept;
-        if self.warden.as_ref().is_some_and(|warden| warden.is_blind()) {
+        if self
+            .warden
+            .as_ref()
+            .is_some_and(|warden| warden.has_stopped())
+        {
             reliance = Reliance::Unsure;
         }
         reliance
@@ -189,7 +201,8 @@ impl Drop for Watches {
         let watched = std::mem::take(&mut self.watched);
         let warden = self.warden.take();
         if self.process != std::process::id() {
-            // A copy in a forked child: the thread, and perhaps the holder of a lock, are the parent's.
+            // A copy in a forked child: the thread, and perhaps the holder of a lock, belong to the
+            // parent.
             let _theirs = ManuallyDrop::new((watched, warden));
             return;
         }
@@ -199,7 +212,7 @@ impl Drop for Watches {
     }
 }
 
-/// The thread, and what it waits for.
+/// The thread, and the processes that it watches.
 #[derive(Debug)]
 struct Warden {
     shared: Arc<Shared>,
@@ -209,7 +222,7 @@ struct Warden {
 #[derive(Debug)]
 struct Shared {
     epoll: OwnedFd,
-    /// Readable once the thread is to end.
+    /// Readable when the thread must end.
     end: OwnedFd,
     entries: Mutex<HashMap<u32, Arc<Entry>>>,
 }
@@ -225,7 +238,7 @@ struct Entry {
 
 impl Entry {
     fn has_ended(&self) -> bool {
-        // Acquire: pairs with `Shared::tell`.
+        // Acquire: pairs with `Shared::report_death`.
         self.ended.load(Ordering::Acquire) != 0
     }
 
@@ -235,15 +248,15 @@ impl Entry {
 }
 
 impl Warden {
-    /// That of this process, started if there is none.
+    /// The thread of this process; starts it if needed.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptor or thread left, or no `epoll`.
+    /// If the system has no free descriptor or thread, or no `epoll`.
     fn current() -> io::Result<Arc<Self>> {
         static CURRENT: Mutex<Option<(u32, Weak<Warden>)>> = Mutex::new(None);
-        // No fork while it is locked: the child's copy would stay so.
-        let _still = fork::hold_off();
+        // No fork while it is locked: the child's copy would stay locked.
+        let _still = fork::block_forks();
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let me = std::process::id();
         if let Some((process, warden)) = &*current
@@ -277,12 +290,12 @@ impl Warden {
         })
     }
 
-    /// Whether its thread has ended, which tells of no death any more.
-    fn is_blind(&self) -> bool {
+    /// Whether the thread has ended and reports no deaths any more.
+    fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Has `park` taken when the process with this number ends.
+    /// Takes `park` when process `pid` ends.
     ///
     /// # Errors
     ///
@@ -320,7 +333,7 @@ impl Drop for Warden {
         // An eventfd that is full is readable already.
         let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has nothing left to do for us.
+            // A panic of the thread does not matter here.
             let _ = thread.join();
         }
     }
@@ -337,20 +350,20 @@ impl Shared {
             let events = match epoll::wait(&self.epoll, &mut events, None) {
                 Ok((events, _)) => events,
                 Err(Errno::INTR) => continue,
-                // Nothing can be waited for: sleepers look after each nap.
+                // Waiting is impossible: sleepers check after each nap.
                 Err(_) => return,
             };
             for event in events {
                 match event.data.u64() {
                     END => return,
-                    pid => self.tell(pid),
+                    pid => self.report_death(pid),
                 }
             }
         }
     }
 
     /// A process has died.
-    fn tell(&self, pid: u64) {
+    fn report_death(&self, pid: u64) {
         let Ok(pid) = u32::try_from(pid) else { return };
         let Some(entry) = self.entries().remove(&pid) else {
             return;
@@ -358,7 +371,8 @@ impl Shared {
         let _ = epoll::delete(&self.epoll, &entry.process);
         // Release: pairs with `Entry::has_ended`.
         entry.ended.store(1, Ordering::Release);
-        // A sleeper's flags were up before it asked for the watch: the lock that is free, or the entry, tells it.
+        // A sleeper raises its flags before it asks for the watch, so the free lock or the entry
+        // shows the death.
         for park in entry.sleepers().drain(..) {
             wake(&park);
         }
@@ -407,7 +421,7 @@ mod tests {
         }
     }
 
-    /// Words of participants: number, namespace and state of each, and the sleeper's own.
+    /// Words of participants: number, namespace and state of each, and the sleeper's park word.
     fn words() -> Words {
         Words::new(&Memory::heap(64 * 8), 0, 64)
     }

@@ -222,7 +222,7 @@ impl Geometry {
         control::SLOTS + index * slot::STRIDE
     }
 
-    /// First word of the lane table, behind the slots.
+    /// First word of the lane table, after the slots.
     pub(crate) fn lane_table(&self) -> usize {
         control::SLOTS + self.slots() * slot::STRIDE
     }
@@ -233,7 +233,7 @@ impl Geometry {
         self.lane_table() + index * lane_entry::STRIDE
     }
 
-    /// First word of the positions, behind the lane table.
+    /// First word of the positions, after the lane table.
     pub(crate) fn positions(&self) -> usize {
         self.lane_table() + self.lanes() * lane_entry::STRIDE
     }

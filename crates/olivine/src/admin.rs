@@ -292,13 +292,13 @@ pub fn forget(config: &Config, name: &str) -> Result<Forgotten, AdminError> {
         return Err(gone());
     }
     let Attached {
-        place,
+        backing,
         control,
         geometry,
         locks,
         ..
     } = &attached;
-    let taken = slots::take_durable(control, geometry, locks, name, place.path())?;
+    let taken = slots::take_durable(control, geometry, locks, name, backing.path())?;
     let slot = taken.ok_or_else(|| AdminError::NoSubscriber {
         channel: config.channel().to_owned(),
         name: name.to_owned(),
@@ -458,7 +458,7 @@ fn look(folder: &Folder, name: &str) -> Result<Option<ChannelInfo>, OpenError> {
     let counter = |index: usize| attached.control.word(index).load(Ordering::Relaxed);
     Ok(Some(ChannelInfo {
         name: name.to_owned(),
-        path: attached.place.path().to_owned(),
+        path: attached.backing.path().to_owned(),
         capacity_bytes: geometry.capacity,
         align_bytes: geometry.align,
         publishers_max: geometry.publishers_max,
@@ -483,7 +483,7 @@ fn open_control_read_only(files: ChannelFolder, name: &str) -> Result<Option<Att
 
 fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
     let Attached {
-        place,
+        backing,
         control,
         geometry,
         locks,
@@ -499,7 +499,7 @@ fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
         {
             continue;
         }
-        let Ok(Some(words)) = place.look_at_lane(&attached.lane(index)) else {
+        let Ok(Some(words)) = backing.look_at_lane(&attached.lane(index)) else {
             continue;
         };
         // Acquire where positions are compared with each other, good enough for the rest.

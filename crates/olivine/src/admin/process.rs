@@ -1,7 +1,7 @@
 //! What the system says of a participant's process, as far as it lets us know.
 
 use crate::channel::attached::Attached;
-use crate::channel::place::Place;
+use crate::channel::place::Backing;
 use crate::segment::CONTROL;
 use core::fmt;
 use rustix::fs::AtFlags;
@@ -38,7 +38,7 @@ impl ProcessState {
     }
 
     fn find(attached: &Attached, pid: u64) -> Option<Self> {
-        let Place::Files(folder) = &attached.place else {
+        let Backing::Files(folder) = &attached.backing else {
             return None;
         };
         let control = rustix::fs::statat(folder, CONTROL, AtFlags::SYMLINK_NOFOLLOW).ok()?;

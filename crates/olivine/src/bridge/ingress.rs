@@ -6,7 +6,7 @@ mod tests;
 use crate::channel::attach::{self, Part, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
-use crate::channel::raw::{Brought, Origin, lanes_kept_for};
+use crate::channel::raw::{BridgeLaneOwner, Origin, lanes_kept_for};
 use crate::channel::shape::Wanted;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
@@ -113,7 +113,7 @@ impl Ingress {
         let (attached, (kept, geometry)) =
             attach::open(&config, &typed, Part::Leaves, |attached| {
                 let settings = Wanted::of(&config, &typed, Part::Fixes)?;
-                let geometry = settings.merged(&attached.geometry, attached.place.free_bytes());
+                let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
                 Ok((lanes_kept_for(attached, key), geometry))
             })?;
         // Frames are taken as they lie: each lane's ring is as it is said here, or is refused.
@@ -142,7 +142,7 @@ impl Ingress {
     }
 
     fn reopen(config: &Config, typed: &TypeTag, key: u64, index: u32) -> Result<Lane, OpenError> {
-        let brought = Brought { key, lane: index };
+        let brought = BridgeLaneOwner { key, lane: index };
         let publisher = Publisher::open_as(config, typed, Some(brought))?;
         Ok(Lane {
             index,

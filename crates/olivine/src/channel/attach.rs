@@ -8,7 +8,7 @@ use super::attached::{
 };
 use super::boot::{self, Earlier};
 use super::handover::Handover;
-use super::place::{Inside, Place, memory_file, to_bytes};
+use super::place::{Backing, InprocMemory, memory_file, to_bytes};
 #[cfg(feature = "tcp")]
 use super::shape::DEFAULT_MAX;
 pub(crate) use super::shape::{Part, TypeTag, least_for};
@@ -150,7 +150,7 @@ fn is_usable(config: &Config, attached: &mut Attached, wanted: &Wanted) -> Resul
 }
 
 fn find_inside(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
-    let inside = Inside::find(
+    let inside = InprocMemory::find(
         config.channel(),
         first.control_bytes(),
         &control_bytes(first),
@@ -163,19 +163,22 @@ fn make_unnamed(config: &Config, first: &Geometry) -> Result<Attached, OpenError
     let path = config.socket().unwrap_or_else(|| Path::new(""));
     let (bytes, fill) = (first.control_bytes(), control_bytes(first));
     let control = memory_file(path, bytes, None, &fill)?;
-    let inside = Inside::unnamed(path.to_owned(), control, HashMap::new())?;
+    let inside = InprocMemory::unnamed(path.to_owned(), control, HashMap::new())?;
     attach_inside(config.channel(), inside)
 }
 
 /// Maps a channel in memory without a name.
-pub(super) fn attach_inside(channel: &str, inside: Arc<Inside>) -> Result<Attached, OpenError> {
+pub(super) fn attach_inside(
+    channel: &str,
+    inside: Arc<InprocMemory>,
+) -> Result<Attached, OpenError> {
     let (geometry, control) = read_control(inside.control.as_fd(), Path::new(channel), true)?;
     Ok(Attached {
         channel: channel.to_owned(),
         control,
         geometry,
         locks: inside.locks(),
-        place: Place::Process(inside),
+        backing: Backing::Process(inside),
         slot: None,
     })
 }
@@ -287,7 +290,7 @@ pub(crate) fn open_control(
     let (geometry, control) = read_control(file.as_fd(), &path, writable)?;
     Ok(Some(Attached {
         channel: channel.to_owned(),
-        place: Place::Files(files),
+        backing: Backing::Files(files),
         control,
         geometry,
         locks,

@@ -1,7 +1,7 @@
 //! A channel that a participant has mapped: the lock under which others come and go, who is left, and how it ends.
 
 use super::attach::{self, BUSY_MAX};
-use super::place::{LaneShape, Place};
+use super::place::{Backing, LaneShape};
 use super::shape::{map_shape, read_record};
 use super::slots;
 use crate::error::OpenError;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) channel: String,
-    pub(crate) place: Place,
+    pub(crate) backing: Backing,
     pub(crate) control: Words,
     pub(crate) geometry: Geometry,
     pub(crate) locks: Locks,
@@ -45,15 +45,15 @@ impl Attached {
     ///
     /// [`OpenError::Missing`] for a channel of files, which each participant opens by its path.
     pub(super) fn beside(&self) -> Result<Self, OpenError> {
-        let Place::Process(inside) = &self.place else {
+        let Backing::Process(inside) = &self.backing else {
             return Err(OpenError::Missing {
                 channel: self.channel.clone(),
-                path: self.place.path().to_owned(),
+                path: self.backing.path().to_owned(),
             });
         };
         Ok(Self {
             channel: self.channel.clone(),
-            place: Place::Process(Arc::clone(inside)),
+            backing: Backing::Process(Arc::clone(inside)),
             control: self.control.clone(),
             geometry: self.geometry.clone(),
             locks: inside.locks(),
@@ -103,7 +103,7 @@ impl Attached {
         if !self.geometry.is_open() {
             return Ok(());
         }
-        let path = self.place.path().join(CONTROL);
+        let path = self.backing.path().join(CONTROL);
         let damaged = |problem: String| OpenError::NotAChannel {
             path: path.clone(),
             problem: format!("{problem}; remove the channel with 'olivine rm --force'"),
@@ -135,12 +135,12 @@ impl Attached {
     ///
     /// [`OpenError::Missing`] if the channel's files were removed.
     pub(super) fn control_file(&self) -> Result<OwnedFd, OpenError> {
-        let (folder, locks) = match (&self.place, &self.locks) {
-            (Place::Process(inside), _) => {
+        let (folder, locks) = match (&self.backing, &self.locks) {
+            (Backing::Process(inside), _) => {
                 let again = inside.control.try_clone();
-                return again.map_err(attach::io_error("open", self.place.path()));
+                return again.map_err(attach::io_error("open", self.backing.path()));
             }
-            (Place::Files(folder), locks) => (folder, locks),
+            (Backing::Files(folder), locks) => (folder, locks),
         };
         let file = segment::open_file(folder, CONTROL, true)?;
         let is_ours = |file: &OwnedFd| match locks {
@@ -153,7 +153,7 @@ impl Attached {
         };
         file.filter(is_ours).ok_or_else(|| OpenError::Missing {
             channel: self.channel.clone(),
-            path: self.place.path().to_owned(),
+            path: self.backing.path().to_owned(),
         })
     }
 
@@ -178,7 +178,7 @@ pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
 
 /// Takes the membership lock, waiting for others to finish.
 pub(super) fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenError> {
-    let path = attached.place.path();
+    let path = attached.backing.path();
     let mut pause = Duration::from_micros(20);
     while !attached
         .locks
@@ -212,8 +212,8 @@ pub(super) fn lock_membership(attached: &Attached, started: Instant) -> Result<(
 
 /// Whether the mapped control file is still the one that the name leads to.
 pub(crate) fn is_current(attached: &Attached) -> bool {
-    match (&attached.place, &attached.locks) {
-        (Place::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
+    match (&attached.backing, &attached.locks) {
+        (Backing::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
         _ => true,
     }
 }
@@ -274,7 +274,7 @@ pub(super) fn holds_unseen(attached: &Attached) -> bool {
             .control
             .word(attached.geometry.lane_entry(index) + lane_entry::PRESENT);
         present.load(Ordering::Acquire) != 0
-            && match attached.place.look_at_lane(&attached.lane(index)) {
+            && match attached.backing.look_at_lane(&attached.lane(index)) {
                 Ok(Some(words)) => {
                     words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
                 }
@@ -291,9 +291,9 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
         .control
         .word(control::STATE)
         .store(control::REMOVED, Ordering::Release);
-    match &attached.place {
-        Place::Files(folder) => folder.remove(),
-        Place::Process(inside) => {
+    match &attached.backing {
+        Backing::Files(folder) => folder.remove(),
+        Backing::Process(inside) => {
             inside.forget();
             Ok(())
         }

@@ -30,7 +30,7 @@ const JUDGE_AGAIN: Duration = Duration::from_millis(1);
 /// A subscriber that takes nothing while the publisher waits for others is timed as well. It is evicted as soon as it is
 /// in the way itself, if it took nothing for D of such time. So many silent subscribers cost one D, not one each.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
+pub(super) struct StallMonitor {
     /// Since when there has been no room; 0 if there is some.
     since: u64,
     /// Since when the lane's counter runs; 0 if it does not. It stops where the publisher gives a message up.
@@ -55,7 +55,7 @@ struct Silent {
     for_ns: u64,
 }
 
-impl Hold {
+impl StallMonitor {
     pub(super) fn new(attached: &Attached) -> Self {
         let geometry = &attached.geometry;
         let slots = if geometry.evict_after_ns == 0 {
@@ -103,7 +103,7 @@ impl Hold {
     }
 
     /// There is room again, or the publisher ends.
-    pub(super) fn let_go(&mut self, producer: &Producer) {
+    pub(super) fn stall_ended(&mut self, producer: &Producer) {
         if self.since != 0 {
             self.give_up(producer);
             self.since = 0;
@@ -253,7 +253,7 @@ fn blame(producer: &Producer) {
 }
 
 /// Wake-ups on one subscriber's page, in a row and without its position moving, after which it is no place to sleep.
-const TOYS_MAX: u32 = 64;
+const FUTILE_WAKES_MAX: u32 = 64;
 
 /// Where a publisher sleeps until there is room.
 ///
@@ -261,12 +261,12 @@ const TOYS_MAX: u32 = 64;
 /// wakes us again and again for nothing is slept on no more: our own word serves too, only that no subscriber's progress
 /// wakes us there, so naps stay short.
 #[derive(Debug, Default)]
-pub(super) struct Beds {
+pub(super) struct ParkTarget {
     last: Option<(Slowest, Sleeper)>,
     woken: u32,
 }
 
-impl Beds {
+impl ParkTarget {
     /// Sleeps until there may be room, or for `longest`; `own` is our own place.
     pub(super) fn sleep(
         &mut self,
@@ -294,7 +294,7 @@ impl Beds {
         let producer = core::cell::RefCell::new(producer);
         let ready = || ready(&mut producer.borrow_mut());
         match &self.last {
-            Some((_, page)) if self.woken < TOYS_MAX => {
+            Some((_, page)) if self.woken < FUTILE_WAKES_MAX => {
                 // Whoever serves the socket wakes us when it ends.
                 let woken = page.sleep(longest, |_| Reliance::Sure, ready);
                 self.woken += u32::from(woken);

@@ -26,13 +26,13 @@ pub(super) struct Admission {
 pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, OpenError> {
     let Attached {
         channel,
-        place,
+        backing,
         control,
         geometry,
         locks,
         ..
     } = attached;
-    let claimed = slots::claim(control, geometry, locks, config, channel, place.path())?;
+    let claimed = slots::claim(control, geometry, locks, config, channel, backing.path())?;
     crate::points::pass("join.claimed");
     let joined = join_lanes(attached, config, claimed);
     crate::points::pass("join.gating");
@@ -103,7 +103,7 @@ fn join_lanes(
     claimed: slots::Claimed,
 ) -> Result<(Vec<Consumer>, bool), OpenError> {
     let Attached {
-        place,
+        backing,
         control,
         geometry,
         ..
@@ -118,9 +118,10 @@ fn join_lanes(
         {
             continue;
         }
-        let Some(mapped) = place.open_lane(&attached.lane(index), false, config.hugepages)? else {
+        let Some(mapped) = backing.open_lane(&attached.lane(index), false, config.hugepages)?
+        else {
             return Err(OpenError::NotAChannel {
-                path: place.path().join(crate::segment::lane_name(index)),
+                path: backing.path().join(crate::segment::lane_name(index)),
                 problem: "it is missing; remove the channel with 'olivine rm --force'".into(),
             });
         };
@@ -260,14 +261,14 @@ mod tests {
             attach::open(&config, &TypeTag::default(), Part::Names, |attached| {
                 let Attached {
                     channel,
-                    place,
+                    backing,
                     control,
                     geometry,
                     locks,
                     ..
                 } = attached;
                 let claimed =
-                    slots::claim(control, geometry, locks, &config, channel, place.path())?;
+                    slots::claim(control, geometry, locks, &config, channel, backing.path())?;
                 set_bit(control, control::GATING, claimed.index, true);
                 Ok(claimed.index)
             })

@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A channel's memory.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Backing {
     /// `shm://`: files.
     Files(ChannelFolder),
     /// `inproc://`: memory that goes when the last participant does. Also each end of `shm+fd://`.
-    Process(Arc<Inside>),
+    Process(Arc<InprocMemory>),
 }
 
 /// An `inproc://` channel: the same memory as files would be, without names.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct InprocMemory {
     path: PathBuf,
     pub(super) control: OwnedFd,
     lanes: Mutex<HashMap<usize, OwnedFd>>,
@@ -36,9 +36,9 @@ pub(crate) struct Inside {
 /// The channels of this process.
 ///
 /// A tree, whose memory is reached by its first byte: tools that look for lost memory find it.
-static CHANNELS: Mutex<BTreeMap<String, Weak<Inside>>> = Mutex::new(BTreeMap::new());
+static CHANNELS: Mutex<BTreeMap<String, Weak<InprocMemory>>> = Mutex::new(BTreeMap::new());
 
-impl Inside {
+impl InprocMemory {
     /// The channel of this name, made by `make` (which fills the control memory) if there is none.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
         let path = PathBuf::from(format!("inproc://{name}"));
@@ -126,7 +126,7 @@ pub(super) fn memory_file(
     Ok(file)
 }
 
-impl Place {
+impl Backing {
     /// Path for messages.
     pub(crate) fn path(&self) -> &Path {
         match self {
@@ -217,7 +217,7 @@ impl Place {
         })
     }
 
-    /// The header of lane `index` for whoever only looks: checked as by [`Place::open_lane`], and without its ring,
+    /// The header of lane `index` for whoever only looks: checked as by [`Backing::open_lane`], and without its ring,
     /// which may be large. `None` if it does not exist.
     pub(crate) fn look_at_lane(&self, shape: &LaneShape<'_>) -> Result<Option<Words>, OpenError> {
         self.with_lane(shape.index, false, |file, path| {

@@ -29,7 +29,7 @@ impl<T: ?Sized> Subscriber<T> {
         loop {
             let total = self.poll_lanes(&mut handler, limit)?;
             if total > 0 || limit == 0 {
-                self.dry = 0;
+                self.empty_polls = 0;
                 return Ok(total);
             }
             if !self.found_new_lanes()? {
@@ -108,9 +108,9 @@ impl<T: ?Sized> Subscriber<T> {
     ) -> Result<usize, ReceiveError> {
         let (topics, filter) = (self.topics, self.filter.as_deref());
         let lanes = self.lanes.len();
-        let (mut total, mut seen, mut dry) = (0, 0, 0);
+        let (mut total, mut seen, mut empty_polls) = (0, 0, 0);
         let mut wrong = None;
-        while total < limit && seen - total < SKIPPED_MAX && dry < lanes {
+        while total < limit && seen - total < SKIPPED_MAX && empty_polls < lanes {
             if self.turn >= lanes {
                 self.turn = 0;
             }
@@ -133,7 +133,7 @@ impl<T: ?Sized> Subscriber<T> {
             self.turn += 1;
             let count = count?;
             seen += count;
-            dry = if count == 0 { dry + 1 } else { 0 };
+            empty_polls = if count == 0 { empty_polls + 1 } else { 0 };
             if let Some(wrong) = wrong {
                 return Err(wrong);
             }
@@ -240,7 +240,7 @@ impl<T: ?Sized> Subscriber<T> {
                 self.next_in_place()?
             };
             if found.is_some() {
-                self.dry = 0;
+                self.empty_polls = 0;
                 return Ok(found);
             }
             if !self.found_new_lanes()? {
@@ -330,8 +330,8 @@ impl<T: ?Sized> Subscriber<T> {
     /// not kept from it.
     #[inline(always)]
     fn found_nothing(&mut self) -> Result<(), ReceiveError> {
-        self.dry = self.dry.wrapping_add(1);
-        if self.dry == 4 || self.dry.is_multiple_of(32) {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.empty_polls == 4 || self.empty_polls.is_multiple_of(32) {
             self.look_around()?;
         }
         if let Some(watch) = &self.around.watch {
@@ -364,7 +364,7 @@ impl<T: ?Sized> Subscriber<T> {
         if end.is_err() {
             self.around.told_end = end_mark(&self.lanes);
             // The next call looks around at once, and says so again.
-            self.dry = 3;
+            self.empty_polls = 3;
         }
         end
     }

@@ -6,8 +6,8 @@ mod wait;
 use super::attach::{self, Part, TypeTag};
 use super::attached::{Attached, is_unlinked};
 use super::batch::{Batch, BatchNotSent};
-use super::hold::Hold;
-use super::raw::Brought;
+use super::hold::StallMonitor;
+use super::raw::BridgeLaneOwner;
 use super::reserve::Claim;
 use super::sealed::Door;
 use super::shape::has_topics;
@@ -61,7 +61,7 @@ pub(super) struct Endpoint {
     closed: bool,
     /// The topic of messages without one of their own, on a channel with topics; may be empty.
     pub(super) topic: Option<Box<str>>,
-    hold: Hold,
+    hold: StallMonitor,
     /// The bridge behind the ring, where the channel is elsewhere.
     pub(super) link: Option<Link>,
 }
@@ -225,7 +225,7 @@ impl<T: ?Sized> Publisher<T> {
     pub(crate) fn open_as(
         config: &Config,
         typed: &TypeTag,
-        brought: Option<Brought>,
+        brought: Option<BridgeLaneOwner>,
     ) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
@@ -243,7 +243,7 @@ impl<T: ?Sized> Publisher<T> {
         let link = door.map(|door| door.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {
             link: link.transpose()?,
-            hold: Hold::new(&attached),
+            hold: StallMonitor::new(&attached),
             attached,
             config: config.clone(),
             index,
@@ -413,7 +413,7 @@ impl<T: ?Sized> Publisher<T> {
         let near = self.endpoint.link.is_none() || self.producer.pages().is_some();
         let drained = !near || linger.is_zero() || self.wait_drained(Some(linger))?;
         self.endpoint.closed = true;
-        self.endpoint.hold.let_go(&self.producer);
+        self.endpoint.hold.stall_ended(&self.producer);
         self.producer.shut();
         let attached = &mut self.endpoint.attached;
         let index = self.endpoint.index;

@@ -18,7 +18,7 @@ use crate::wait::{Reliance, Sleeper};
 
 /// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Brought {
+pub(crate) struct BridgeLaneOwner {
     /// Never 0.
     pub(crate) key: u64,
     pub(crate) lane: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Origin {
     pub(crate) shift: u64,
 }
 
-impl Brought {
+impl BridgeLaneOwner {
     fn of(words: &Words) -> Option<Self> {
         // Acquire: the key is stored last.
         let key = words.word(lane::LINK_KEY).load(Ordering::Acquire);
@@ -74,9 +74,9 @@ impl Brought {
 }
 
 /// Lanes that are kept for bridges, and whether each was left without an end.
-fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought, bool)> + '_ {
+fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwner, bool)> + '_ {
     let Attached {
-        place,
+        backing,
         control,
         geometry,
         ..
@@ -86,8 +86,12 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, Brought, bool
         if present.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let words = place.look_at_lane(&attached.lane(index)).ok().flatten()?;
-        Some((index, Brought::of(&words)?, ending::state(&words) & 1 == 1))
+        let words = backing.look_at_lane(&attached.lane(index)).ok().flatten()?;
+        Some((
+            index,
+            BridgeLaneOwner::of(&words)?,
+            ending::state(&words) & 1 == 1,
+        ))
     })
 }
 

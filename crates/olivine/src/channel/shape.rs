@@ -365,7 +365,7 @@ pub(super) fn map_shape(
 ///
 /// [`OpenError`]; the shape stays what it was.
 pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), OpenError> {
-    let next = wanted.merged(&attached.geometry, attached.place.free_bytes());
+    let next = wanted.merged(&attached.geometry, attached.backing.free_bytes());
     if next == attached.geometry {
         return Ok(());
     }
@@ -386,14 +386,14 @@ pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), Ope
     // A publisher that died before its lane was present may have left the lane's file, of another shape.
     let before = read_record(&attached.control).unwrap_or_default();
     for index in 0..before.lanes() {
-        attached.place.remove_lane(index);
+        attached.backing.remove_lane(index);
     }
     write(attached, next)
 }
 
 /// Lays out the tables of the shape `next`, and then makes it count.
 fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
-    let path = attached.place.path().join(CONTROL);
+    let path = attached.backing.path().join(CONTROL);
     let control = {
         let opened = attached.control_file()?;
         let file = opened.as_fd();

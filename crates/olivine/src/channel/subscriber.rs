@@ -7,7 +7,7 @@ use super::sealed;
 use super::shape::has_topics;
 use super::slots::{self, Missed};
 use super::status::{Durable, LaneState, LaneStatus};
-use super::surroundings::{Joined, News, Surroundings, has_news, is_ready, rely};
+use super::surroundings::{Joined, News, SubscriberSlowState, has_news, is_ready, rely};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
@@ -73,10 +73,10 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) payload: usize,
     pub(super) copy: Copied,
     /// Looks in a row that found nothing.
-    pub(super) dry: u32,
+    pub(super) empty_polls: u32,
     /// Looks of any kind.
     pub(super) looks: u32,
-    pub(super) around: Box<Surroundings>,
+    pub(super) around: Box<SubscriberSlowState>,
     typed: PhantomData<fn(&T)>,
 }
 
@@ -206,7 +206,7 @@ impl<T: ?Sized> Subscriber<T> {
             .resolve(attached.geometry.slot(index) + slot::PARK);
         let hint = Some(attached.control.resolve(control::SLEEPERS));
         let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
-        let mut around = Box::new(Surroundings {
+        let mut around = Box::new(SubscriberSlowState {
             sleeper: Sleeper::new(park, hint),
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
@@ -241,7 +241,7 @@ impl<T: ?Sized> Subscriber<T> {
             filter: filter.map(Box::new),
             payload: 0,
             copy: Copied::default(),
-            dry: 0,
+            empty_polls: 0,
             looks: 0,
             around,
             typed: PhantomData,
@@ -298,7 +298,7 @@ impl<T: ?Sized> Subscriber<T> {
             self.found_new_lanes()?;
             if has_news(&self.around, &self.lanes) {
                 // Where that is no message, the next look that finds none looks around.
-                self.dry = 3;
+                self.empty_polls = 3;
                 return Ok(true);
             }
             let mut nap = Duration::MAX;

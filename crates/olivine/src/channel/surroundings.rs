@@ -30,7 +30,7 @@ pub(super) enum News {
 
 /// What is touched only when nothing is there to read.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct SubscriberSlowState {
     pub(super) attached: Attached,
     pub(super) config: Config,
     pub(super) slot: usize,
@@ -80,7 +80,7 @@ impl Joined {
     }
 }
 
-impl Surroundings {
+impl SubscriberSlowState {
     /// Maps lanes that appeared since the last look; `true` if there are any. We have held them at their origin
     /// since we joined.
     #[inline(always)]
@@ -109,7 +109,7 @@ impl Surroundings {
             source: Box::new(source),
         })?;
         let Attached {
-            place,
+            backing,
             control,
             geometry,
             ..
@@ -121,7 +121,8 @@ impl Surroundings {
             if present == 0 || lanes.iter().any(|lane| lane.index() == index) {
                 continue;
             }
-            let mapped = place.open_lane(&self.attached.lane(index), false, self.config.hugepages);
+            let mapped =
+                backing.open_lane(&self.attached.lane(index), false, self.config.hugepages);
             let mapped = mapped.map_err(|source| ReceiveError::Lane {
                 lane: index,
                 source: Box::new(source),
@@ -132,7 +133,7 @@ impl Surroundings {
                     lane: index,
                     source: Box::new(OpenError::Missing {
                         channel: self.attached.channel.clone(),
-                        path: place.path().to_owned(),
+                        path: backing.path().to_owned(),
                     }),
                 });
             };
@@ -342,7 +343,7 @@ impl Surroundings {
 
 /// Whether this subscriber may sleep long: each living publisher of the lanes that it knows is watched. A new one wakes it.
 pub(super) fn rely(
-    around: &Surroundings,
+    around: &SubscriberSlowState,
     lanes: &[Consumer],
     watches: &mut warden::Watches,
     park: &Word,
@@ -366,13 +367,13 @@ pub(super) fn rely_on(
 }
 
 /// Whether there is something to look at: what a poll would find, or a new lane.
-pub(super) fn is_ready(around: &Surroundings, lanes: &[Consumer]) -> bool {
+pub(super) fn is_ready(around: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
     around.epoch.load(Ordering::Acquire) != around.lanes_epoch || has_news(around, lanes)
 }
 
 /// Whether a poll of these lanes would find something: a message, an overrun, an eviction, a failure or the end of the
 /// stream.
-pub(super) fn has_news(around: &Surroundings, lanes: &[Consumer]) -> bool {
+pub(super) fn has_news(around: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
     lanes.iter().any(|lane| around.has_more(lane))
         || around.news == News::Untold
         || around.is_evicted()

@@ -2,7 +2,7 @@
 
 use super::attach;
 use super::attached::Attached;
-use super::raw::Brought;
+use super::raw::BridgeLaneOwner;
 use crate::error::OpenError;
 use crate::fork::ForkPage;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte};
@@ -15,11 +15,11 @@ pub(super) fn take_lane(
     attached: &mut Attached,
     config: &Config,
     page: &ForkPage,
-    brought: Option<Brought>,
+    brought: Option<BridgeLaneOwner>,
 ) -> Result<(usize, Producer), OpenError> {
     let Attached {
         channel,
-        place,
+        backing,
         control,
         geometry,
         locks,
@@ -31,7 +31,7 @@ pub(super) fn take_lane(
         let entry = geometry.lane_entry(index);
         let locked = locks
             .try_lock(lock_byte::LANE + index as u64)
-            .map_err(attach::io_error("lock", place.path()))?;
+            .map_err(attach::io_error("lock", backing.path()))?;
         if !locked {
             pids.push(
                 control
@@ -47,20 +47,20 @@ pub(super) fn take_lane(
             .load(Ordering::Relaxed)
             != 0;
         let shape = attached.lane(index);
-        let made = place.ensure_lane(&shape, present, config.numa)?;
-        let opened = place.open_lane(&shape, true, config.hugepages);
+        let made = backing.ensure_lane(&shape, present, config.numa)?;
+        let opened = backing.open_lane(&shape, true, config.hugepages);
         let opened = opened.inspect_err(|_| {
             if made {
-                place.remove_lane(index);
+                backing.remove_lane(index);
             }
         });
         let Some((words, ring)) = opened? else {
             return Err(OpenError::Missing {
                 channel: channel.clone(),
-                path: place.path().to_owned(),
+                path: backing.path().to_owned(),
             });
         };
-        if !Brought::may_take(&words, brought) {
+        if !BridgeLaneOwner::may_take(&words, brought) {
             locks.unlock(lock_byte::LANE + index as u64);
             pids.push("kept for a bridge".to_owned());
             continue;

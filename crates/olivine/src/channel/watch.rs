@@ -1,6 +1,6 @@
 //! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
 
-use super::surroundings::{Surroundings, rely_on};
+use super::surroundings::{SubscriberSlowState, rely_on};
 use crate::link::Control;
 use crate::liveness::LockReader;
 use crate::region::Word;
@@ -108,7 +108,7 @@ impl Watch {
     /// A poll found nothing: clears the descriptor and watches from where the lanes are now.
     ///
     /// The number of lanes' changes is the one that the subscriber has seen: a later one is news.
-    pub(super) fn arm(&self, lanes: &[Consumer], around: &Surroundings) {
+    pub(super) fn arm(&self, lanes: &[Consumer], around: &SubscriberSlowState) {
         let epoch = around.lanes_epoch;
         let mut state = self.shared.lock();
         let was_armed = state.armed;

@@ -221,7 +221,7 @@ impl<T: ?Sized> Publisher<T> {
         if self.producer.make_room(need)
             || (hold.no_room(attached, &self.producer, need) && self.producer.make_room(need))
         {
-            hold.let_go(&self.producer);
+            hold.stall_ended(&self.producer);
             return self.producer.fits_whole(at, length);
         }
         Err(NotSent::BackPressured)

@@ -1,7 +1,7 @@
 //! What a publisher waits for: room, subscribers, and that all was read.
 
 use super::super::attached::Attached;
-use super::super::hold::{Beds, Waiting};
+use super::super::hold::{ParkTarget, Waiting};
 use super::super::slots::{self, Verdict};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
@@ -72,12 +72,12 @@ impl<T: ?Sized> Publisher<T> {
     ) -> Result<(), NotSent> {
         let at = self.producer.position();
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
-        let mut beds = Beds::default();
+        let mut target = ParkTarget::default();
         loop {
             let found = self.room_with_topic(at, length, topic);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
                 // The second look before a sleep may have found the room: the time without any ends here too.
-                self.endpoint.hold.let_go(&self.producer);
+                self.endpoint.hold.stall_ended(&self.producer);
                 return found.map(|_| ());
             };
             let Some(step) = waiting.step() else {
@@ -95,7 +95,7 @@ impl<T: ?Sized> Publisher<T> {
                     NotSent::NotConnected => producer.gate().count() >= wanted,
                     _ => producer.make_room(need),
                 };
-                beds.sleep(sleeper, attached, &mut self.producer, nap, ready);
+                target.sleep(sleeper, attached, &mut self.producer, nap, ready);
             }
         }
     }
@@ -142,7 +142,7 @@ impl<T: ?Sized> Publisher<T> {
         reached: impl Fn(&Producer) -> bool,
     ) -> Result<bool, NotSent> {
         let mut waiting = Waiting::new(&self.endpoint.config, timeout);
-        let mut beds = Beds::default();
+        let mut target = ParkTarget::default();
         loop {
             if !self.endpoint.page.is_ours() {
                 return Err(NotSent::Forked);
@@ -166,7 +166,7 @@ impl<T: ?Sized> Publisher<T> {
                     attached, sleeper, ..
                 } = &*self.endpoint;
                 let ready = |producer: &mut Producer| reached(producer);
-                beds.sleep(sleeper, attached, &mut self.producer, waiting.left(), ready);
+                target.sleep(sleeper, attached, &mut self.producer, waiting.left(), ready);
             }
         }
     }

@@ -6,7 +6,7 @@ use super::watch::Lifeline;
 use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
 use crate::channel::attach::{Part, TypeTag, attach_inside};
 use crate::channel::attached::Attached;
-use crate::channel::place::Inside;
+use crate::channel::place::InprocMemory;
 use crate::channel::shape::Wanted;
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
@@ -248,7 +248,7 @@ pub(super) fn accept(
     check(&page, PAGE, page_seals(), None, path)?;
     check(&lane, LANE, lane_seals(), None, path)?;
     let lanes = HashMap::from([(0, lane)]);
-    let inside = Inside::unnamed(path.to_owned(), page, lanes)?;
+    let inside = InprocMemory::unnamed(path.to_owned(), page, lanes)?;
     let attached = attach_inside(config.channel(), inside);
     let attached = attached.map_err(|error| distrusted(path, PAGE, error))?;
     let shape = &attached.geometry;
@@ -264,7 +264,7 @@ pub(super) fn accept(
     found.subscribers_max = welcome.subscribers_max.into();
     Wanted::of(config, typed, Part::Leaves)?.agree(config.channel(), &found)?;
     let lane = attached
-        .place
+        .backing
         .open_lane(&attached.lane(0), false, config.hugepages);
     let lane = lane.map_err(|error| distrusted(path, LANE, error))?;
     let Some(lane) = lane else {

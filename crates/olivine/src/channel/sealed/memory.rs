@@ -3,7 +3,7 @@
 use super::listen::refused;
 use crate::channel::attach::control_bytes;
 use crate::channel::attached::Attached;
-use crate::channel::place::{Place, memory_file};
+use crate::channel::place::{Backing, memory_file};
 use crate::error::{OpenError, SealedError};
 use crate::region::Words;
 use crate::ring::gate::set_bit;
@@ -36,9 +36,9 @@ pub(super) fn with_lane<T>(
     attached: &Attached,
     take: impl FnOnce(BorrowedFd<'_>) -> T,
 ) -> Option<T> {
-    match &attached.place {
-        Place::Process(inside) => inside.with_lane(0, take),
-        Place::Files(_) => None,
+    match &attached.backing {
+        Backing::Process(inside) => inside.with_lane(0, take),
+        Backing::Files(_) => None,
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn new_page(
     start: u64,
 ) -> Result<(OwnedFd, Words), OpenError> {
     let shape = page_of(&attached.geometry);
-    let path = attached.place.path();
+    let path = attached.backing.path();
     let file = memory_file(path, shape.control_bytes(), None, &control_bytes(&shape))?;
     let words = map_control(file.as_fd(), path, shape.control_bytes(), true)?;
     // Relaxed: nobody else has it yet; the socket that carries it orders everything.

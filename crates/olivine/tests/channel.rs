@@ -1,4 +1,4 @@
-//! Coming and going: who is waited for, who is refused, what is remembered, how a stream ends.
+//! Opening and closing: durable names, evictions, refused openings, and how a stream ends.
 
 #![cfg(not(loom))]
 
@@ -11,7 +11,7 @@ use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The other processes.
+/// The roles of other processes.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -21,11 +21,11 @@ fn role() {
     let words =
         SharedWords::attach(std::env::var("OLIVINE_DEATH_WORDS").unwrap().as_ref()).unwrap();
     assert_eq!(role, "reader");
-    // Reads a hundred, says so, and stays until it is killed.
+    // Reads a hundred messages, reports that, and waits until it is killed.
     let mut subscriber = Subscriber::open(&uri).unwrap();
     words.store(0, 1);
     expect(&mut subscriber, 0..100);
-    // Gives back what it read.
+    // Releases what it read.
     assert!(subscriber.try_receive().unwrap().is_none());
     words.store(0, 2);
     loop {
@@ -40,12 +40,12 @@ fn reader(place: &Place, uri: &str, words: &SharedWords) -> Other {
         ("OLIVINE_DEATH_WORDS", path),
     ];
     let child = spawn("reader", &variables);
-    until("the reader is there", || words.load(0) == 1);
+    until("the reader has opened", || words.load(0) == 1);
     child
 }
 
 #[test]
-fn a_durable_subscriber_goes_on_where_it_left() {
+fn durable_subscriber_continues_at_its_position() {
     let place = Place::new();
     let uri = place.uri("durable", "capacity=4KiB");
     let named = place.uri("durable", "capacity=4KiB&name=archive");
@@ -60,21 +60,21 @@ fn a_durable_subscriber_goes_on_where_it_left() {
     send(&mut publisher, 0..10);
     expect(&mut first, 0..5);
     first.close();
-    // Absent, it is waited for.
+    // While it is absent, the publisher waits for it.
     let sent = 10 + fill(&mut publisher);
     assert!(sent < 4096 / 8);
     let mut again = Subscriber::open(&named).unwrap();
     expect(&mut again, 5..10);
     expect(&mut again, 0..sent - 10);
     again.unsubscribe();
-    // Forgotten, it is not.
+    // After it was removed, the publisher does not wait.
     send(&mut publisher, 0..10_000);
     drop(publisher);
     assert!(!place.channel("durable").exists());
 }
 
 #[test]
-fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
+fn killed_durable_subscriber_continues_at_its_position() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("durable", "capacity=4KiB");
@@ -85,7 +85,7 @@ fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
     until("it has read", || words.load(0) == 2);
     kill(child);
     send(&mut publisher, 100..150);
-    // Also without a publisher the channel stays for it.
+    // The channel stays for it, also without a publisher.
     drop(publisher);
     let mut again = Subscriber::open(&named).unwrap();
     expect(&mut again, 100..150);
@@ -94,7 +94,7 @@ fn a_durable_subscriber_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_durable_subscriber_that_fails_at_a_message_gets_it_again() {
+fn durable_subscriber_gets_an_unreleased_message_again() {
     for slow in ["wait", "evict:10s"] {
         let place = Place::new();
         let uri = place.uri("again", &format!("capacity=4KiB&slow={slow}"));
@@ -103,7 +103,7 @@ fn a_durable_subscriber_that_fails_at_a_message_gets_it_again() {
         let mut first = Subscriber::open(&named).unwrap();
         send(&mut publisher, 0..5);
         expect(&mut first, 0..3);
-        // Not closed: nobody says that the last one was dealt with.
+        // Not closed: the last message is not released.
         drop(first);
         let mut again = Subscriber::open(&named).unwrap();
         expect(&mut again, 2..4);
@@ -115,7 +115,7 @@ fn a_durable_subscriber_that_fails_at_a_message_gets_it_again() {
 }
 
 #[test]
-fn who_has_read_everything_is_not_evicted_for_a_batch_longer_than_the_ring() {
+fn subscriber_without_lag_is_not_evicted_during_a_batch_longer_than_the_ring() {
     let place = Place::new();
     let uri = place.uri("long", "capacity=4KiB&slow=evict:1ns");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -125,7 +125,7 @@ fn who_has_read_everything_is_not_evicted_for_a_batch_longer_than_the_ring() {
     assert!(subscriber.try_receive().unwrap().is_none());
     let started = Instant::now();
     let mut batch = publisher.batch();
-    // Until well after its clock would have run out.
+    // Until well after the eviction time.
     while started.elapsed() < Duration::from_millis(20) {
         let _ = batch.push(&[1; 1000]);
     }
@@ -135,13 +135,13 @@ fn who_has_read_everything_is_not_evicted_for_a_batch_longer_than_the_ring() {
     expect(&mut subscriber, 1..2);
 }
 
-/// Words of the control file, see `docs/layout.md`: the state of slot 0, for the `publishers_max` and `subscribers_max`
-/// of the test that needs it, and the number that says that it is evicted.
+/// Words of the control file, see `docs/layout.md`: the state of slot 0, for the `publishers_max`
+/// and `subscribers_max` of the test, and the value "evicted".
 const STATE_OF_SLOT: u64 = 512;
 const EVICTED: u64 = 3;
 
 #[test]
-fn an_eviction_that_a_dead_publisher_began_is_finished() {
+fn eviction_begun_by_a_dead_publisher_is_completed() {
     let place = Place::new();
     let uri = place.uri(
         "half",
@@ -154,7 +154,7 @@ fn an_eviction_that_a_dead_publisher_began_is_finished() {
     control
         .write_all_at(&EVICTED.to_le_bytes(), STATE_OF_SLOT * 8)
         .unwrap();
-    // Many times what the ring holds: only the end of its holding lets this through.
+    // Many rings of messages: they fit only after the subscriber stops gating.
     send(&mut publisher, 0..1_000);
     assert_eq!(publisher.stats().evicted, 1, "once");
     let mut answer = subscriber.try_receive().map(|_| ());
@@ -165,19 +165,19 @@ fn an_eviction_that_a_dead_publisher_began_is_finished() {
 }
 
 #[test]
-fn an_absent_durable_subscriber_expires() {
+fn absent_durable_subscriber_expires() {
     let place = Place::new();
     let mut publisher = Publisher::open(&place.uri("expire", "capacity=4KiB")).unwrap();
     let named = place.uri("expire", "capacity=4KiB&name=archive&expire=10ms");
     Subscriber::open(&named).unwrap().close();
-    // Many times what the ring holds: only its end lets this through.
+    // Many rings of messages: they fit only after its expiry.
     send(&mut publisher, 0..10_000);
     assert_eq!(publisher.stats().reclaimed, 1);
     assert_eq!(publisher.count_subscribers(), 0);
 }
 
 #[test]
-fn a_dead_subscriber_is_not_waited_for() {
+fn dead_subscriber_does_not_hold_a_publisher_back() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("dead", "capacity=4KiB&wait=park");
@@ -193,7 +193,7 @@ fn a_dead_subscriber_is_not_waited_for() {
 }
 
 #[test]
-fn the_slow_one_is_evicted_and_nobody_else() {
+fn only_the_slow_subscriber_is_evicted() {
     for scheme in ["shm", "inproc"] {
         let place = Place::new();
         let uri = match scheme {
@@ -206,11 +206,11 @@ fn the_slow_one_is_evicted_and_nobody_else() {
         let sent = fill(&mut publisher);
         expect(&mut idle, 0..sent);
         assert!(idle.try_receive().unwrap().is_none());
-        // Waits until the slow one is gone.
+        // Waits until the slow subscriber is evicted.
         publisher.publish(&sent.to_le_bytes()).unwrap();
         assert_eq!(publisher.stats().evicted, 1, "{scheme}");
         expect(&mut idle, sent..sent + 1);
-        // What is still there it may read, whole; then it is told.
+        // It reads whole messages that are still there; then it gets the error.
         let mut next = 0;
         let end = loop {
             match slow.try_receive() {
@@ -231,14 +231,14 @@ fn the_slow_one_is_evicted_and_nobody_else() {
 }
 
 #[test]
-fn one_clock_judges_all_who_are_in_the_way_also_who_comes_late() {
+fn late_slow_subscriber_is_judged_by_the_same_clock() {
     let uri = "inproc://late?capacity=4KiB&slow=evict:300ms";
     let mut publisher = Publisher::open(uri).unwrap();
     let _slow = Subscriber::open(uri).unwrap();
     fill(&mut publisher);
     let held = publisher.publish_timeout(b"held", Duration::from_millis(250));
     assert_eq!(held, Err(NotSent::BackPressured));
-    // In the way from its first moment on, as the other has been for long.
+    // It gates from the start, as the other has done for long.
     let _late = Subscriber::open(&format!("{uri}&from=oldest")).unwrap();
     publisher.publish(b"sent").unwrap();
     let stats = publisher.stats();
@@ -246,7 +246,7 @@ fn one_clock_judges_all_who_are_in_the_way_also_who_comes_late() {
 }
 
 #[test]
-fn draining_evicts_nobody() {
+fn draining_evicts_no_subscriber() {
     let uri = "inproc://drain?capacity=4KiB&slow=evict:1ms";
     let mut publisher = Publisher::open(uri).unwrap();
     let mut behind = Subscriber::open(uri).unwrap();
@@ -258,7 +258,7 @@ fn draining_evicts_nobody() {
 }
 
 #[test]
-fn waiting_for_more_subscribers_evicts_nobody() {
+fn waiting_for_subscribers_evicts_none() {
     let place = Place::new();
     let uri = place.uri("gather", "capacity=4KiB&slow=evict:1ms");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -274,7 +274,7 @@ fn waiting_for_more_subscribers_evicts_nobody() {
 }
 
 #[test]
-fn a_publisher_waits_for_the_subscribers_it_wants() {
+fn publisher_waits_for_the_requested_subscribers() {
     let place = Place::new();
     let uri = place.uri("connect", "subscribers=2&subscribers_max=2");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -298,7 +298,7 @@ fn a_publisher_waits_for_the_subscribers_it_wants() {
 }
 
 #[test]
-fn publishers_beyond_the_limit_are_refused_by_name() {
+fn publisher_above_the_limit_gets_an_error_with_the_limit() {
     let place = Place::new();
     let uri = place.uri("crowd", "publishers_max=2");
     let held = [
@@ -317,7 +317,7 @@ fn publishers_beyond_the_limit_are_refused_by_name() {
 }
 
 #[test]
-fn settings_that_differ_are_refused_while_somebody_is_there() {
+fn different_settings_are_refused_while_a_channel_is_in_use() {
     let place = Place::new();
     let publisher = Publisher::open(&place.uri("shape", "capacity=64KiB&align=64")).unwrap();
     for (query, key) in [
@@ -332,11 +332,11 @@ fn settings_that_differ_are_refused_while_somebody_is_there() {
             other => panic!("{query}: {other:?}"),
         }
     }
-    // Saying nothing accepts what is there.
+    // Without settings any geometry is accepted.
     let subscriber = Subscriber::open(&place.uri("shape", "")).unwrap();
     assert_eq!(subscriber.capacity(), 64 << 10);
     drop((publisher, subscriber));
-    // Nobody is there any more, but a message that nobody has seen.
+    // No participant is left, but an unread message.
     let mut publisher = Publisher::open(&place.uri("shape", "capacity=64KiB")).unwrap();
     publisher.publish(b"unseen").unwrap();
     drop(publisher);
@@ -349,7 +349,7 @@ fn settings_that_differ_are_refused_while_somebody_is_there() {
     let mut subscriber = Subscriber::open(&place.uri("shape", "from=oldest")).unwrap();
     assert_eq!(&*subscriber.try_receive().unwrap().unwrap(), b"unseen");
     drop(subscriber);
-    // Everything was seen and everybody has left: a new shape is a new channel.
+    // Everything was read and all participants have left: another geometry makes a new channel.
     let subscriber = Subscriber::open(&place.uri("shape", "capacity=128KiB")).unwrap();
     assert_eq!(subscriber.capacity(), 128 << 10);
 }
@@ -366,7 +366,7 @@ impl olivine::Plain for Quote {
 }
 
 #[test]
-fn a_channel_has_one_type() {
+fn opening_with_another_type_is_refused() {
     let place = Place::new();
     let uri = place.uri("typed", "");
     let mut subscriber = Subscriber::<Quote>::typed(&uri).unwrap();
@@ -385,7 +385,7 @@ fn a_channel_has_one_type() {
 }
 
 #[test]
-fn waiting_tells_of_no_publisher_that_has_sent_nothing() {
+fn waiting_reports_no_silent_publisher() {
     let place = Place::new();
     let uri = place.uri("quiet", "");
     let short = Duration::from_millis(20);
@@ -402,7 +402,7 @@ fn waiting_tells_of_no_publisher_that_has_sent_nothing() {
 }
 
 #[test]
-fn bytes_are_read_from_a_typed_channel_in_either_order() {
+fn untyped_subscriber_reads_a_typed_channel_opened_first_or_last() {
     let place = Place::new();
     for first in [true, false] {
         let uri = place.uri(if first { "before" } else { "after" }, "");
@@ -412,7 +412,7 @@ fn bytes_are_read_from_a_typed_channel_in_either_order() {
         publisher.publish(&Quote { bid: 1, ask: 256 }).unwrap();
         let bytes = [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         assert_eq!(*subscriber.receive().unwrap(), bytes);
-        // A publisher must state the type of the channel, and a typed subscriber too.
+        // A publisher must name the type of the channel, and a typed subscriber, too.
         for refused in [
             Publisher::open(&uri).map(|_| ()),
             Publisher::<Note>::typed(&uri).map(|_| ()),
@@ -435,7 +435,7 @@ impl olivine::Plain for Note {
 }
 
 #[test]
-fn several_publishers_keep_their_own_order() {
+fn messages_of_each_publisher_arrive_in_order() {
     let place = Place::new();
     let uri = place.uri("fan-in", "capacity=4KiB&wait=yield");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -470,7 +470,7 @@ fn several_publishers_keep_their_own_order() {
 }
 
 #[test]
-fn a_new_publisher_is_heard_while_another_never_pauses() {
+fn new_publisher_is_read_while_another_never_pauses() {
     let uri = "inproc://busy-and-new?capacity=4KiB";
     let mut subscriber = Subscriber::open(uri).unwrap();
     let mut busy = Publisher::open(uri).unwrap();
@@ -498,9 +498,9 @@ fn a_new_publisher_is_heard_while_another_never_pauses() {
 }
 
 #[test]
-fn a_name_is_taken_and_given_back_by_many_threads() {
-    // Each may find the channel as its last participant goes.
-    // A lane holds what all of them ever send, or one that gets a lane which its own subscriber holds back waits for itself.
+fn durable_name_is_opened_and_closed_by_many_threads() {
+    // A thread may open the channel while its last participant leaves. A lane holds all messages of
+    // all threads. Otherwise a publisher could wait for its own thread's subscriber.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -517,19 +517,19 @@ fn a_name_is_taken_and_given_back_by_many_threads() {
 }
 
 #[test]
-fn a_stream_ends_for_those_who_saw_it() {
+fn stream_ends_for_subscribers_that_saw_it() {
     let place = Place::new();
     let uri = place.uri("end", "capacity=4KiB");
     let mut early = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
     send(&mut publisher, 0..5);
     publisher.close().unwrap();
-    // Came after the end: the next publisher's stream is the first that it sees.
+    // Opened after the end: the next publisher's stream is its first.
     let mut late = Subscriber::open(&uri).unwrap();
     expect(&mut early, 0..5);
     assert!(matches!(early.receive(), Err(ReceiveError::Closed)));
     assert!(late.receive_timeout(SHORT).unwrap().is_none());
-    // Another publisher takes it up again.
+    // Another publisher continues the stream.
     let mut publisher = Publisher::open(&uri).unwrap();
     send(&mut publisher, 5..7);
     expect(&mut early, 5..7);
@@ -537,7 +537,7 @@ fn a_stream_ends_for_those_who_saw_it() {
 }
 
 #[test]
-fn the_oldest_is_what_the_ring_still_holds() {
+fn from_oldest_starts_at_the_oldest_stored_message() {
     let place = Place::new();
     let uri = place.uri("history", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -552,7 +552,7 @@ fn the_oldest_is_what_the_ring_still_holds() {
 }
 
 #[test]
-fn closing_lingers_for_the_readers_as_asked() {
+fn closing_waits_for_subscribers_up_to_linger() {
     let place = Place::new();
     let uri = place.uri("linger", "capacity=4KiB&linger=20ms");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -573,7 +573,7 @@ fn closing_lingers_for_the_readers_as_asked() {
 }
 
 #[test]
-fn the_dead_are_not_counted_as_subscribers() {
+fn dead_subscribers_are_not_counted() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("counted", "capacity=4KiB");
@@ -592,14 +592,14 @@ fn the_dead_are_not_counted_as_subscribers() {
     words.store(0, 0);
     kill(reader(&place, &uri, &words));
     assert_eq!(first.count_subscribers(), 0);
-    // A durable one that is away is waited for, and counted.
+    // An absent durable subscriber gates, and is counted.
     drop(Subscriber::open(&place.uri("counted", "name=archive")).unwrap());
     assert_eq!(first.count_subscribers(), 1);
     second.try_publish(b"for the archive").unwrap();
 }
 
 #[test]
-fn a_handler_that_panics_gets_the_message_again() {
+fn handler_that_panics_gets_the_message_again() {
     for query in ["", "&slow=evict:1h", "&delivery=latest"] {
         let uri = format!("inproc://panics?capacity=4KiB{query}");
         let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -617,7 +617,7 @@ fn a_handler_that_panics_gets_the_message_again() {
 }
 
 #[test]
-fn a_handler_that_panics_gets_the_message_first_however_many_publishers_there_are() {
+fn handler_that_panics_gets_that_message_first_with_many_publishers() {
     for query in ["", "&topic=a", "&slow=evict:1h", "&slow=evict:1h&topic=a"] {
         let uri = format!("inproc://first?capacity=4KiB{query}");
         let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -642,7 +642,7 @@ fn a_handler_that_panics_gets_the_message_first_however_many_publishers_there_ar
 }
 
 #[test]
-fn membarrier_is_refused_where_asked() {
+fn membarrier_is_refused_on_request() {
     common::idle::membarrier_is_as_expected();
 }
 

@@ -1,4 +1,4 @@
-//! What other users may have put in the place of a shared channel is refused; what a group shares works.
+//! Files of other users in place of a shared channel are refused; sharing in a group works.
 
 #![cfg(not(loom))]
 
@@ -9,14 +9,14 @@ use olivine::{Config, OpenError, Publisher, Subscriber, admin};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
-/// The group that shares, and one that does not. No such users or groups need to exist.
+/// The sharing group, and another one. No such users or groups need to exist.
 const TEAM: u32 = 44_001;
 const OTHERS: u32 = 44_002;
-/// Users: two of the team, and one who is not.
+/// Users: two of the team, and one of another group.
 const ADA: u32 = 45_001;
 const BEN: u32 = 45_002;
 const MALLORY: u32 = 45_003;
-/// The user who runs the tests that change owners.
+/// The user of the tests that change owners.
 const ROOT: u32 = 0;
 
 fn is_root() -> bool {
@@ -31,7 +31,7 @@ fn permit(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Who owns a file, and its mode.
+/// Owner and mode of a file.
 #[derive(Clone, Copy, Debug)]
 struct Rights {
     user: u32,
@@ -48,7 +48,7 @@ fn give(path: &Path, rights: Rights) {
     permit(path, rights.mode);
 }
 
-/// A channel of the team with a message that no subscriber has seen, so that its files stay.
+/// A channel of the team with an unread message, so that its files stay.
 fn left_by_the_team(place: &Place) -> String {
     let query = format!("mode=0660&group={TEAM}&capacity=4KiB");
     let uri = place.uri("shared", &query);
@@ -56,7 +56,7 @@ fn left_by_the_team(place: &Place) -> String {
     uri
 }
 
-/// What a channel of the team consists of, and the mode that each part has.
+/// The parts of a channel of the team, with their modes.
 fn parts(place: &Place) -> [(&'static str, PathBuf, u32); 4] {
     let channel = place.channel("shared");
     [
@@ -67,7 +67,7 @@ fn parts(place: &Place) -> [(&'static str, PathBuf, u32); 4] {
     ]
 }
 
-/// The error of each way to open or look at `uri` that fails.
+/// The errors of all ways to open or inspect `uri`.
 fn errors(uri: &str) -> Vec<(&'static str, String)> {
     let config = Config::parse(uri).unwrap();
     let mut errors = Vec::new();
@@ -87,16 +87,16 @@ fn errors(uri: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
+fn shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
     if !is_root() {
         return;
     }
     let team = format!("mode=0660&group={TEAM}");
-    // Owner, group, additional mode bits, settings, whether it is refused, and what the error says.
+    // Owner, group, additional mode bits, settings, whether it is refused, and text of the error.
     let cases: &[(u32, u32, u32, &str, Option<&str>)] = &[
         (ADA, TEAM, 0, &team, None),
         (ROOT, TEAM, 0, &team, None),
-        // A stranger made it.
+        // Another user made it.
         (MALLORY, OTHERS, 0, &team, Some("45003")),
         (MALLORY, OTHERS, 0, "mode=0660", Some("45003")),
         (MALLORY, TEAM, 0, "mode=0660", Some("45003")),
@@ -120,7 +120,7 @@ fn a_shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
                 *more
             };
             if query.is_empty() {
-                // Else the base folder alone is reason enough.
+                // Otherwise the base folder alone would be refused.
                 permit(&place.dir(), 0o750);
             }
             give(path, rights(*user, *group, mode | wide));
@@ -130,7 +130,7 @@ fn a_shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
                 assert!(found.is_empty(), "{step}: {found:?}");
                 continue;
             };
-            // Looking counts lanes that it cannot read as absent; opening maps each.
+            // Inspecting counts unreadable lanes as absent; opening maps each lane.
             let ways = if *name == "lane" { 2 } else { 3 };
             assert_eq!(found.len(), ways, "{step}: {found:?}");
             for (way, error) in found {
@@ -138,7 +138,7 @@ fn a_shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
                 let shown = path.display().to_string();
                 assert!(error.contains(&shown), "{step}, {way}: {error}");
             }
-            // Nothing was taken over, changed or removed.
+            // Nothing was used, changed or removed.
             let meta = std::fs::metadata(path).unwrap();
             assert_eq!((meta.uid(), meta.gid()), (*user, *group), "{step}");
             assert_eq!(meta.permissions().mode() & 0o777, mode | wide, "{step}");
@@ -147,7 +147,7 @@ fn a_shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
 }
 
 #[test]
-fn rm_and_gc_leave_a_strangers_channel_alone() {
+fn rm_and_gc_keep_another_users_channel() {
     if !is_root() {
         return;
     }
@@ -162,21 +162,21 @@ fn rm_and_gc_leave_a_strangers_channel_alone() {
     }
     let error = admin::forget(&config, "any").unwrap_err();
     assert!(error.to_string().contains("45003"), "{error}");
-    // The folder around it, which is ours.
+    // The parent folder, which is ours.
     permit(&place.dir(), 0o700);
     let listed = admin::list(&place.dir()).unwrap();
     let refused = listed[0].result.as_ref().unwrap_err();
     assert!(refused.to_string().contains("45003"), "{refused}");
     assert!(admin::collect(&place.dir(), false).unwrap().is_empty());
     assert!(place.channel("shared").join("control").exists());
-    // A folder of a stranger is not listed at all.
+    // A folder of another user is not listed.
     give(&place.dir(), rights(MALLORY, OTHERS, 0o755));
     assert!(admin::list(&place.dir()).is_err());
     assert!(admin::collect(&place.dir(), false).is_err());
 }
 
 #[test]
-fn a_program_without_settings_uses_what_its_own_user_shares() {
+fn program_without_settings_uses_channels_its_user_shares() {
     let place = Place::new();
     let group = rustix::process::getegid().as_raw();
     let uri = place.uri("own", &format!("mode=0660&group={group}"));
@@ -187,7 +187,7 @@ fn a_program_without_settings_uses_what_its_own_user_shares() {
     for name in ["control", "lane-0"] {
         assert_eq!(mode(&channel.join(name)), 0o660, "{name}");
     }
-    // The folder of all channels is not for a group without saying so.
+    // The folder of all channels is not shared with a group by default.
     let error = Subscriber::open(&place.uri("own", "")).unwrap_err();
     assert!(error.to_string().contains("mode 0770"), "{error}");
     permit(&place.dir(), 0o755);
@@ -196,7 +196,7 @@ fn a_program_without_settings_uses_what_its_own_user_shares() {
     assert_eq!(&*subscriber.receive().unwrap(), b"hello");
 }
 
-/// Another user's program: changes to that user, opens the channel, and sends or receives.
+/// Another user's program: changes its user, opens the channel, and sends or receives.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -205,9 +205,9 @@ fn role() {
     let variable = |name| std::env::var(name).unwrap();
     let number = |name| variable(name).parse().unwrap();
     let (user, group) = (number("OLIVINE_TEST_USER"), number("OLIVINE_TEST_GROUP"));
-    // SAFETY: no list is read where it has no entries.
+    // SAFETY: with no entries no list is read.
     assert_eq!(unsafe { libc::setgroups(0, std::ptr::null()) }, 0);
-    // SAFETY: integers only; no other thread relies on who this process is.
+    // SAFETY: integers only; no other thread depends on the user of this process.
     assert_eq!(unsafe { libc::setresgid(group, group, group) }, 0);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setresuid(user, user, user) }, 0);
@@ -230,7 +230,7 @@ fn role() {
     std::fs::write(done, told).unwrap();
 }
 
-/// Runs a role as `user` of `group`; what it says.
+/// Runs a role as `user` of `group`; returns its output.
 fn as_user(
     place: &Place,
     role: &str,
@@ -259,7 +259,7 @@ fn said(done: &Path, child: common::Other) -> String {
 }
 
 #[test]
-fn users_of_one_group_share_a_channel_and_others_are_kept_out() {
+fn users_of_one_group_share_a_channel_and_others_are_refused() {
     if !is_root() {
         return;
     }
@@ -274,7 +274,7 @@ fn users_of_one_group_share_a_channel_and_others_are_kept_out() {
     assert_eq!(said(&done, child), "done");
     let mut publisher = Publisher::open(&uri).unwrap();
     let (done, child) = as_user(&place, "receive", BEN, TEAM, &uri);
-    // Ours is one, Ben's the second.
+    // Ours is the first, Ben's the second.
     assert!(
         publisher
             .wait_for_subscribers(2, Some(common::WATCHDOG))

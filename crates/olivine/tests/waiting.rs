@@ -127,7 +127,7 @@ fn an_event_loop_rests_when_one_of_two_publishers_has_closed() {
 }
 
 #[test]
-fn membarrier_is_refused_where_asked() {
+fn membarrier_is_refused_on_request() {
     common::idle::membarrier_is_as_expected();
 }
 

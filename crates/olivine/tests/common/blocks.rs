@@ -17,7 +17,7 @@ pub(crate) const CLOSE: u8 = 8;
 pub(crate) const END: u8 = 1;
 pub(crate) const LEAVING: u8 = 2;
 
-/// A block as it is on the wire; the header's checksum covers 20 bytes, in which the body's lies.
+/// A block as on the wire. The header's checksum covers 20 bytes, with the body's checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) header: [u8; HEADER],
@@ -55,12 +55,12 @@ impl Block {
         self.kind() == CLOSE && self.code() == code
     }
 
-    /// Its bytes as they are.
+    /// Its bytes, unchanged.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         [&self.header[..], &self.body[..]].concat()
     }
 
-    /// Its bytes with the length and the checksums that belong to them.
+    /// Its bytes with the right length and checksums.
     pub(crate) fn sealed(mut self) -> Vec<u8> {
         let length = u32::try_from(self.body.len()).expect("a short body");
         self.header[4..8].copy_from_slice(&length.to_le_bytes());
@@ -72,8 +72,8 @@ impl Block {
     }
 }
 
-/// For `Proxy::rewrite`: what goes by without TLS, with each whole block put through `change`. What is no whole block yet
-/// is kept. Each connection begins with its hello.
+/// For `Proxy::rewrite`: passes each whole block of a connection without TLS through `change`. An
+/// incomplete block is kept. Each connection begins with its hello.
 pub(crate) fn by_block(
     mut change: impl FnMut(Block) -> Vec<u8> + Send + 'static,
 ) -> impl FnMut(&[u8]) -> Vec<u8> + Send + 'static {

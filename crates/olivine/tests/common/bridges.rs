@@ -1,10 +1,10 @@
-//! Bridges as processes of their own, killed while they carry.
+//! Bridges as separate processes, killed while they run.
 
 use super::{Other, Patience, Place, finished, kill, receive, spawn, spawn_in};
 use olivine::{Bridge, Config, Publisher, Subscriber};
 use std::time::Duration;
 
-/// What the process does that [`start`] starts: carries until the source has ended, or until it is killed.
+/// The process of [`start`]: runs until the source has ended, or until it is killed.
 pub(crate) fn role() {
     let config = |name: &str| {
         let uri = std::env::var(name).expect("set by the parent");
@@ -15,17 +15,17 @@ pub(crate) fn role() {
     let bridge = Bridge::start(&from, &to, until_end).expect("a bridge");
     let mut patience = Patience::new();
     while !bridge.has_ended() {
-        // The two of them would keep a small machine busy with asking.
+        // Otherwise two bridges would keep a small machine busy with polling.
         patience.rest();
     }
     assert!(bridge.stop(Duration::from_secs(1)).expect("a good end"));
 }
 
-/// Two bridges: from shared memory to a place elsewhere, and back.
+/// Two bridges: from shared memory to another transport, and back.
 pub(crate) struct Pair {
     there: String,
     back: String,
-    /// Network namespaces in which the two run; their own is the caller's.
+    /// Network namespaces of the two; by default that of the caller.
     pub(crate) namespaces: [Option<String>; 2],
 }
 
@@ -38,9 +38,9 @@ impl Pair {
         }
     }
 
-    /// Carries `count` numbers, and kills the two in turn, each time after `every` numbers more. The last quarter is
-    /// published when the killing is over: a bridge that finds nothing to do waits for more. `watch` is told of each
-    /// number that arrives.
+    /// Carries `count` numbers, and kills the two in turn, each time after `every` more numbers.
+    /// The last quarter is published after the last kill: an idle bridge waits for more. `watch` is
+    /// called for each number that arrives.
     pub(crate) fn carry_and_kill(&self, count: u64, every: u64, mut watch: impl FnMut(u64)) {
         let place = Place::new();
         let from = place.uri("from", "capacity=64KiB");
@@ -89,7 +89,7 @@ impl Pair {
     }
 }
 
-/// What a bridge's process is told.
+/// The arguments of a bridge's process.
 fn ends(from: &str, to: &str) -> [(&'static str, String); 2] {
     [
         ("BRIDGE_FROM", from.to_owned()),
@@ -97,13 +97,13 @@ fn ends(from: &str, to: &str) -> [(&'static str, String); 2] {
     ]
 }
 
-/// A bridge as a process of its own, which goes on when its source has ended.
+/// A bridge as a separate process, which continues after its source has ended.
 pub(crate) fn keeping(from: &str, to: &str) -> Other {
     let [from, to] = ends(from, to);
     spawn("bridge", &[from, to, ("BRIDGE_KEEP", String::new())])
 }
 
-/// A bridge as a process of its own, which ends when its source has ended.
+/// A bridge as a separate process, which ends with its source.
 pub(crate) fn ending(from: &str, to: &str) -> Other {
     spawn("bridge", &ends(from, to))
 }

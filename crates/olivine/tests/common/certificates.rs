@@ -1,4 +1,4 @@
-//! Certificates of a test's own: an authority, and what it signs.
+//! Certificates of a test: an authority, and the certificates that it signs.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -6,23 +6,23 @@ use rcgen::{
 };
 use std::path::{Path, PathBuf};
 
-/// An authority and the certificates that it signed, as PEM files in a folder of its own.
+/// An authority and the certificates that it signed, as PEM files in a separate folder.
 pub(crate) struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// Whom a certificate is for.
+/// The role of a certificate's owner.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
-    /// Who listens.
+    /// The listening side.
     Server,
-    /// Who connects.
+    /// The connecting side.
     Client,
 }
 
 impl Authority {
-    /// A new one.
+    /// A new authority.
     pub(crate) fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut params = CertificateParams::default();
@@ -38,12 +38,12 @@ impl Authority {
         }
     }
 
-    /// File of its own certificate.
+    /// File of the authority's certificate.
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// Signs a certificate; `change` may spoil it. Returns `tls_cert=` and `tls_key=` for it.
+    /// Signs a certificate; `change` may damage it. Returns `tls_cert=` and `tls_key=` for it.
     pub(crate) fn sign(
         &self,
         name: &str,

@@ -1,8 +1,10 @@
-//! What a process that waits costs, in counts: wake-ups of its threads, and barriers, which it must not pass at all.
+//! The cost of a waiting process, in counts: wake-ups of its threads, and barriers, which are
+//! forbidden.
 
 use std::time::{Duration, Instant};
 
-/// Installs a filter of system calls: `action` for `call`, all else as ever. `flags` as for `seccomp(2)`.
+/// Installs a filter of system calls: `action` for `call`, no change for others. `flags` as for
+/// `seccomp(2)`.
 pub(crate) fn filter(call: libc::c_long, action: u32, flags: libc::c_ulong) -> std::io::Result<()> {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let number = u32::try_from(call).expect("a number of a system call");
@@ -17,7 +19,7 @@ pub(crate) fn filter(call: libc::c_long, action: u32, flags: libc::c_ulong) -> s
         len: 4,
         filter: steps.as_mut_ptr(),
     };
-    // SAFETY: takes privileges away from this process and nothing else.
+    // SAFETY: only removes privileges from this process.
     let unprivileged = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its steps live across the call.
     let filtered = unsafe {
@@ -34,7 +36,7 @@ pub(crate) fn filter(call: libc::c_long, action: u32, flags: libc::c_ulong) -> s
     Ok(())
 }
 
-/// Times that threads of this process other than the caller's went to sleep, all together.
+/// Times that threads of this process, except the caller's, went to sleep, in total.
 fn switches() -> u64 {
     let me = rustix::thread::gettid().as_raw_nonzero().to_string();
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc");
@@ -52,10 +54,11 @@ fn switches() -> u64 {
         .sum()
 }
 
-/// Waits until the other threads of this process have settled, then forbids barriers on pain of death and counts for
-/// `long` how often the others wake up: the count, and the whole seconds that it took, rounded up.
+/// Waits until the other threads of this process have settled. Then forbids barriers (a barrier
+/// kills the process) and counts for `long` how often the others wake up. Returns the count, and
+/// the seconds that it took, rounded up.
 pub(crate) fn wakeups(long: Duration) -> (u64, u64) {
-    // Until a quarter of a second goes by in which they slept but for one look.
+    // Until they wake up at most once in a quarter of a second.
     loop {
         let before = switches();
         std::thread::park_timeout(Duration::from_millis(250));
@@ -73,8 +76,9 @@ pub(crate) fn wakeups(long: Duration) -> (u64, u64) {
     (count, started.elapsed().as_secs() + 1)
 }
 
-/// Runs the tests of this very program once more where the kernel refuses barriers, but for `test` itself and those of
-/// naps without end: where barriers are refused, naps of a millisecond cover lost wake-ups on purpose.
+/// Runs the tests of this program again in a process whose kernel refuses barriers, except `test`
+/// and those of endless naps. Without barriers, naps of a millisecond cover lost wake-ups on
+/// purpose.
 pub(crate) fn again_without_membarrier(test: &str) {
     use std::os::unix::process::CommandExt as _;
     let me = std::env::current_exe().expect("own path");
@@ -98,12 +102,12 @@ pub(crate) fn again_without_membarrier(test: &str) {
     println!("{passed:?} passed without membarrier");
     assert!(passed.is_some_and(|passed| passed >= 3), "{text}");
     assert!(
-        text.contains("membarrier_is_refused_where_asked ... ok"),
+        text.contains("membarrier_is_refused_on_request ... ok"),
         "{text}"
     );
 }
 
-/// In such a run: barriers are refused. Else they are not.
+/// In such a run barriers are refused; otherwise they are not.
 pub(crate) fn membarrier_is_as_expected() {
     // SAFETY: takes integers.
     let answer = unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) };

@@ -1,4 +1,5 @@
-//! Memory of a channel as somebody hostile maps it: every word in reach, and nonsense to write there.
+//! Memory of a channel as a hostile process maps it: access to every word, and random words to
+//! write.
 
 use super::Random;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -36,7 +37,7 @@ impl Mapped {
             ProtFlags::READ
         };
         let flags = MapFlags::SHARED;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0)? };
         Ok(Self {
             base: base.cast(),
@@ -49,7 +50,7 @@ impl Mapped {
         self.words
     }
 
-    /// Where it begins.
+    /// Its address.
     pub(crate) fn base(&self) -> *mut u64 {
         self.base
     }
@@ -63,7 +64,7 @@ impl Mapped {
     }
 }
 
-/// Something that looks like what belongs there, or does not.
+/// A word that looks valid, or does not.
 pub(crate) fn nonsense(random: &mut Random, now: u64) -> u64 {
     match random.below(10) {
         0 => random.next(),

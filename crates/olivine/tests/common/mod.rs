@@ -1,4 +1,4 @@
-//! What several tests share: folders of their own, seeds, other processes, a watchdog.
+//! Shared parts of tests: private folders, seeds, other processes, a watchdog.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): every seed is a good one.
+/// SplitMix64 (Steele, Lea, Flood 2014): every seed is good.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -86,18 +86,19 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Says in the face of whoever runs the tests that one is not run, and why.
+/// Prints that a test is skipped, and why.
 pub(crate) fn skip(why: &str) {
-    // Past the capture of output: `cargo xtask test` counts the line.
+    // Not captured: `cargo xtask test` counts the line.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// The emulator that test programs run under where they are those of another processor: `OLIVINE_TEST_RUNNER`.
+/// The emulator of test programs for another processor: `OLIVINE_TEST_RUNNER`.
 pub(crate) fn runner() -> Option<std::ffi::OsString> {
     std::env::var_os("OLIVINE_TEST_RUNNER")
 }
 
-/// `#[test] fn role` of this very test binary, as another program, in a network namespace if one is named.
+/// `#[test] fn role` of this test binary, as another program; in a network namespace if one is
+/// named.
 fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Command {
     let me = std::env::current_exe().expect("own path");
     let mut command = match (namespace, runner()) {
@@ -120,9 +121,10 @@ fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Co
     command
 }
 
-/// What this process is to do, if it is another program of a test and not the test.
+/// The role of this process, if it is another program of a test and not the test.
 ///
-/// It ends with the thread that started it, also where that one is killed; not where `OLIVINE_DEATH_OUTLIVES` is set.
+/// It ends with the thread that started it, also after a kill, unless `OLIVINE_DEATH_OUTLIVES` is
+/// set.
 pub(crate) fn my_role() -> Option<String> {
     let role = std::env::var("OLIVINE_DEATH_ROLE").ok()?;
     if std::env::var_os("OLIVINE_DEATH_OUTLIVES").is_some() {
@@ -152,7 +154,7 @@ impl DerefMut for Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // One that was waited for is left alone by both.
+        // After a wait both do nothing.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -172,7 +174,7 @@ pub(crate) fn spawn_in(namespace: Option<&str>, name: &str, variables: &[(&str, 
     Other(child.expect("a process"))
 }
 
-/// As [`spawn`], with its standard input and output in the caller's hands.
+/// As [`spawn`], with piped standard input and output.
 pub(crate) fn spawn_piped(name: &str, variables: &[(&str, String)]) -> Other {
     let child = role(None, name, variables)
         .stdin(Stdio::piped())
@@ -193,7 +195,7 @@ pub(crate) fn kill(mut child: Other) {
     child.wait().expect("its end");
 }
 
-/// Waits for the good end of a child.
+/// Waits until a child exits with success.
 pub(crate) fn finished(mut child: Other) {
     let mut done = None;
     until("a child ends", || {
@@ -212,7 +214,7 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for a message, which `read` looks at; as long as [`until`] does.
+/// Waits for a message and passes it to `read`; as long as [`until`] does.
 pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>) -> T) -> T {
     let mut patience = Patience::new();
     loop {
@@ -224,10 +226,10 @@ pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>
     }
 }
 
-/// How long one still waits, by a clock that stands still while this process does not run.
+/// The remaining time to wait, by a clock that stops while this process does not run.
 ///
-/// A test that was stopped from outside, or got no processor, knows nothing about the time in between: the others were
-/// stopped as well, most likely, and are not hung.
+/// After a stop, or without a processor, a test does not know what happened in between. The other
+/// processes probably stopped, too, and do not hang.
 pub(crate) struct Patience {
     began: Instant,
     left: Duration,
@@ -237,16 +239,16 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// What two looks are apart at most where this process runs.
+    /// Longest time between two checks while this process runs.
     pub(crate) const STEP_MAX: Duration = Duration::from_millis(20);
-    /// Looks before the processor is left to others for longer than a turn.
+    /// Checks before the first sleep.
     const EAGER: u32 = 50;
 
     pub(crate) fn new() -> Self {
         Self::of(WATCHDOG)
     }
 
-    /// Lasts for so long.
+    /// Starts with this time left.
     pub(crate) fn of(left: Duration) -> Self {
         let began = Instant::now();
         Self {
@@ -258,7 +260,7 @@ impl Patience {
         }
     }
 
-    /// Gives the processor to others before the next look.
+    /// Yields the processor before the next check.
     pub(crate) fn rest(&mut self) {
         if self.looks < Self::EAGER {
             self.looks += 1;
@@ -278,25 +280,25 @@ impl Patience {
         !self.left.is_zero()
     }
 
-    /// Whether this process did not run for a while, so that times it measured meanwhile mean nothing.
+    /// Whether this process did not run for a while, so that times measured meanwhile are useless.
     pub(crate) fn was_absent(&self) -> bool {
         self.longest > Self::STEP_MAX
     }
 
-    /// Time since the beginning, by the ordinary clock.
+    /// Time since the start, by the monotonic clock.
     pub(crate) fn waited(&self) -> Duration {
         self.began.elapsed()
     }
 }
 
-/// A publisher of numbers on a thread of its own that never stops by itself.
+/// A publisher of numbers on a separate thread, which runs until it is stopped.
 pub(crate) struct Busy {
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: std::thread::JoinHandle<u64>,
 }
 
 impl Busy {
-    /// Publishes into `uri` for as long as there is room, and waits for room: numbers, in messages of `length` bytes.
+    /// Publishes numbers into `uri`, in messages of `length` bytes; waits for room.
     pub(crate) fn start(uri: &str, length: usize) -> Self {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let stops = std::sync::Arc::clone(&stop);
@@ -328,7 +330,7 @@ impl Busy {
     }
 }
 
-/// Descriptors and mappings of this process that lead into `folder`, with what they lead to.
+/// Descriptors and mappings of this process with files in `folder`, and those files.
 pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc");
     let mut held: Vec<String> = descriptors
@@ -342,7 +344,7 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held
 }
 
-/// A port that nobody listens on. The system gives out others before it gives this one again.
+/// A port without a listener. The system assigns other ports before it assigns this one again.
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its number").port()

@@ -23,7 +23,7 @@ pub(crate) fn expect(subscriber: &mut Subscriber, numbers: std::ops::Range<u32>)
     }
 }
 
-/// Sends until there is no room; how many fitted.
+/// Sends until there is no room; returns how many fitted.
 pub(crate) fn fill(publisher: &mut Publisher) -> u32 {
     let mut sent = 0_u32;
     while publisher.try_publish(&sent.to_le_bytes()).is_ok() {

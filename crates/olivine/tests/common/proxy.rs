@@ -1,4 +1,4 @@
-//! A proxy between two sides of a connection. It cuts, delays, splits, holds and changes what goes by.
+//! A proxy between two sides of a connection. It cuts, delays, splits, holds and changes the bytes.
 
 use olivine::{Publisher, Subscriber};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// Bytes that are kept.
 const HEARD_MAX: usize = 1 << 20;
-/// Longest sleep without a look at what is asked for.
+/// Longest sleep without a check of the settings.
 const LOOK: Duration = Duration::from_micros(500);
-/// No bit is to be flipped.
+/// Flip no bit.
 const NO_FLIP: u64 = u64::MAX;
 
 /// Forwards connections and keeps the first bytes of each direction.
@@ -38,16 +38,16 @@ impl Way {
 /// Replaces the bytes of a direction; keeps what it needs between two calls.
 type Rewrite = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
 
-/// What one direction suffers.
+/// The faults of one direction.
 #[derive(Default)]
 struct Suffering {
-    /// Nothing is handed on, not even the end of the connection.
+    /// Nothing is forwarded, not even the end of the connection.
     held: AtomicBool,
     /// Microseconds before each piece.
     delay_us: AtomicU64,
-    /// Bytes handed on at a time; 0 hands them on as they come.
+    /// Bytes forwarded at a time; 0 forwards them as they come.
     piece: AtomicU64,
-    /// Bytes that still go by before a bit is flipped, or [`NO_FLIP`].
+    /// Bytes to forward before a bit is flipped, or [`NO_FLIP`].
     flip: AtomicU64,
     rewrite: Mutex<Option<Rewrite>>,
 }
@@ -72,7 +72,8 @@ impl Proxy {
         Self::sparing(to, 0)
     }
 
-    /// As [`Proxy::start`]; no bit is flipped in the first `spared` bytes of a direction of a connection.
+    /// As [`Proxy::start`]; no bit is flipped in the first `spared` bytes of a direction of a
+    /// connection.
     pub(crate) fn sparing(to: u16, spared: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -107,7 +108,7 @@ impl Proxy {
         &self.shared.ways[way as usize]
     }
 
-    /// Cuts every connection: afterwards nothing of what they held is handed on.
+    /// Cuts every connection: held bytes are not forwarded afterwards.
     pub(crate) fn cut(&self) {
         let cut = self.shared.cuts.fetch_add(1, Ordering::AcqRel) + 1;
         while self.shared.cuts_done.load(Ordering::Acquire) < cut {
@@ -123,23 +124,23 @@ impl Proxy {
         }
     }
 
-    /// Keeps back what goes this way.
+    /// Holds the bytes of this direction.
     pub(crate) fn hold(&self, way: Way, held: bool) {
         self.way(way).held.store(held, Ordering::Release);
     }
 
-    /// Waits so long before each piece that goes this way.
+    /// Waits so long before each piece of this direction.
     pub(crate) fn delay(&self, way: Way, delay: Duration) {
         let delay = u64::try_from(delay.as_micros()).unwrap();
         self.way(way).delay_us.store(delay, Ordering::Release);
     }
 
-    /// Hands on so many bytes at a time; 0 hands them on as they come.
+    /// Forwards so many bytes at a time; 0 forwards them as they come.
     pub(crate) fn split(&self, way: Way, piece: u64) {
         self.way(way).piece.store(piece, Ordering::Release);
     }
 
-    /// Flips a bit after `after` more bytes that go this way.
+    /// Flips a bit after `after` more bytes of this direction.
     pub(crate) fn flip(&self, way: Way, after: u64) {
         self.way(way).flip.store(after, Ordering::Release);
     }
@@ -154,18 +155,18 @@ impl Proxy {
         self.shared.connections.load(Ordering::Acquire)
     }
 
-    /// Puts what goes this way through `rewrite`.
+    /// Passes the bytes of this direction through `rewrite`.
     pub(crate) fn rewrite(&self, way: Way, rewrite: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) {
         *self.way(way).rewrite.lock().unwrap() = Some(Box::new(rewrite));
     }
 
-    /// Whether `text` went by.
+    /// Whether `text` was forwarded.
     pub(crate) fn has_heard(&self, text: &[u8]) -> bool {
         let heard = self.shared.heard.lock().unwrap();
         heard.windows(text.len()).any(|window| window == text)
     }
 
-    /// Bytes that went by, as far as they are kept.
+    /// The kept first bytes.
     pub(crate) fn heard(&self) -> usize {
         self.shared.heard.lock().unwrap().len()
     }
@@ -247,7 +248,7 @@ impl Shared {
         let _ = into.shutdown(Shutdown::Write);
     }
 
-    /// Flips a bit, where that is asked for.
+    /// Flips a bit if requested.
     fn change(&self, suffering: &Suffering, bytes: &mut [u8], gone_by: u64) {
         let after = suffering.flip.load(Ordering::Acquire);
         if after == NO_FLIP {
@@ -286,8 +287,8 @@ impl Suffering {
     }
 }
 
-/// Sends `count` numbers from `publish` to `subscribe`, a way that leads through `proxy`, which cuts it every now and
-/// then: each number arrives once, in order.
+/// Sends `count` numbers from `publish` to `subscribe` through `proxy`, which cuts the connection
+/// again and again: each number arrives once, in order.
 pub(crate) fn nothing_is_lost_in_cuts(proxy: &Proxy, publish: &str, subscribe: &str, count: u64) {
     let uri = publish.to_owned();
     let publishing = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What tests of journals share: frames as they lie in a ring, and an account of what was recorded.
+//! Shared parts of journal tests: frames as in a ring, and a list of recorded messages.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -9,7 +9,7 @@ use olivine::journal::{
 use olivine::{Compression, SyncPolicy};
 use std::path::Path;
 
-/// A message and where it was recorded.
+/// A message and its recorded position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) channel: String,
@@ -20,7 +20,7 @@ pub(crate) struct Recorded {
     pub(crate) payload: Vec<u8>,
 }
 
-/// One frame as it lies in a ring padded to `align`; what is in the padding is anything.
+/// One frame as in a ring, padded to `align` with random bytes.
 pub(crate) fn frame(tag: u32, payload: &[u8], align: usize) -> Vec<u8> {
     let length = u32::try_from(8 + payload.len()).unwrap();
     let mut bytes = length.to_le_bytes().to_vec();
@@ -30,12 +30,12 @@ pub(crate) fn frame(tag: u32, payload: &[u8], align: usize) -> Vec<u8> {
     bytes
 }
 
-/// Settings for tests that do not look at what the disk does.
+/// Settings for tests that do not check the disk.
 pub(crate) fn fast() -> RecorderSettings {
     RecorderSettings::default().sync(SyncPolicy::Never)
 }
 
-/// As many ways to pack as this build has.
+/// Every packing that this build supports.
 pub(crate) fn packings() -> Vec<Compression> {
     if cfg!(feature = "zstd") {
         vec![Compression::No, Compression::Zstd(3)]
@@ -44,7 +44,8 @@ pub(crate) fn packings() -> Vec<Compression> {
     }
 }
 
-/// The lanes tests record: two publishers of one channel, one of another that is padded to 64 bytes.
+/// The recorded lanes: two publishers of one channel, and one of a channel with frames padded to 64
+/// bytes.
 pub(crate) fn lanes() -> [Lane; 3] {
     [
         Lane::new("ticks", 0, 8, 11),
@@ -53,14 +54,14 @@ pub(crate) fn lanes() -> [Lane; 3] {
     ]
 }
 
-/// Appends random runs and keeps account of them.
+/// Appends random runs and lists them.
 pub(crate) struct Account {
     pub(crate) random: Random,
     pub(crate) lanes: [Lane; 3],
     pub(crate) ends: [u64; 3],
     pub(crate) time_ns: u64,
     pub(crate) messages: Vec<Recorded>,
-    /// Journal position of each message, and behind the last.
+    /// Journal position of each message, and after the last.
     pub(crate) positions: Vec<u64>,
 }
 
@@ -118,14 +119,14 @@ impl Account {
     }
 }
 
-/// What a replay delivered and how it came to its end.
+/// The messages of a replay, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Delivered {
     pub(crate) messages: Vec<Recorded>,
     pub(crate) end: Result<ReplayState, JournalError>,
 }
 
-/// Everything that `replay` delivers from where it is.
+/// Everything that `replay` delivers from its position on.
 pub(crate) fn deliver(replay: &mut Replay) -> Delivered {
     let mut messages = Vec::new();
     let end = loop {
@@ -156,7 +157,7 @@ pub(crate) fn replay_all(path: &Path) -> Delivered {
     }
 }
 
-/// As [`replay_all`], over every damage.
+/// As [`replay_all`], across every damage.
 pub(crate) fn replay_past_damage(path: &Path) -> (Vec<Recorded>, Vec<Skipped>) {
     let (mut messages, mut skips) = (Vec::new(), Vec::new());
     if let Ok(mut replay) = Replay::open(path) {

@@ -1,5 +1,5 @@
 // xtask: arguments --listen 127.0.0.1:0 --duration 1
-//! Whatever one says, all others read, whichever core they are on: messages between shards.
+//! A line of one peer reaches all others, on every core: messages between shards.
 //!
 //! `cargo run --release --example chat`, then several times `nc 127.0.0.1 8000`.
 
@@ -17,7 +17,7 @@ struct Arguments {
     common: common::Common,
 }
 
-/// A line and who said it.
+/// A line and its author.
 type Line = (ConnectionId, Arc<[u8]>);
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Room {
 }
 
 impl Room {
-    /// Gives a line to everyone on this shard but its author. Who reads too slowly misses it.
+    /// Sends a line to every peer of this shard but its author. A slow peer misses it.
     fn tell(&self, shard: &mut Shard<Line>, (author, line): &Line) {
         for (id, ()) in self.present.iter().filter(|(id, ())| id != author) {
             let _ = shard.offer(id, line);

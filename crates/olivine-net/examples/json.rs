@@ -75,7 +75,7 @@ impl Service for Api {
         let text = json!({ "served": self.served }).to_string();
         self.watchers.retain(|stream| http.is_open(*stream));
         for stream in &self.watchers {
-            // Who is too slow for one event a second may miss one.
+            // A peer that is too slow for one event a second may miss one.
             let _ = http.event(*stream, "count", &text);
         }
         http.shard().set_timer(Duration::from_secs(1), token);

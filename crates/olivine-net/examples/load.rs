@@ -2,9 +2,9 @@
 // xtask: arguments 127.0.0.1:18733 --connections 4 --duration 1 --cpu 0
 //! A client on the engine: keeps connections busy with pipelined requests from one core.
 //!
-//! Every answer must have the first one's length, and its first 12 and last 8 bytes: enough to see an
-//! error or a shift, not a change in the middle. Prints requests per second and, where the server's process is named, its CPU time per request. Closed loop: it says
-//! nothing about latency.
+//! Every answer must have the first one's length, and its first 12 and last 8 bytes: enough to see
+//! an error or a shift, not a change in the middle. Prints requests per second and, where the
+//! server's process is named, its CPU time per request. Closed loop: it says nothing about latency.
 //!
 //! `cargo run --release --example load -- 127.0.0.1:8000 --connections 64 --depth 16 --cpu 1`
 

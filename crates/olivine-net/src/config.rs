@@ -30,21 +30,21 @@ pub enum Backend {
     Auto,
 }
 
-/// Who accepts connections.
+/// Which shards accept connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcceptMode {
-    /// Each shard has a listener of its own where the system spreads connections over them
-    /// (Linux); elsewhere as [`AcceptMode::HandOver`]. The default.
+    /// Each shard has its own listener if the system spreads connections over them (Linux);
+    /// elsewhere as [`AcceptMode::HandOver`]. The default.
     #[default]
     Auto,
-    /// Each shard has a listener of its own; the kernel spreads connections by a hash.
+    /// Each shard has its own listener; the kernel spreads connections by a hash.
     PerShard,
     /// The first shard accepts and hands connections to all shards in turn.
     HandOver,
 }
 
-/// Settings of an [`Engine`](crate::Engine). Every one of them is obeyed or refused, never ignored.
+/// Settings of an [`Engine`](crate::Engine). Each setting is obeyed or refused, never ignored.
 ///
 /// ```
 /// use olivine_net::{EngineConfig, WaitStrategy};
@@ -135,40 +135,40 @@ impl EngineConfig {
     /// Connections the kernel may hold for us before we accept them, 1 to 65,535 per listener.
     /// Default 4,096; the kernel cuts it to `net.core.somaxconn`.
     ///
-    /// When it is full, which takes a flood while a shard gets no CPU, Linux ignores newcomers: they ask
-    /// again after 1 s, 3 s and 7 s, so that a first answer may take seconds though the shard is idle
-    /// again at once.
+    /// A flood fills it while a shard gets no CPU. Linux then ignores new connections: they try
+    /// again after 1 s, 3 s and 7 s. So a first answer may take seconds although the shard is idle.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
         self
     }
 
-    /// Whether small sends go out at once (`TCP_NODELAY`). Default `true`; each batch is already one
-    /// send, so that delaying it gains nothing.
+    /// Whether small sends go out at once (`TCP_NODELAY`). Default `true`; each batch is already
+    /// one send, so that delaying it gains nothing.
     pub fn nodelay(mut self, nodelay: bool) -> Self {
         self.nodelay = nodelay;
         self
     }
 
-    /// Idle time after which the kernel asks the peer whether it still lives, 1 s to 9 h. Default 60 s; `None`: it
-    /// never asks.
+    /// Idle time after which the kernel asks the peer whether it still lives, 1 s to 9 h. Default
+    /// 60 s; `None`: it never asks.
     ///
-    /// It asks six times, 10 s apart (or as far apart as the idle time, where that is less), and then the connection is
-    /// broken: a peer whose machine or network is gone is noticed after at most two minutes by default.
+    /// It asks six times, 10 s apart (or as far apart as the idle time, where that is less), and
+    /// then the connection is broken. By default the shard notices the loss of a machine or network
+    /// after at most two minutes.
     pub fn keep_alive(mut self, idle: Option<Duration>) -> Self {
         self.keep_alive = idle;
         self
     }
 
-    /// Number of shards, each a thread; at most 1,024. Default 0: one for each physical core, or for
-    /// each CPU named by [`EngineConfig::cpus`].
+    /// Number of shards, each a thread; at most 1,024. Default 0: one for each physical core, or
+    /// for each CPU named by [`EngineConfig::cpus`].
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// The CPUs to pin the shards to, in order: numbers of the kernel's, each one that this process may
-    /// run on. Default empty: one CPU of each physical core. With [`EngineConfig::threads`] also set,
+    /// The CPUs to pin the shards to, in order: kernel numbers of CPUs that this process may run
+    /// on. Default empty: one CPU of each physical core. With [`EngineConfig::threads`] also set,
     /// both must agree in number.
     pub fn cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
         self.cpus = cpus.into();
@@ -183,14 +183,14 @@ impl EngineConfig {
     }
 
     /// The kernel interface: [`Backend::Mio`], [`Backend::IoUring`] or [`Backend::Auto`]. Default
-    /// [`Backend::Mio`]; [`Engine::backend`](crate::Engine::backend) says which it came to be.
+    /// [`Backend::Mio`]; [`Engine::backend`](crate::Engine::backend) says which one is in use.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Who accepts: [`AcceptMode::Auto`], [`AcceptMode::PerShard`] or [`AcceptMode::HandOver`]. Default
-    /// [`AcceptMode::Auto`].
+    /// Which shards accept: [`AcceptMode::Auto`], [`AcceptMode::PerShard`] or
+    /// [`AcceptMode::HandOver`]. Default [`AcceptMode::Auto`].
     pub fn accept(mut self, accept: AcceptMode) -> Self {
         self.accept = accept;
         self
@@ -233,8 +233,8 @@ impl EngineConfig {
         self
     }
 
-    /// The kernel's send buffer of each connection (`SO_SNDBUF`), 1 KiB to 1 GiB; the kernel doubles
-    /// it and applies its own limits. Default `None`: the kernel adapts it.
+    /// The kernel's send buffer of each connection (`SO_SNDBUF`), 1 KiB to 1 GiB; the kernel
+    /// doubles it and applies its own limits. Default `None`: the kernel adapts it.
     pub fn send_kernel_bytes(mut self, bytes: Option<usize>) -> Self {
         self.send_kernel_bytes = bytes;
         self
@@ -247,40 +247,42 @@ impl EngineConfig {
         self
     }
 
-    /// Connections all shards hold together, at least 1. One beyond is accepted and reset at once,
-    /// so that its peer knows. Default 1,000,000.
+    /// Connections all shards hold together, at least 1. A further connection is accepted and reset
+    /// at once, so its peer notices. Default 1,000,000.
     pub fn connections_max(mut self, connections: u64) -> Self {
         self.connections_max = connections;
         self
     }
 
-    /// Messages that may wait for one shard, at least 1. Default 65,536. One beyond is given back to
-    /// whoever posts it.
+    /// Messages that may wait for one shard, at least 1. Default 65,536. A further message is given
+    /// back to the caller that posts it.
     pub fn mailbox_max(mut self, messages: usize) -> Self {
         self.mailbox_max = messages;
         self
     }
 
     /// Time without a byte in either direction after which a connection is closed, 1 ms to 24 h.
-    /// Default 10 minutes; `None`: never. It ends connections that a handler has paused as well, and silent streams of
-    /// HTTP. Bytes that have arrived are read first, however late, unless reading is paused. With TLS the
-    /// bytes it carries count on arrival, and neither new keys nor a record that is not whole.
+    /// Default 10 minutes; `None`: never. It ends connections that a handler has paused as well,
+    /// and silent streams of HTTP. Bytes that have arrived are read first, however late, unless
+    /// reading is paused. With TLS the bytes it carries count on arrival, and neither new keys nor
+    /// a record that is not whole.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
     /// Time a peer may take without accepting a byte of what is queued for it, 1 ms to 24 h.
-    /// Default 30 s; `None` waits for ever.
+    /// Default 30 s; `None` waits without limit.
     pub fn write_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.write_timeout = timeout;
         self
     }
 
-    /// Time given to a peer to read our last bytes and close after we have, at most 1 h. Default 2 s.
+    /// Time given to a peer to read our last bytes and close after we have, at most 1 h. Default 2
+    /// s.
     ///
-    /// Closing at once while bytes of the peer are unread would make the kernel reset the connection
-    /// and destroy our last bytes under way.
+    /// Closing at once while bytes of the peer are unread would make the kernel reset the
+    /// connection and destroy our last bytes in flight.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
@@ -295,7 +297,8 @@ impl EngineConfig {
         self
     }
 
-    /// Checks every setting, and the settings against each other. Starting an engine does this first.
+    /// Checks every setting, and the settings against each other. Starting an engine does this
+    /// first.
     ///
     /// # Errors
     ///

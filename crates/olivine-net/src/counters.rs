@@ -1,10 +1,11 @@
-//! What a shard has done, counted by the shard and read by anybody.
+//! What a shard has done, counted by the shard and read by any thread.
 
 use crate::sync::Counter;
 
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// The live counters of one shard; on lines of their own, so that readers disturb nobody else.
+        /// The live counters of one shard, on separate cache lines, so that readers disturb no
+        /// other data.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct ShardCounters {
@@ -52,7 +53,7 @@ counters! {
     connected,
     /// Attempts to connect that failed.
     connect_failed,
-    /// Connections that ended, for whatever reason.
+    /// Connections that ended, for any reason.
     closed,
     /// Connections turned away because the connection cap was reached.
     refused_cap,
@@ -60,14 +61,15 @@ counters! {
     refused_descriptors,
     /// Connections that broke: resets and network errors.
     broken,
-    /// Connections ended by the idle time-out, the write time-out or a deadline, that of a handler or of HTTP.
+    /// Connections ended by the idle time-out, the write time-out or a deadline, that of a handler
+    /// or of HTTP.
     timed_out,
     /// Connections cut by the stop deadline.
     cut,
     /// Calls of the handler that panicked; each was caught.
     panics,
-    /// HTTP requests that the server refused without asking the service: malformed, too large, too slow, or
-    /// beyond the memory for bodies.
+    /// HTTP requests that the server refused without asking the service: malformed, too large, too
+    /// slow, or beyond the memory for bodies.
     refused_requests,
     /// Receive calls that brought bytes.
     receives,

@@ -11,14 +11,16 @@
 //!
 //! Contract, for every back end:
 //!
-//! * A slot is the shard's name for a connection. After `attach(slot)` the driver reports `Received`
-//!   events for it while reading is on (it is at first), in order, until one of length 0 or an error.
-//! * One send per slot is under way at a time. It completes whole, or with an error, or it is given
-//!   back by the `Released` that follows `detach`.
-//! * While reading is off, and after an end was received, the loss of the connection is still told (`Broken`), and
-//!   the peer's end too (`PeerEnded`), whatever waits to be read: a connection is never without an armed event.
-//! * After `detach(slot)` no event but `Released` appears for the slot, and then never another until
-//!   it is attached again; only then has the kernel let go of every buffer.
+//! * A slot is the shard's name for a connection. After `attach(slot)` the driver reports
+//!   `Received` events for it while reading is on (it is at first), in order, until one of length 0
+//!   or an error.
+//! * At most one send per slot is in flight. It completes whole, or with an error, or the
+//!   `Released` after `detach` gives it back.
+//! * While reading is off, and after an end was received, the loss of the connection is still
+//!   reported (`Broken`), and the peer's end too (`PeerEnded`), even with bytes to be read: a
+//!   connection always has an armed event.
+//! * After `detach(slot)` no event but `Released` appears for the slot, and then never another
+//!   until it is attached again; only then has the kernel released every buffer.
 
 use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -29,12 +31,12 @@ pub(crate) mod readiness;
 /// A connection as the driver knows it.
 pub(crate) type Slot = u32;
 
-/// Bytes left free at the start of every receive buffer: what a handler left over of the last batch is
-/// put there, in front of what has just arrived, so that the new bytes need not be copied.
+/// Bytes left free at the start of every receive buffer: unconsumed bytes of the last batch are put
+/// there, in front of the new bytes, so that the new bytes need not be copied.
 pub(crate) const HEADROOM: usize = 4096;
 
 /// Connections taken in after one wait, before those that are open get their turn again: a flood of
-/// new ones must not hold up the old ones.
+/// new connections must not delay the open ones.
 pub(crate) const ARRIVALS_PER_WAIT: usize = 64;
 
 /// Bytes on their way out, owned by the driver while it sends them.
@@ -62,8 +64,8 @@ pub(crate) enum Event {
     Accepted(OwnedFd),
     /// A connection arrived and was closed at once, because descriptors or memory ran out.
     TurnedAway,
-    /// `length` bytes arrived and lie in `buffer` from [`HEADROOM`] on; `length` 0 is the end of the
-    /// stream. The buffer goes back by [`Driver::recycle`].
+    /// `length` bytes arrived, in `buffer` from [`HEADROOM`] on; `length` 0 is the end of
+    /// the stream. The buffer goes back by [`Driver::recycle`].
     Received {
         slot: Slot,
         buffer: Box<[u8]>,
@@ -71,7 +73,8 @@ pub(crate) enum Event {
     },
     /// The connection broke: while reading, or while nothing is read.
     Broken { slot: Slot, error: io::Error },
-    /// The peer has ended its direction while reading is off; told once. What it sent before is still to be read.
+    /// The peer has ended its direction while reading is off; reported once. What it sent before is
+    /// still to be read.
     PeerEnded { slot: Slot },
     /// A send ended, wholly (`Ok`) or not.
     Sent {
@@ -85,7 +88,7 @@ pub(crate) enum Event {
     Released { slot: Slot },
 }
 
-/// How a send went that could be tried at once.
+/// The outcome of a send that was tried at once.
 #[derive(Debug)]
 pub(crate) enum SendState {
     /// It is over; no `Sent` event follows.
@@ -94,7 +97,7 @@ pub(crate) enum SendState {
     UnderWay,
 }
 
-/// One shard's door to the kernel.
+/// One shard's interface to the kernel.
 pub(crate) trait Driver {
     /// The name users see: `mio` or `io_uring`.
     fn name(&self) -> &'static str;
@@ -105,8 +108,8 @@ pub(crate) trait Driver {
     /// Stops accepting: takes what the queue still holds (`Accepted` events follow), then closes.
     fn stop_listening(&mut self);
 
-    /// Whether connections wait here that were accepted, or will have been once a stop has gone through;
-    /// `Accepted` events for them follow.
+    /// Whether connections wait here that were accepted, or will have been once a stop has gone
+    /// through; `Accepted` events for them follow.
     fn has_arrivals(&self) -> bool;
 
     /// Tries to accept again after descriptors ran out. Called about every 50 ms while
@@ -127,10 +130,10 @@ pub(crate) trait Driver {
     /// Sends all of `buffer`.
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState;
 
-    /// Whether the send under way has moved since this was last asked.
+    /// Whether the send in flight has progressed since the last call.
     fn take_progress(&mut self, slot: Slot) -> bool;
 
-    /// Sends what the kernel takes of `bytes` now. Only while no send is under way.
+    /// Sends what the kernel takes of `bytes` now. Only while no send is in flight.
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize>;
 
     /// Ends our direction of the connection.
@@ -139,7 +142,7 @@ pub(crate) trait Driver {
     /// Gives the connection up: closes the socket (by a reset if `reset`), then `Released` follows.
     fn detach(&mut self, slot: Slot, reset: bool);
 
-    /// Whether the loss of this connection would be told: something of it is with the kernel.
+    /// Whether the loss of this connection would be reported: the kernel holds an operation of it.
     fn is_watched(&self, slot: Slot) -> bool;
 
     /// Whether bytes wait in the kernel to be read.
@@ -151,7 +154,7 @@ pub(crate) trait Driver {
     /// Gives back the buffer of a `Received` event.
     fn recycle(&mut self, buffer: Box<[u8]>);
 
-    /// Waits for events: not at all for a zero time-out, for ever for `None`.
+    /// Waits for events: not at all for a zero time-out, without limit for `None`.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
     /// The next event of those the last [`Driver::wait`] found, or that followed from calls since.
@@ -171,7 +174,7 @@ pub(crate) enum Waker {
 impl Waker {
     pub(crate) fn wake(&self) {
         match self {
-            // Fails only if the shard's poll is gone, and then nobody is left to wake.
+            // Fails only if the shard's poll is gone, and then no thread is left to wake.
             Self::Mio(waker) => drop(waker.wake()),
             #[cfg(target_os = "linux")]
             Self::Eventfd(fd) => drop(rustix::io::write(fd, &1_u64.to_ne_bytes())),
@@ -181,15 +184,15 @@ impl Waker {
 
 /// A listener that outlives descriptor exhaustion.
 ///
-/// While `accept` fails for want of a descriptor, the connection stays in the queue and the listener
-/// stays readable: a loop that just tries again spins, one that waits for the next edge hangs for
-/// ever. So one descriptor is kept in reserve; giving it up for a moment lets the connection be
-/// accepted and closed, which its peer sees at once.
+/// While `accept` fails for want of a descriptor, the connection stays in the queue and the
+/// listener stays readable: a loop that just tries again spins, and a loop that waits for the next
+/// edge hangs. So one descriptor is kept in reserve. Closing it for a moment lets the connection be
+/// accepted and closed, and its peer sees that at once.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     pub(crate) listener: OwnedFd,
     spare: Option<OwnedFd>,
-    /// Whether not even the reserve helped, so that accepting rests until it is tried again.
+    /// Whether the reserve did not help either; accepting pauses until the next try.
     pub(crate) starved: bool,
 }
 
@@ -213,7 +216,7 @@ impl Acceptor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if socket::is_exhaustion(&error) => return self.turn_away(),
-                // The connection died in the queue; the next one may be well.
+                // The connection died in the queue; the next one may be alive.
                 Err(error)
                     if matches!(
                         error.kind(),

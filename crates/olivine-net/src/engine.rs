@@ -28,8 +28,7 @@ use crate::{
 
 /// All shards of a process: one pinned event loop per physical core.
 ///
-/// Dropping an engine stops it without mercy: connections are reset. [`Engine::stop`] is the polite
-/// way.
+/// Dropping an engine resets its connections. [`Engine::stop`] closes them in order.
 #[derive(Debug)]
 #[must_use = "dropping an engine stops it"]
 pub struct Engine<H: Handler> {
@@ -46,7 +45,8 @@ pub struct Engine<H: Handler> {
 pub struct StopReport {
     /// Connections that were not idle when the deadline passed, and were reset.
     pub cut: u64,
-    /// Shards that had ended before, by a panic of [`Handler::on_start`] or a failing kernel interface.
+    /// Shards that had ended before, by a panic of [`Handler::on_start`] or a failing kernel
+    /// interface.
     pub failed_shards: Vec<usize>,
     /// Why each of [`StopReport::failed_shards`] had ended, in the same order.
     pub reasons: Vec<String>,
@@ -116,7 +116,7 @@ impl<H: Handler> Engine<H> {
         }
         drop(report);
         for shard in 0..engine.threads.len() {
-            // A thread that ends without a word has panicked before it could run.
+            // A thread that ends without a report has panicked before it could run.
             engine.backend = reports.recv().unwrap_or_else(|_| {
                 let source = io::Error::other("the handler could not be made");
                 Err(StartError::Thread { shard, source })
@@ -153,7 +153,8 @@ impl<H: Handler> Engine<H> {
             .collect()
     }
 
-    /// How each shard is, by index: whether it runs or why it ended, its back end, connections, panics and memory.
+    /// How each shard is, by index: whether it runs or why it ended, its back end, connections,
+    /// panics and memory.
     #[must_use]
     pub fn health(&self) -> Vec<ShardHealth> {
         let vitals = self.common.vitals.iter().zip(self.counters());
@@ -166,7 +167,7 @@ impl<H: Handler> Engine<H> {
     ///
     /// # Errors
     ///
-    /// [`NotPosted`] gives the message back if the mailbox is full or there is no such shard.
+    /// [`NotPosted`] gives the message back if the mailbox is full or the shard does not exist.
     pub fn post(&self, index: usize, message: H::Message) -> Result<(), NotPosted<H::Message>> {
         match self.common.mailboxes.get(index) {
             Some(mailbox) => mailbox.post(message),
@@ -174,8 +175,9 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Stops: takes no more connections, closes each one as soon as it is idle, and after `deadline`
-    /// resets the rest. Returns when all shards have ended, which is as soon as nothing is left.
+    /// Stops: takes no more connections, closes each one as soon as it is idle, and after
+    /// `deadline` resets the rest. Returns when all shards have ended, which is as soon as nothing
+    /// is left.
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         self.halt(deadline)
     }
@@ -257,7 +259,8 @@ impl Seat {
         let runner = Runner::new(shard, handler(self.index));
         let _ = self.report.send(Ok(name));
         drop(self.report);
-        // Handlers are caught call by call: what comes here is a panic of `on_start`, or a fault of this crate.
+        // Handlers are caught call by call: what comes here is a panic of `on_start`, or a fault of
+        // this crate.
         let result = caught(|| runner.run())
             .unwrap_or_else(|message| Err(io::Error::other(format!("panicked: {message}"))));
         if let Err(error) = &result {
@@ -268,7 +271,7 @@ impl Seat {
     }
 }
 
-/// Closes the shard's mailbox however its thread ends, so that nobody posts into the void.
+/// Closes the shard's mailbox however its thread ends, so that a later post is refused.
 struct CloseMailbox<M> {
     index: usize,
     common: Arc<Common<M>>,
@@ -325,8 +328,9 @@ fn listen(
         keep_alive: config.keep_alive,
     };
     if options.reuse_port && address.port() != 0 {
-        // SO_REUSEPORT would let us share the port of another program of this user that also set it,
-        // and the kernel would give each of us some of the connections. A bind without it tells.
+        // SO_REUSEPORT would let us share the port of another program of this user that also set
+        // it, and the kernel would give each of us some of the connections. A bind without it
+        // tells.
         let alone = ListenOptions {
             reuse_port: false,
             ..options

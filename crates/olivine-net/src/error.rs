@@ -8,7 +8,7 @@ use crate::topology::TopologyError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A number lies outside its range.
+    /// A number is outside its range.
     #[error("{setting} of {value} cannot be used: it must be {rule}")]
     Range {
         /// The setting's name.
@@ -18,7 +18,7 @@ pub enum ConfigError {
         /// What is allowed.
         rule: String,
     },
-    /// A time lies outside its range.
+    /// A time is outside its range.
     #[error("{setting} of {value:?} cannot be used: it must be {rule}")]
     Time {
         /// The setting's name.
@@ -41,7 +41,7 @@ pub enum ConfigError {
     CpusWithoutPin,
     /// No TLS session can be begun with the settings given.
     #[cfg(feature = "rustls")]
-    #[error("tls cannot be used: {reason}; mend these settings of rustls")]
+    #[error("tls cannot be used: {reason}; correct these settings of rustls")]
     Tls {
         /// What rustls said.
         reason: String,
@@ -114,12 +114,12 @@ pub enum StartError {
     },
 }
 
-/// Why bytes were not taken for sending. Nothing of them was.
+/// Why bytes were not taken for sending. None of them was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// More than the high-water mark is queued; [`Handler::on_writable`](crate::Handler::on_writable)
-    /// tells when it is worth trying again.
+    /// More than the high-water mark is queued;
+    /// [`Handler::on_writable`](crate::Handler::on_writable) says when to try again.
     #[error("the peer reads more slowly than we send; wait for on_writable")]
     BackPressured,
     /// The connection is closed, closing or not yet made.
@@ -132,10 +132,10 @@ pub enum NotSent {
 #[non_exhaustive]
 pub enum NotPosted<M> {
     /// The shard's mailbox is full.
-    #[error("the mailbox of the shard is full")]
+    #[error("the mailbox of the shard is full; post again later or raise mailbox_max")]
     BackPressured(M),
-    /// There is no such shard, or it has stopped.
-    #[error("the shard has stopped or never was")]
+    /// The shard does not exist, or it has stopped.
+    #[error("the shard has stopped or does not exist")]
     Closed(M),
 }
 
@@ -148,7 +148,7 @@ impl<M> std::fmt::Debug for NotPosted<M> {
     }
 }
 
-/// Why a connection ended, as told to [`Handler::on_close`](crate::Handler::on_close).
+/// Why a connection ended, as reported to [`Handler::on_close`](crate::Handler::on_close).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -160,9 +160,9 @@ pub enum CloseReason {
     PeerClosed,
     /// The connection broke: reset by the peer, or a network error.
     Broken(io::ErrorKind),
-    /// No byte for as long as the idle time-out.
+    /// No byte during the idle time-out.
     IdleTimeout,
-    /// The peer accepted nothing for as long as the write time-out.
+    /// The peer accepted nothing during the write time-out.
     WriteTimeout,
     /// A deadline set by the handler passed and the handler did not object.
     Deadline,
@@ -172,7 +172,7 @@ pub enum CloseReason {
     Tls,
     /// The engine's stop deadline passed first; queued bytes were lost.
     Cut,
-    /// The handler panicked while it was told something of this connection; queued bytes were lost.
+    /// The handler panicked in a call about this connection; queued bytes were lost.
     Panicked,
 }
 
@@ -180,7 +180,7 @@ pub enum CloseReason {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The system refused: nobody listens there, no route, no descriptor left.
+    /// The system refused: no listener there, no route, or no descriptor left.
     #[error("cannot connect to {address}")]
     Io {
         /// The address.
@@ -197,6 +197,6 @@ pub enum ConnectError {
         timeout: Duration,
     },
     /// The connection cap is reached or the engine is stopping.
-    #[error("the engine takes no more connections")]
+    #[error("the engine takes no more connections: it is stopping or connections_max is reached")]
     Refused,
 }

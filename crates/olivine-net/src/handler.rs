@@ -9,8 +9,8 @@ use crate::{
 
 /// Names a connection for as long as it lives; never given to another one.
 ///
-/// It is a small `Copy` value: keep it wherever it is handy. An operation on a connection that has
-/// ended is refused, never misdirected.
+/// It is a small `Copy` value: copy it freely. An operation on an ended connection is refused,
+/// never misdirected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     pub(crate) shard: u16,
@@ -52,15 +52,16 @@ pub enum Origin {
     },
 }
 
-/// A protocol, or an application of one. Each shard has a handler of its own, used by that shard's
+/// A protocol, or an application of one. Each shard has its own handler, used by that shard's
 /// thread alone, so its state needs no lock.
 ///
-/// Every method gets the [`Shard`], through which it writes, closes, sets timers, connects and posts
-/// messages. Nothing may block: a method that waits stalls every connection of its shard.
+/// Every method gets the [`Shard`], through which it writes, closes, sets timers, connects and
+/// posts messages. Nothing may block: a method that waits stalls every connection of its shard.
 ///
-/// A method that panics is caught: the connection it was told about is reset, [`Handler::on_panic`] is told, and
-/// the shard goes on. Only [`Handler::on_start`] ends its shard by a panic: the other shards go on, and
-/// [`Engine::health`](crate::Engine::health) says why it ended. Programs that abort on panic get neither.
+/// A panic of a method is caught: the shard resets the connection of that call, calls
+/// [`Handler::on_panic`], and continues. Only a panic of [`Handler::on_start`] ends its shard: the
+/// other shards continue, and [`Engine::health`](crate::Engine::health) says why it ended. Programs
+/// that abort on panic get neither.
 pub trait Handler: 'static {
     /// What other shards and threads may post to this one; `()` where nothing is posted.
     type Message: Send + 'static;
@@ -96,16 +97,17 @@ pub trait Handler: 'static {
         shard.close(id);
     }
 
-    /// The peer has ended its direction while reading is paused, by [`Shard::pause`] or by back-pressure. It may have
-    /// left, or only send no more. Called once at most; what it sent before is shown when reading resumes, and
-    /// `on_end` follows it. By default nothing happens: the idle time-out ends a connection that stays paused.
+    /// The peer has ended its direction while reading is paused, by [`Shard::pause`] or by
+    /// back-pressure. It may have left, or only stopped sending. Called once at most; what it sent
+    /// before is shown when reading resumes, and `on_end` follows it. By default nothing happens:
+    /// the idle time-out ends a connection that stays paused.
     fn on_half_close(&mut self, shard: &mut Shard<Self::Message>, id: ConnectionId) {
         let _ = (shard, id);
     }
 
-    /// A method of this handler panicked with `message`; `id` is the connection it was told about, which is reset
-    /// next. State that the method was changing is as the panic left it. By default nothing happens: the panic was
-    /// counted, and the process's panic hook has spoken.
+    /// A method of this handler panicked with `message`; `id` is the connection of that call, which
+    /// is reset next. State that the method was changing is as the panic left it. By default
+    /// nothing happens: the panic was counted, and the process's panic hook has run.
     fn on_panic(
         &mut self,
         shard: &mut Shard<Self::Message>,
@@ -115,7 +117,7 @@ pub trait Handler: 'static {
         let _ = (shard, id, message);
     }
 
-    /// The connection is gone. Called once for each one that was opened.
+    /// The connection is gone. Called once for each opened connection.
     fn on_close(
         &mut self,
         shard: &mut Shard<Self::Message>,
@@ -150,8 +152,8 @@ pub trait Handler: 'static {
         let _ = (shard, token, error);
     }
 
-    /// The engine is stopping: no new connection comes, and each open one is closed as soon as it is
-    /// idle.
+    /// The engine is stopping: no new connection comes, and each open one is closed as soon as it
+    /// is idle.
     fn on_stop(&mut self, shard: &mut Shard<Self::Message>) {
         let _ = shard;
     }

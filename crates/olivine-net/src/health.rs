@@ -10,7 +10,8 @@ use crate::sync::Counter;
 pub enum ShardState {
     /// It serves.
     Running,
-    /// Its thread has ended before the engine was stopped. Its connections are closed, and it takes no more.
+    /// Its thread has ended before the engine was stopped. Its connections are closed, and it takes
+    /// no more.
     Ended {
         /// Why: the panic's text, or what the system said.
         reason: String,
@@ -25,7 +26,8 @@ pub struct ShardHealth {
     pub state: ShardState,
     /// The back end it runs on: `mio` or `io_uring`.
     pub backend: &'static str,
-    /// Why [`Backend::Auto`](crate::Backend::Auto) did not take io_uring; `None` where it did or was not asked.
+    /// Why [`Backend::Auto`](crate::Backend::Auto) did not take io_uring; `None` where it did or
+    /// was not asked.
     pub fallback: Option<String>,
     /// Connections open now.
     pub connections: u64,
@@ -38,7 +40,7 @@ pub struct ShardHealth {
     pub body_bytes: u64,
 }
 
-/// What a shard leaves for readings of its health.
+/// What a shard stores for readings of its health.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
     pub(crate) backend: OnceLock<&'static str>,
@@ -49,7 +51,7 @@ pub(crate) struct Vitals {
 }
 
 impl Vitals {
-    /// Notes why the shard has ended; the first reason stands.
+    /// Stores why the shard has ended; the first reason stays.
     pub(crate) fn end(&self, reason: String) {
         let _ = self.ended.set(reason);
     }

@@ -2,8 +2,8 @@
 //!
 //! What it refuses: anything ambiguous. A request whose length can be read in two ways, or whose
 //! lines could be split differently by another server in front, is answered with an error and the
-//! connection closed. It does not do HTTP/2, compression, files, or proxying, and request bodies are
-//! held in memory up to a limit.
+//! connection closed. It does not do HTTP/2, compression, files, or proxying, and request bodies
+//! are held in memory up to a limit.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,11 +14,13 @@
 //! | `message` | the request as a service sees it; rendering of answers |
 //! | `service` | what an application supplies and answers through |
 //! | `body` | bodies that come in pieces, and the memory of all of them |
+//! | `connection` | what the server knows about one connection |
 //! | `owed` | answers put off or streamed: their time, peers that leave, panics |
 //! | `server` | the [`Handler`](crate::Handler) that joins them |
 //!
 //! ```
-//! use olivine_net::{EngineConfig, http::{self, Limits, Request, Responder, Service, StaticAnswer}};
+//! use olivine_net::EngineConfig;
+//! use olivine_net::http::{self, Limits, Request, Responder, Service, StaticAnswer};
 //! use std::{io::{Read, Write}, net::TcpStream, time::Duration};
 //!
 //! struct Hello(StaticAnswer);
@@ -53,6 +55,7 @@ mod body;
 mod chunk;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
+mod connection;
 mod date;
 mod head;
 mod host;

@@ -2,7 +2,7 @@
 //!
 //! It refuses to block, to queue without bound, to allocate per request once warm, and to ignore a
 //! setting. It knows nothing of messages or channels: it moves bytes between sockets and handlers.
-//! It does no UDP, no HTTP/2, no file serving, and makes no TLS connections of its own (the `rustls`
+//! It does no UDP, no HTTP/2, no file serving, and makes no outgoing TLS connections (the `rustls`
 //! feature serves TLS).
 //!
 //! ```
@@ -15,12 +15,13 @@
 //!     type Message = ();
 //!
 //!     fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
-//!         // What does not fit stays unconsumed, and comes again when there is room.
+//!         // Bytes without room stay unconsumed, and come again later.
 //!         shard.offer(id, data).map_or(0, |()| data.len())
 //!     }
 //! }
 //!
-//! let engine = Engine::start(EngineConfig::new("127.0.0.1:0".parse()?).threads(1), |_shard| Echo)?;
+//! let config = EngineConfig::new("127.0.0.1:0".parse()?).threads(1);
+//! let engine = Engine::start(config, |_shard| Echo)?;
 //! let mut peer = TcpStream::connect(engine.local_address().unwrap())?;
 //! peer.write_all(b"hello")?;
 //! let mut answer = [0; 5];
@@ -32,17 +33,17 @@
 //!
 //! # How it is built
 //!
-//! An [`Engine`] is one thread per physical core ([`Topology`] leaves hyper-threads out and respects
-//! the affinity mask), each pinned, each with a listener of its own on the same port. A connection
-//! stays on the shard that accepted it, so all its state belongs to one thread. The one lock is that of the
-//! mailbox, which a shard takes to fall asleep, to wake up, and to read what was posted. A
-//! [`Handler`] is a plain struct, one value per shard; shards exchange messages through bounded
-//! mailboxes.
+//! An [`Engine`] is one thread per physical core ([`Topology`] leaves hyper-threads out and
+//! respects the affinity mask), each pinned, each with its own listener on the same port. A
+//! connection stays on the shard that accepted it, so all its state belongs to one thread. The one
+//! lock is that of the mailbox, which a shard takes to fall asleep, to wake up, and to read what
+//! was posted. A [`Handler`] is a plain struct, one value per shard; shards exchange messages
+//! through bounded mailboxes.
 //!
 //! Each round of a [`Shard`]'s loop waits for the kernel, shows arrived bytes to the handler, fires
-//! timers from one timing wheel, reads the mailbox, and flushes. Everything a handler writes while it
-//! is shown one batch of bytes leaves in **one send**: that, and not the kernel interface, is what
-//! makes pipelined requests cheap.
+//! timers from one timing wheel, reads the mailbox, and flushes. Everything that a handler writes
+//! for one batch of bytes leaves in **one send**. That, not the kernel interface, makes pipelined
+//! requests cheap.
 //!
 //! Buffers belong to the shard, not to the connection. A handler sees the receive buffer itself;
 //! only bytes it leaves unconsumed are copied. An idle connection holds about 250 bytes here and no
@@ -51,23 +52,24 @@
 //! Back-pressure: a write queue over its high-water mark refuses bytes and stops reading from that
 //! connection; at the low-water mark both resume. Nothing grows with the speed difference.
 //!
-//! A peer that leaves is noticed in every state, also while nothing is read from it; a peer that is silent is ended
-//! by a time-out in every state. `shard/connection.rs` has the table.
+//! The shard notices a peer that leaves in every state, also while it reads nothing from it. A
+//! time-out ends a silent peer in every state. `shard/connection.rs` has the table.
 //!
-//! A handler that panics loses one connection, not its shard. [`Engine::health`] says how each shard is.
+//! A handler that panics loses one connection, not its shard. [`Engine::health`] says how each
+//! shard is.
 //!
 //! Time-outs (idle, write, and one deadline per connection for the handler's use) share one wheel
-//! entry per connection, which is looked at lazily: activity only notes the time.
+//! entry per connection, which is checked lazily: activity only stores the time.
 //!
 //! Closing ends our direction first and then waits, for a bounded time, for the peer's end, because
 //! closing with unread bytes would reset the connection and destroy what we sent last.
 //!
 //! # Back ends
 //!
-//! One internal driver trait, shaped as completions over owned buffers, has two bodies: mio (epoll or
-//! kqueue; the default) and io_uring (multishot accept and receive, provided buffers, registered
-//! descriptors). Both run the same tests. io_uring is never required: container profiles often forbid
-//! it, and [`Backend::Auto`] probes for it.
+//! One internal driver trait, shaped as completions over owned buffers, has two bodies: mio (epoll
+//! or kqueue; the default) and io_uring (multishot accept and receive, provided buffers, registered
+//! descriptors). Both run the same tests. io_uring is never required: container profiles often
+//! forbid it, and [`Backend::Auto`] probes for it.
 //!
 //! # Where to read
 //!

@@ -12,10 +12,10 @@ use std::{
 
 use crate::{driver::Waker, error::NotPosted, sync::Flag};
 
-/// What a shard can be told.
+/// An order or message to a shard.
 #[derive(Debug)]
 pub(crate) enum Letter<M> {
-    /// A message of the handler's.
+    /// A message to the handler.
     Message(M),
     /// A connection that another shard accepted.
     Connection(OwnedFd),
@@ -77,7 +77,8 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Adds a letter of the engine's own, which the limit does not bind; gives it back if the shard is gone.
+    /// Adds a letter of the engine, which the limit does not bind; gives it back if the shard
+    /// is gone.
     pub(crate) fn command(&self, letter: Letter<M>) -> Result<(), Letter<M>> {
         let mut inner = self.lock();
         if inner.closed {
@@ -113,12 +114,13 @@ impl<M> Mailbox<M> {
         inner.asleep
     }
 
-    /// Says that the shard is awake, so that nobody pays for waking it.
+    /// Says that the shard is awake, so that no sender pays for waking it.
     pub(crate) fn wake_up(&self) {
         self.lock().asleep = false;
     }
 
-    /// Takes no more letters and drops those that wait; returns how many connections were among them.
+    /// Takes no more letters and drops those that wait; returns how many connections were among
+    /// them.
     pub(crate) fn close(&self) -> usize {
         let mut inner = self.lock();
         inner.closed = true;

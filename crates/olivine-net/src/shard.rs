@@ -1,4 +1,4 @@
-//! One event loop and the connections that live on it, as a handler sees them.
+//! One event loop and its connections, as a handler sees them.
 //!
 //! [`Shard`] holds everything a handler may touch; `shard/run.rs` drives it. Handlers call in, so
 //! nothing here calls a handler: closing, resuming and connecting take effect when the handler has
@@ -43,7 +43,8 @@ const POOL_START: usize = 16;
 const POOL_MAX: usize = 1024;
 /// Bytes of all buffers kept for use again; more are freed.
 const POOL_BYTES_MAX: usize = POOL_MAX * BUFFER_BYTES;
-/// A buffer that grew beyond this is freed, so that large answers and bodies hold no memory once they are gone.
+/// A buffer that grew beyond this is freed, so that large answers and bodies hold no memory once
+/// they are gone.
 const POOLED_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes of freed bodies after which memory is given back to the system.
@@ -91,7 +92,7 @@ pub struct Shard<M> {
     pub(crate) tick: u64,
     /// Connections to be looked at before the loop waits.
     pub(crate) dirty: Vec<Slot>,
-    /// Connections that ended and whose handler is still to be told.
+    /// Ended connections that are still to be reported to the handler.
     pub(crate) ended: Vec<(ConnectionId, CloseReason, Option<Box<Attempt>>)>,
     pub(crate) pool: Vec<Vec<u8>>,
     /// Capacity of all buffers in the pool.
@@ -237,8 +238,8 @@ impl<M> Shard<M> {
     ///
     /// # Errors
     ///
-    /// [`NotSent::BackPressured`] while the queue is over the high-water mark, and then `on_writable`
-    /// follows; [`NotSent::Closed`] if the connection is not open.
+    /// [`NotSent::BackPressured`] while the queue is over the high-water mark, and then
+    /// `on_writable` follows; [`NotSent::Closed`] if the connection is not open.
     pub fn offer(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<(), NotSent> {
         self.writer(id)?.extend_from_slice(bytes);
         Ok(())
@@ -263,11 +264,11 @@ impl<M> Shard<M> {
         Ok(())
     }
 
-    /// Sends from `bytes` at once, without a copy and without queueing, as much as the kernel takes;
-    /// returns how many bytes that was.
+    /// Sends from `bytes` at once, without a copy and without queueing, as much as the kernel
+    /// takes; returns how many bytes that was.
     ///
-    /// For callers that hold the bytes anyway (a ring, a mapped file): what was not taken is offered
-    /// again from `on_writable`, which follows.
+    /// For callers that hold the bytes anyway (a ring, a mapped file): what was not taken is
+    /// offered again from `on_writable`, which follows.
     ///
     /// # Errors
     ///
@@ -378,7 +379,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Ends a connection at once because a deadline has passed: `on_close` is told
+    /// Ends a connection at once because a deadline has passed: `on_close` gets
     /// [`CloseReason::Deadline`]. What is queued is lost.
     pub fn expire(&mut self, id: ConnectionId) {
         if self.find(id).is_some() {
@@ -387,8 +388,8 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Has `on_deadline` called for this connection when `after` has passed, in place of any deadline
-    /// set before; `None` takes it back. Exact to about a millisecond, never early.
+    /// Has `on_deadline` called for this connection when `after` has passed, in place of any
+    /// deadline set before; `None` takes it back. Exact to about a millisecond, never early.
     pub fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
         let at = after.map_or(NEVER, |after| self.tick_after(after));
         if let Ok(connection) = self.find_open(id) {
@@ -417,8 +418,8 @@ impl<M> Shard<M> {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if the system refuses at once, the connection cap is reached or the engine is
-    /// stopping; then nothing follows.
+    /// [`ConnectError`] if the system refuses at once, the connection cap is reached or the engine
+    /// is stopping; then nothing follows.
     pub fn connect(
         &mut self,
         address: SocketAddr,
@@ -459,7 +460,7 @@ impl<M> Shard<M> {
     ///
     /// # Errors
     ///
-    /// [`NotPosted`] gives the message back if the mailbox is full or there is no such shard.
+    /// [`NotPosted`] gives the message back if the mailbox is full or the shard does not exist.
     pub fn post(&self, index: usize, message: M) -> Result<(), NotPosted<M>> {
         match self.common.mailboxes.get(index) {
             Some(mailbox) => mailbox.post(message),

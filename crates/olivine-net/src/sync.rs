@@ -1,5 +1,5 @@
-//! Counters one thread writes, gauges many do, and one flag: with the tail of `sys/buffers`, all the
-//! atomics there are.
+//! Counters one thread writes, gauges many do, and one flag: with the tail of `sys/buffers`, all
+//! the atomics there are.
 //!
 //! # Synchronization
 //!

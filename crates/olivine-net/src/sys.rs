@@ -1,4 +1,4 @@
-//! The door to the operating system, and the only place with `unsafe` code.
+//! The interface to the operating system, and the only place with `unsafe` code.
 //!
 //! A platform supplies:
 //!

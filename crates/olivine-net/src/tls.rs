@@ -26,7 +26,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins a session. Some settings are checked nowhere before, such as the length of a fragment.
+    /// Begins a session. Some settings are checked nowhere before, such as the length of a
+    /// fragment.
     pub(crate) fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         let mut connection = rustls::ServerConnection::new(config)?;
         connection.set_buffer_limit(None);
@@ -38,8 +39,8 @@ impl Session {
 }
 
 impl<M> Shard<M> {
-    /// Gives a new connection a TLS session, where the engine serves TLS. After an error the connection must
-    /// not be served: without a session it would be in the clear.
+    /// Gives a new connection a TLS session, if the engine serves TLS. After an error the
+    /// connection must not be served: without a session it would not be encrypted.
     pub(crate) fn start_tls(&mut self, slot: Slot) -> io::Result<()> {
         if let Some(config) = &self.common.config.tls {
             let session = Session::new(config.clone()).map_err(io::Error::other)?;

@@ -2,10 +2,10 @@
 //!
 //! Two hyper-threads of one core share its execution units, so a second event loop there takes
 //! time from the first. [`Topology`] therefore counts *physical cores* and names one CPU of each:
-//! the lowest one that the affinity mask (and with it the cpuset of a container) allows.
+//! the lowest CPU that the affinity mask (and with it the cpuset of a container) allows.
 //!
 //! On Linux the facts come from sysfs; the folder can be given, so that tests use made-up machines.
-//! Where sysfs is missing, each allowed CPU is taken for a core of its own.
+//! Without sysfs, each allowed CPU counts as a separate core.
 
 use std::{fs, io, path::Path};
 
@@ -37,11 +37,11 @@ pub struct Core {
     pub package: usize,
 }
 
-/// Why the cores could not be found, or a wish for CPUs not be met.
+/// Why the cores could not be found, or requested CPUs cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// The kernel would not say where this process may run.
+    /// The kernel did not report where this process may run.
     #[error("cannot read the CPU affinity of this process")]
     Affinity(#[source] io::Error),
     /// A CPU was named that does not exist or that the affinity mask or cpuset excludes.
@@ -86,7 +86,7 @@ impl Topology {
     /// CPUs in `allowed` that are online.
     ///
     /// Files that are missing or unreadable cost precision, never an error: a CPU whose siblings
-    /// are unknown is a core of its own, and one whose L3 is unknown shares it with its package.
+    /// are unknown counts as a separate core, and an unknown L3 is shared by the package.
     #[must_use]
     pub fn from_sysfs(root: &Path, allowed: &[usize]) -> Self {
         let cpus = root.join("devices/system/cpu");
@@ -177,7 +177,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::NotAllowed`] for the first one that may not.
+    /// [`TopologyError::NotAllowed`] for the first CPU that may not.
     pub fn check(&self, cpus: &[usize]) -> Result<(), TopologyError> {
         let allowed = self.cpus();
         match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn respects_the_affinity_mask_and_offline_cpus() {
         let root = eight_threads();
-        // Only hyper-threads of cores 1 and 3 are left: they stand for their cores.
+        // Only hyper-threads of cores 1 and 3 are left: they represent their cores.
         let topology = Topology::from_sysfs(root.path(), &[5, 7, 3]);
         assert_eq!(topology.choose(0).unwrap(), [3, 5]);
         assert_eq!(topology.cores()[0].siblings, [7]);

@@ -1,7 +1,7 @@
 //! A hierarchical timing wheel: arming, cancelling and firing cost the same however many are armed.
 //!
 //! Time is a `u64` count of ticks (the shard uses milliseconds since it started). Level `n` has 64
-//! slots of 64ⁿ ticks each; an entry lies on the level of the highest 6-bit digit in which its
+//! slots of 64ⁿ ticks each; an entry is on the level of the highest 6-bit digit in which its
 //! deadline differs from now, and moves down as time comes near. Nothing fires early; a clock that
 //! jumps fires everything that has become due, in order of ticks.
 //!
@@ -15,7 +15,8 @@
 /// Six bits of the deadline per level.
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// Six levels of six bits reach 2³⁶ ticks: two years of milliseconds. Later deadlines are cut to it.
+/// Six levels of six bits reach 2³⁶ ticks: two years of milliseconds. Later deadlines are cut to
+/// it.
 const LEVELS: usize = 6;
 const HORIZON: u64 = (1 << (BITS * LEVELS as u32)) - 1;
 /// The end of a list.
@@ -47,7 +48,7 @@ struct Level {
     occupied: u64,
 }
 
-/// The wheel; `T` is what each timer carries.
+/// The wheel; each timer carries a `T`.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     levels: [Level; LEVELS],
@@ -69,7 +70,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Arms a timer for `deadline`; one that is not in the future fires at the next tick.
+    /// Arms a timer for `deadline`. A deadline that is not in the future fires at the next tick.
     pub(crate) fn insert(&mut self, deadline: u64, payload: T) -> Key {
         let deadline = deadline.clamp(self.now + 1, self.now | HORIZON);
         let index = if self.free == NONE {
@@ -107,7 +108,8 @@ impl<T> Wheel<T> {
         self.release(key.index)
     }
 
-    /// The tick at which [`Wheel::advance`] has something to do; never later than the next deadline.
+    /// The tick at which [`Wheel::advance`] has something to do; never later than the next
+    /// deadline.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         self.next_slot().map(|(_, _, tick)| tick)
     }
@@ -245,8 +247,8 @@ mod tests {
                         now += by;
                         let mut fired = Vec::new();
                         wheel.advance(now, &mut fired);
-                        let mut expected: Vec<usize> =
-                            oracle.iter().filter(|(at, ..)| *at <= now).map(|(_, n, _)| *n).collect();
+                        let due = oracle.iter().filter(|(at, ..)| *at <= now);
+                        let mut expected: Vec<usize> = due.map(|(_, n, _)| *n).collect();
                         oracle.retain(|(at, ..)| *at > now);
                         fired.sort_unstable();
                         expected.sort_unstable();

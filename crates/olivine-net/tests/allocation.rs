@@ -68,8 +68,8 @@ impl Service for App {
     }
 }
 
-/// Sends `request` in two pieces and reads `length` bytes, many times; counts the allocations of the
-/// last rounds.
+/// Sends `request` in two pieces and reads `length` bytes, many times; counts the allocations of
+/// the last rounds.
 fn allocations<H: Handler>(engine: &Engine<H>, request: &[u8], length: usize) -> u64 {
     let mut peer = client(engine.local_address().unwrap());
     let mut answer = vec![0; length];
@@ -109,7 +109,8 @@ fn nothing_is_allocated_per_request_after_warm_up() {
             POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
         for (what, request, bodies) in [("static", &get[..], 16 * 5), ("bodies", &post[..], 8)] {
             let answers = if what == "static" { 16 } else { 2 };
-            let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 5\r\n\r\n";
+            let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+                        Content-Length: 5\r\n\r\n";
             let extra = if what == "static" {
                 0
             } else {

@@ -1,4 +1,5 @@
-//! Memory of request bodies: what a shard holds is counted, bounded over all connections, and given back.
+//! Memory of request bodies: what a shard holds is counted, bounded over all connections, and given
+//! back.
 
 mod support;
 
@@ -39,7 +40,8 @@ fn health(engine: &Engine<Server<Length>>) -> ShardHealth {
     engine.health().remove(0)
 }
 
-/// Begins an upload and sends `now` bytes of `length`; small pieces, so that it is never whole at once.
+/// Begins an upload and sends `now` bytes of `length`; small pieces, so that it is never whole at
+/// once.
 fn begin(address: SocketAddr, length: usize, now: usize) -> TcpStream {
     let mut peer = client(address);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
@@ -94,8 +96,8 @@ fn memory_of_many_uploads_is_given_back() {
         assert_eq!(health.body_bytes, 0, "{backend:?}");
         let pooled = health.pooled_bytes;
         assert!(pooled <= POOL_BYTES_MAX, "{backend:?}: {pooled} bytes kept");
-        // A second after the last of them the allocator is asked to give back as well. Only reported: what else
-        // this process holds is not the engine's to say.
+        // A second after the last of them the allocator is asked to give back as well. Only
+        // reported: what else this process holds is not the engine's to say.
         let start = Instant::now();
         while resident_kib() > before + (during - before) / 2
             && start.elapsed() < Duration::from_secs(3)

@@ -145,7 +145,7 @@ fn run(
 }
 
 fn report(what: &str, backend: Backend, (count, failures): (usize, Vec<String>)) {
-    // Not by `println!`, which a test that passes shows to nobody.
+    // Not by `println!`: a passing test does not show it.
     let passed = count - failures.len();
     let mut out = std::io::stdout();
     writeln!(

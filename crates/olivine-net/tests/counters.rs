@@ -1,5 +1,5 @@
-//! What the counters count, to the byte, and with it what the engine promises about its calls: one receive
-//! and one send for a batch of requests.
+//! What the counters count, to the byte, and with it what the engine promises about its calls: one
+//! receive and one send for a batch of requests.
 
 mod support;
 

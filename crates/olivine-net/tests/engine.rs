@@ -1,4 +1,5 @@
-//! What an engine does with bytes, over real sockets: each claim on every back end that this machine allows.
+//! What an engine does with bytes, over real sockets: each claim on every back end that this
+//! machine allows.
 
 mod support;
 
@@ -88,7 +89,7 @@ fn a_slow_reader_stops_our_reading_and_loses_nothing() {
             writer.write_all(&pattern).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();
         });
-        // Nobody reads until the engine has stopped taking bytes in.
+        // The peer reads only after the engine has stopped taking bytes in.
         let read = || engine.counters()[0].received_bytes;
         let mut last = 0;
         wait_until("reading stalls", || {

@@ -1,5 +1,6 @@
-//! How answers are framed, for every way to answer and every status without content: a client that follows
-//! RFC 9112 6.3 and a foreign one, Python's `http.client`, must find the next answer where it begins.
+//! How answers are framed, for every way to answer and every status without content: a client that
+//! follows RFC 9112 6.3 and a foreign one, Python's `http.client`, must find the next answer where
+//! it begins.
 
 mod support;
 
@@ -23,7 +24,8 @@ const BODY: &[u8] = b"content";
 /// Answers `/WAY/STATUS` in that way.
 #[derive(Default)]
 struct App {
-    /// Answers that are finished by the next timer: the stream, the status to begin or respond with.
+    /// Answers that are finished by the next timer: the stream, the status to begin or respond
+    /// with.
     owed: Vec<(StreamId, &'static str, u16)>,
 }
 
@@ -71,13 +73,14 @@ fn start(backend: Backend) -> (Engine<Server<App>>, SocketAddr) {
     (engine, address)
 }
 
-/// The body framing that RFC 9110 and RFC 9112 allow for an answer, as its header line; `None` where there must be
-/// neither length nor coding.
+/// The body framing that RFC 9110 and RFC 9112 allow for an answer, as its header line; `None`
+/// where there must be neither length nor coding.
 fn framing(way: &str, status: u16) -> Option<&'static str> {
     match (status, way) {
         // 9110 8.6 and 9112 6.1: no length and no coding. 304: no length that a 200 would not have.
         (204 | 304, _) => None,
-        // 9110 15.3.6: no content; 9112 6.3 asks for a length, or the end of the connection would end it.
+        // 9110 15.3.6: no content; 9112 6.3 asks for a length, or the end of the connection would
+        // end it.
         (205, _) => Some("Content-Length: 0"),
         (_, "stream" | "begin") => Some("Transfer-Encoding: chunked"),
         // Of HEAD too: that of the same GET.

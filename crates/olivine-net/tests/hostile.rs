@@ -1,6 +1,7 @@
-//! Clients that do what they like, in an order drawn from a seed: pieces of requests, pipelines behind owed answers,
-//! ends, resets, silence. However they leave, every connection ends, every owed answer is told of, and nothing is held.
-//! `OLIVINE_NET_SEED` and `OLIVINE_NET_CLIENTS` choose another run.
+//! Clients that do what they like, in an order drawn from a seed: pieces of requests, pipelines
+//! behind owed answers, ends, resets, silence. However they leave, every connection ends, every
+//! pending answer is reported, and nothing is held. `OLIVINE_NET_SEED` and `OLIVINE_NET_CLIENTS`
+//! choose another run.
 
 mod support;
 
@@ -42,16 +43,18 @@ struct App {
     /// Answers to be given by the next timer, and what was done with each.
     owed: Vec<(StreamId, u64)>,
     count: u64,
-    /// Answers that were neither given nor told to be no longer wanted.
+    /// Answers that were neither given nor reported as closed.
     open: HashSet<StreamId>,
-    /// How many these are, and how many were told of that were not among them.
-    told: Arc<(AtomicU64, AtomicU64)>,
+    /// Their number, and the number of reports of other answers.
+    counts: Arc<(AtomicU64, AtomicU64)>,
 }
 
 impl App {
     fn tell(&self) {
         // Relaxed: a count that is read when nothing moves any more.
-        self.told.0.store(self.open.len() as u64, Ordering::Relaxed);
+        self.counts
+            .0
+            .store(self.open.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -83,7 +86,7 @@ impl Service for App {
     fn on_timer(&mut self, http: &mut Http<'_, ()>, _: u64) {
         for (stream, kind) in std::mem::take(&mut self.owed) {
             match kind {
-                // Owed for ever.
+                // Never answered.
                 0 => continue,
                 1 => {
                     http.respond(stream, 200, &[], b"late").unwrap();
@@ -99,7 +102,7 @@ impl Service for App {
 
     fn on_stream_closed(&mut self, _: &mut Http<'_, ()>, stream: StreamId) {
         if !self.open.remove(&stream) {
-            self.told.1.fetch_add(1, Ordering::Relaxed);
+            self.counts.1.fetch_add(1, Ordering::Relaxed);
         }
         self.tell();
     }
@@ -174,10 +177,10 @@ fn whatever_clients_do_every_connection_ends_and_nothing_is_held() {
             .answer_timeout(Some(BRIEF))
             .half_closed_timeout(Some(BRIEF / 2))
             .bodies_bytes_max(2 << 20);
-        let told = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-        let tells = Arc::clone(&told);
+        let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let counted = Arc::clone(&counts);
         let app = move |_| App {
-            told: Arc::clone(&tells),
+            counts: Arc::clone(&counted),
             ..App::default()
         };
         let engine = http::serve(settings, limits, app).unwrap();
@@ -196,9 +199,13 @@ fn whatever_clients_do_every_connection_ends_and_nothing_is_held() {
             (0, 0),
             "{backend:?}"
         );
-        let (open, twice) = (&told.0, &told.1);
+        let (open, twice) = (&counts.0, &counts.1);
         assert_eq!(open.load(Ordering::Relaxed), 0, "{backend:?}: still owed");
-        assert_eq!(twice.load(Ordering::Relaxed), 0, "{backend:?}: told twice");
+        assert_eq!(
+            twice.load(Ordering::Relaxed),
+            0,
+            "{backend:?}: reported twice"
+        );
         drop(held);
         assert_eq!(engine.stop(Duration::ZERO).failed_shards, [0; 0]);
     }

@@ -30,7 +30,7 @@ enum Order {
 
 /// What the application tells the test.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Report {
     Stream(StreamId),
     Closed(StreamId),
     Refused(AnswerError),
@@ -38,7 +38,7 @@ enum Told {
 }
 
 struct App {
-    told: mpsc::Sender<Told>,
+    reports: mpsc::Sender<Report>,
     flood: Option<(StreamId, usize, usize)>,
 }
 
@@ -58,7 +58,7 @@ impl App {
             }
         }
         http.finish(stream);
-        let _ = self.told.send(Told::Sent(sent));
+        let _ = self.reports.send(Report::Sent(sent));
     }
 }
 
@@ -67,19 +67,19 @@ impl Service for App {
 
     fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Order>) {
         let outcome = match request.path() {
-            "/stream" => responder.stream(200, &[("X", "y")]).map(Told::Stream),
-            "/events" => responder.events().map(Told::Stream),
-            "/later" => Ok(Told::Stream(responder.later())),
+            "/stream" => responder.stream(200, &[("X", "y")]).map(Report::Stream),
+            "/events" => responder.events().map(Report::Stream),
+            "/later" => Ok(Report::Stream(responder.later())),
             "/drop" => return,
             "/split" => match responder.send(200, &[("X", "a\r\nSet-Cookie: b")], b"") {
-                Err(error) => Ok(Told::Refused(error)),
+                Err(error) => Ok(Report::Refused(error)),
                 Ok(()) => return,
             },
             "/empty" => return responder.send(204, &[], b"ignored").unwrap(),
             "/big" => return responder.send(200, &[], &vec![b'b'; 3_000_000]).unwrap(),
             path => return responder.send(200, &[], path.as_bytes()).unwrap(),
         };
-        let _ = self.told.send(outcome.unwrap());
+        let _ = self.reports.send(outcome.unwrap());
     }
 
     fn on_message(&mut self, http: &mut Http<'_, Order>, order: Order) {
@@ -101,20 +101,23 @@ impl Service for App {
     }
 
     fn on_stream_closed(&mut self, _: &mut Http<'_, Order>, stream: StreamId) {
-        let _ = self.told.send(Told::Closed(stream));
+        let _ = self.reports.send(Report::Closed(stream));
     }
 }
 
 type Running = Engine<Server<App>>;
 
-fn start(backend: Backend) -> (Running, mpsc::Receiver<Told>, SocketAddr) {
+fn start(backend: Backend) -> (Running, mpsc::Receiver<Report>, SocketAddr) {
     start_with(config(backend), Limits::default())
 }
 
-fn start_with(config: EngineConfig, limits: Limits) -> (Running, mpsc::Receiver<Told>, SocketAddr) {
-    let (told, events) = mpsc::channel();
+fn start_with(
+    config: EngineConfig,
+    limits: Limits,
+) -> (Running, mpsc::Receiver<Report>, SocketAddr) {
+    let (reports, events) = mpsc::channel();
     let app = move |_| App {
-        told: told.clone(),
+        reports: reports.clone(),
         flood: None,
     };
     let engine = http::serve(config, limits, app).unwrap();
@@ -122,9 +125,9 @@ fn start_with(config: EngineConfig, limits: Limits) -> (Running, mpsc::Receiver<
     (engine, events, address)
 }
 
-fn stream(events: &mpsc::Receiver<Told>) -> StreamId {
+fn stream(events: &mpsc::Receiver<Report>) -> StreamId {
     match next(events) {
-        Told::Stream(stream) => stream,
+        Report::Stream(stream) => stream,
         other => panic!("{other:?} instead of a stream"),
     }
 }
@@ -258,7 +261,7 @@ fn a_service_that_drops_or_splits_an_answer_gives_500() {
         assert_eq!(all_of(&mut ask(address, &get("/split"))), refused);
         assert_eq!(
             next(&events),
-            Told::Refused(AnswerError::Header { name: "X".into() })
+            Report::Refused(AnswerError::Header { name: "X".into() })
         );
         let mut peer = ask(address, &get("/empty"));
         peer.shutdown(Shutdown::Write).unwrap();
@@ -283,12 +286,12 @@ fn a_long_stream_waits_for_its_reader_and_a_lost_reader_is_told() {
             5_000_000,
             "{backend:?}"
         );
-        assert_eq!(next(&events), Told::Sent(5_000_000));
+        assert_eq!(next(&events), Report::Sent(5_000_000));
 
         let peer = ask(address, &get("/stream"));
         let id = stream(&events);
         reset(peer);
-        assert_eq!(next(&events), Told::Closed(id), "{backend:?}");
+        assert_eq!(next(&events), Report::Closed(id), "{backend:?}");
     }
 }
 
@@ -310,8 +313,9 @@ fn a_request_that_arrives_behind_a_full_queue_waits_for_its_turn() {
     const BATCH: usize = 512;
     for backend in backends() {
         for path in ["/first", "/stream", "/later"] {
-            // Batches of the shortest length, so that what is sent in one piece arrives in several of one round:
-            // the large answer fills the queue in the first, and is still there in the second.
+            // Batches of the shortest length, so that what is sent in one piece arrives in several
+            // of one round: the large answer fills the queue in the first, and is still there in
+            // the second.
             let settings = config(backend)
                 .receive_buffer(BATCH)
                 .send_kernel_bytes(Some(16 * 1024));
@@ -464,9 +468,9 @@ fn stopping_under_load_cuts_no_answer() {
 #[test]
 fn limits_out_of_range_are_refused_by_name() {
     let start = |limits| {
-        let (told, _) = mpsc::channel();
+        let (reports, _) = mpsc::channel();
         let app = move |_| App {
-            told: told.clone(),
+            reports: reports.clone(),
             flood: None,
         };
         http::serve(config(Backend::Mio), limits, app)

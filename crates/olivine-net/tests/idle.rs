@@ -50,17 +50,17 @@ impl Service for App {
     }
 }
 
-/// A server, and what its application says.
-struct Stage {
+/// A server, and the streams of its application.
+struct IdleServer {
     engine: Engine<Server<App>>,
     streams: mpsc::Receiver<StreamId>,
     address: SocketAddr,
 }
 
-impl Stage {
+impl IdleServer {
     fn new(backend: Backend) -> Self {
-        let (told, streams) = mpsc::channel();
-        let app = move |_| App(told.clone());
+        let (reports, streams) = mpsc::channel();
+        let app = move |_| App(reports.clone());
         let limits = Limits::default().idle_timeout(IDLE);
         let engine = http::serve(config(backend), limits, app).unwrap();
         let address = engine.local_address().unwrap();
@@ -116,25 +116,25 @@ fn answer(peer: &mut TcpStream, length: usize) -> Vec<u8> {
 #[test]
 fn a_connection_between_requests_is_closed_after_its_time() {
     for backend in backends() {
-        let stage = Stage::new(backend);
-        stage.outlast();
+        let server = IdleServer::new(backend);
+        server.outlast();
         // After a body that came in two pieces, and after answers that were put off or streamed.
-        let mut peer = client(stage.address);
+        let mut peer = client(server.address);
         let (head, body) = (request("/", "body"), b"body");
         peer.write_all(&head[..head.len() - 2]).unwrap();
-        stage.outlast();
+        server.outlast();
         peer.write_all(&head[head.len() - 2..]).unwrap();
         assert_eq!(answer(&mut peer, 4), body);
         assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
-        let mut peer = stage.ask("/later");
-        stage.tell(Order::Respond(next(&stage.streams)));
+        let mut peer = server.ask("/later");
+        server.tell(Order::Respond(next(&server.streams)));
         assert_eq!(answer(&mut peer, 4), b"late");
         assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
-        let mut peer = stage.ask("/stream");
-        stage.tell(Order::Finish(next(&stage.streams)));
+        let mut peer = server.ask("/stream");
+        server.tell(Order::Finish(next(&server.streams)));
         assert_eq!(answer(&mut peer, 5), b"0\r\n\r\n");
         assert!(read_to_end(&mut peer).is_empty(), "{backend:?}");
-        let counters = &stage.engine.counters()[0];
+        let counters = &server.engine.counters()[0];
         assert_eq!(counters.timed_out, counters.accepted, "{backend:?}");
     }
 }
@@ -142,19 +142,19 @@ fn a_connection_between_requests_is_closed_after_its_time() {
 #[test]
 fn an_answer_under_way_is_not_idle() {
     for backend in backends() {
-        let stage = Stage::new(backend);
+        let server = IdleServer::new(backend);
         // The next request waits behind it, and is served.
-        let mut streaming = stage.ask("/stream");
+        let mut streaming = server.ask("/stream");
         streaming.write_all(&request("/", "next")).unwrap();
-        let stream = next(&stage.streams);
-        let mut put_off = stage.ask("/later");
-        let later = next(&stage.streams);
-        stage.outlast();
-        stage.tell(Order::Write(stream));
+        let stream = next(&server.streams);
+        let mut put_off = server.ask("/later");
+        let later = next(&server.streams);
+        server.outlast();
+        server.tell(Order::Write(stream));
         assert_eq!(answer(&mut streaming, 10), b"5\r\npiece\r\n");
-        stage.outlast();
-        stage.tell(Order::Finish(stream));
-        stage.tell(Order::Respond(later));
+        server.outlast();
+        server.tell(Order::Finish(stream));
+        server.tell(Order::Respond(later));
         assert_eq!(exchange(&mut streaming, b"", 5), b"0\r\n\r\n");
         assert_eq!(answer(&mut streaming, 4), b"next", "{backend:?}");
         assert_eq!(answer(&mut put_off, 4), b"late", "{backend:?}");
@@ -164,11 +164,11 @@ fn an_answer_under_way_is_not_idle() {
 #[test]
 fn a_peer_that_still_reads_its_answer_is_not_idle() {
     for backend in backends() {
-        let stage = Stage::new(backend);
-        let mut slow = stage.ask("/large");
+        let server = IdleServer::new(backend);
+        let mut slow = server.ask("/large");
         let mut first = [0];
         slow.read_exact(&mut first).unwrap();
-        stage.outlast();
+        server.outlast();
         // It is read once there is room for its answer.
         slow.write_all(&request("/", "next")).unwrap();
         assert_eq!(first, *b"H");

@@ -80,7 +80,7 @@ fn connects_and_names_why_it_could_not() {
             origins.contains(&Origin::Connected { token: 7 }),
             "{backend:?}"
         );
-        // A port that was free a moment ago and that nobody listens on.
+        // A port that was free a moment ago, without a listener.
         let closed = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -212,8 +212,8 @@ fn churn_leaves_nothing_behind() {
     }
 }
 
-/// While the shard looks away, more connections come than it may take in one go, and then one that has
-/// been open for long speaks.
+/// While the shard looks away, more connections come than it may take in one go, and then one that
+/// has been open for long speaks.
 #[test]
 fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
     const CROWD: usize = 400;
@@ -247,20 +247,20 @@ fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
     }
 }
 
-/// Connections that the kernel has taken for us when the stop comes are served, not reset, also where
-/// they are all there is.
+/// Connections that the kernel has taken for us when the stop comes are served, not reset, also
+/// where they are all there is.
 #[test]
 fn a_stop_takes_in_what_waits_to_be_accepted() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
-        // The order to stop lies behind the second pause, so that it is read before the listener is
+        // The order to stop comes after the second pause, so that it is read before the listener is
         // looked at again.
         let first = hold(&engine);
         assert_eq!(next(&events), Seen::Held);
         let second = hold(&engine);
-        let (told, stopping) = mpsc::channel();
+        let (reports, stopping) = mpsc::channel();
         let stopper = std::thread::spawn(move || {
-            told.send(()).unwrap();
+            reports.send(()).unwrap();
             engine.stop(Duration::from_secs(10))
         });
         next(&stopping);

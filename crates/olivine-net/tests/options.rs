@@ -1,6 +1,7 @@
 //! Every setting is obeyed: what it asks for is looked at where it must show, on every back end.
 //!
-//! Those that shape how connections end are in `lifecycle.rs`, those that no engine can obey in `shards.rs`.
+//! Those that shape how connections end are in `lifecycle.rs`, those that no engine can obey in
+//! `shards.rs`.
 
 // Sockets of the engine are found and copied by way of /proc and pidfd_getfd.
 #![cfg(target_os = "linux")]
@@ -57,7 +58,7 @@ fn socket_between(local: SocketAddr, remote: SocketAddr) -> OwnedFd {
     })
 }
 
-/// How many connections may wait for whoever listens on `address`, as the kernel has it.
+/// How many connections may wait for the listener of `address`, by the kernel's tables.
 fn backlog_of(address: SocketAddr) -> u32 {
     let listens = |socket: &OwnedFd| sockopt::socket_acceptconn(socket) == Ok(true);
     let listener = socket_that(|socket| name(socket) == Some(address) && listens(socket));
@@ -79,7 +80,8 @@ fn backlog_of(address: SocketAddr) -> u32 {
     info.tcpi_sacked
 }
 
-/// Idle time before the kernel asks the peer, time between two questions, and how many go unanswered.
+/// Idle time before the kernel asks the peer, time between two questions, and how many go
+/// unanswered.
 fn keep_alive_of(socket: &OwnedFd) -> (Duration, Duration, u32) {
     (
         sockopt::tcp_keepidle(socket).unwrap(),
@@ -147,10 +149,10 @@ fn the_kernel_is_told_how_many_may_wait_to_be_accepted() {
     }
 }
 
-/// Tells the CPUs that its shard may run on.
-struct Place(mpsc::Sender<Vec<usize>>);
+/// Reports the CPUs that its shard may run on.
+struct CpuReporter(mpsc::Sender<Vec<usize>>);
 
-impl Handler for Place {
+impl Handler for CpuReporter {
     type Message = ();
 
     fn on_start(&mut self, _: &mut Shard<()>) {
@@ -170,10 +172,10 @@ fn allowed() -> Vec<usize> {
         .collect()
 }
 
-/// The CPUs of each shard's thread, by what it was allowed, and what the engine says.
+/// The CPUs of each shard's thread, by its affinity mask and by the engine.
 fn places(config: EngineConfig) -> (Vec<Vec<usize>>, Vec<Option<usize>>) {
-    let (told, places) = mpsc::channel();
-    let engine = Engine::start(config, move |_| Place(told.clone())).unwrap();
+    let (reports, places) = mpsc::channel();
+    let engine = Engine::start(config, move |_| CpuReporter(reports.clone())).unwrap();
     let shards = engine.cpus().len();
     let mut found: Vec<_> = (0..shards).map(|_| next(&places)).collect();
     found.sort();
@@ -218,7 +220,7 @@ fn the_address_port_and_back_end_are_those_asked_for() {
         };
         assert_eq!(engine.backend(), expected);
         engine.stop(Duration::ZERO);
-        // Another address of this machine, on which nobody has that port.
+        // Another address of this machine, on which that port is free.
         let wanted: SocketAddr = SocketAddr::new("127.0.0.2".parse().unwrap(), first.port());
         let settings = EngineConfig::new(wanted).threads(1).pin(false);
         let (_engine, events, address) = start(settings.backend(backend));
@@ -328,14 +330,14 @@ fn a_close_waits_for_the_peer_as_long_as_asked() {
     }
 }
 
-/// Port 80 belongs to the system. A thread that gives up being root, in a network of its own where the
-/// limit has not been lowered, stands for the ordinary user.
+/// Port 80 belongs to the system. A thread without root rights, in a separate network where the
+/// limit has not been lowered, acts as the ordinary user.
 #[test]
 fn a_port_that_needs_permission_is_refused_by_name() {
     let denied = thread::spawn(|| {
         let is_root = rustix::process::geteuid().is_root();
-        // SAFETY: only the network of this thread is another one from now on; the thread ends with this
-        // test, and shares no socket with others.
+        // SAFETY: only the network of this thread is another one from now on; the thread ends with
+        // this test, and shares no socket with others.
         let is_apart = is_root && unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.is_ok();
         let limit = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let limit: u16 = limit.unwrap_or_default().trim().parse().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A handler or a service that panics loses one connection, not its shard, and everything of it is counted and told.
+//! A handler or a service that panics loses one connection, not its shard, and all of it is counted
+//! and reported.
 
 mod support;
 
@@ -68,11 +69,11 @@ impl Drop for Spiteful {
 type Running = (Engine<Server<App>>, mpsc::Receiver<String>, SocketAddr);
 
 fn start(backend: Backend) -> Running {
-    let (told, tidings) = mpsc::channel();
-    let app = move |_| App(told.clone());
+    let (closed, received) = mpsc::channel();
+    let app = move |_| App(closed.clone());
     let engine = http::serve(config(backend), Limits::default(), app).unwrap();
     let address = engine.local_address().unwrap();
-    (engine, tidings, address)
+    (engine, received, address)
 }
 
 fn ask(address: SocketAddr, path: &str) -> TcpStream {
@@ -95,7 +96,7 @@ const FAILED: &str =
 #[test]
 fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
     for backend in backends() {
-        let (engine, tidings, address) = start(backend);
+        let (engine, received, address) = start(backend);
         let bystander = &mut client(address);
         for (count, (path, said, answer)) in [
             ("/before", "before an answer to /before", FAILED),
@@ -117,10 +118,10 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
             let got = all_of(&mut ask(address, path));
             assert!(got == answer || path == "/begun", "{what}: {got}");
             assert!(!got.ends_with("0\r\n\r\n") || answer == FAILED, "{what}");
-            let message = next(&tidings);
+            let message = next(&received);
             assert!(message.contains(said), "{what}: {message}");
             if matches!(path, "/later" | "/begun") {
-                assert_eq!(next(&tidings), "closed", "{what}");
+                assert_eq!(next(&received), "closed", "{what}");
             }
             assert_eq!(engine.counters()[0].panics, count as u64 + 1, "{what}");
             let fine = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -139,11 +140,11 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
 #[test]
 fn messages_timers_and_the_hook_itself_may_panic() {
     for backend in backends() {
-        let (engine, tidings, address) = start(backend);
+        let (engine, received, address) = start(backend);
         engine.post(0, "once").unwrap();
-        assert_eq!(next(&tidings), "once");
+        assert_eq!(next(&received), "once");
         engine.post(0, "twice").unwrap();
-        assert_eq!(next(&tidings), "twice");
+        assert_eq!(next(&received), "twice");
         wait_until("both are counted", || engine.counters()[0].panics == 3);
         assert_eq!(all_of(&mut ask(address, "/before")), FAILED);
     }
@@ -168,7 +169,7 @@ fn many_panics_lose_no_buffer_and_no_connection() {
 struct Bomb {
     fuse: &'static str,
     closed: mpsc::Sender<(CloseReason, bool)>,
-    told: bool,
+    end_reported: bool,
 }
 
 impl Bomb {
@@ -194,7 +195,7 @@ impl Handler for Bomb {
             b"deadline" => shard.set_deadline(id, Some(Duration::from_millis(1))),
             b"writable" => shard.notify_writable(id),
             b"pause" => {
-                // The end behind bytes that wait is told before they are shown.
+                // The end behind waiting bytes is reported before they are shown.
                 shard.pause(id);
                 return 0;
             }
@@ -221,13 +222,13 @@ impl Handler for Bomb {
     }
 
     fn on_close(&mut self, _: &mut Shard<()>, _: ConnectionId, reason: CloseReason) {
-        self.closed.send((reason, self.told)).unwrap();
+        self.closed.send((reason, self.end_reported)).unwrap();
         self.burn("on_close");
     }
 
     fn on_panic(&mut self, _: &mut Shard<()>, id: Option<ConnectionId>, message: &str) {
         assert!(id.is_some() && message == format!("in {}", self.fuse));
-        self.told = true;
+        self.end_reported = true;
     }
 }
 
@@ -247,7 +248,7 @@ fn a_method_that_panics_ends_its_connection_and_no_other() {
             let bomb = move |_| Bomb {
                 fuse,
                 closed: closed.clone(),
-                told: false,
+                end_reported: false,
             };
             let engine = Engine::start(config(backend), bomb).unwrap();
             for round in 1..=3 {
@@ -279,7 +280,7 @@ fn a_shard_that_ends_says_why() {
         let bomb = move |_| Bomb {
             fuse: "on_start",
             closed: closed.clone(),
-            told: false,
+            end_reported: false,
         };
         let engine = Engine::start(config(backend), bomb).unwrap();
         wait_until("the mailbox closes", || engine.post(0, ()).is_err());

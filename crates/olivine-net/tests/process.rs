@@ -1,5 +1,6 @@
-//! What peers can do to a server: each test has one in a process of its own, beside whose attackers an
-//! honest client goes on, and whose descriptors and memory must be back to where they were.
+//! What peers can do to a server: each test has a server in a separate process, beside whose
+//! attackers an honest client goes on, and whose descriptors and memory must be back to where they
+//! were.
 
 // Descriptors and memory are read from /proc, io_uring and seccomp are Linux's.
 #![cfg(target_os = "linux")]
@@ -25,7 +26,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 /// Memory that may come and go with pools and the allocator's habits, in bytes.
 const SLACK_BYTES: u64 = 4 << 20;
 
-/// Not a test of its own: the process that the others start.
+/// Not a test: the process that the others start.
 #[test]
 fn server() {
     serve();
@@ -118,8 +119,8 @@ fn slow_heads_and_bodies_are_ended_and_harm_nobody() {
     }
 }
 
-/// A connection on which something was asked, or with `begun` as the start of its first request, to a server that was
-/// stopped before the time for more was over.
+/// A connection on which something was asked, or with `begun` as the start of its first request, to
+/// a server that was stopped before the time for more was over.
 fn paused(settings: Settings, begun: Option<&[u8]>) -> (Server, TcpStream) {
     for _ in 0..20 {
         let server = Server::start(settings).unwrap();
@@ -136,7 +137,7 @@ fn paused(settings: Settings, begun: Option<&[u8]>) -> (Server, TcpStream) {
         peer.set_nonblocking(true).unwrap();
         let seen = peer.peek(&mut [0]);
         peer.set_nonblocking(false).unwrap();
-        // On a busy machine its time may be over first, which is no mistake.
+        // On a busy machine its time may be over first, which is correct too.
         if seen.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
             return (server, peer);
         }
@@ -169,7 +170,8 @@ fn a_request_that_came_while_the_process_was_stopped_is_answered() {
     for ((_, peer), _, rest) in &mut stopped {
         peer.write_all(rest).unwrap();
     }
-    // Twice each time-out passes: elsewhere, one connection after the other is closed for being idle.
+    // Twice each time-out passes: elsewhere, one connection after the other is closed for being
+    // idle.
     let clock = Server::start(settings(Backend::Mio)).unwrap();
     for _ in 0..2 {
         let mut idle = client(clock.address);
@@ -199,7 +201,7 @@ fn churn(address: SocketAddr, count: u32) {
                 ask(&mut peer);
                 reset(peer);
             }
-            // Goes while its request is on the way; the server finds nobody to answer.
+            // Leaves while its request is in flight; the server finds no peer to answer.
             2 => peer.write_all(GET).unwrap(),
             _ => {}
         }
@@ -243,7 +245,7 @@ fn an_idle_connection_costs_little_memory() {
             crowd.iter_mut().for_each(ask);
             crowd
         };
-        // Pools and tables of the first few are there whoever comes.
+        // Pools and tables of the first few are there in any case.
         let first = crowd(100);
         let before = server.resident_bytes();
         let more = crowd(COUNT);
@@ -279,7 +281,7 @@ fn storms_of_resets_leave_nothing_behind() {
                     peer
                 })
                 .collect();
-            // Nobody reads: what the server has answered is unread when the reset comes.
+            // The peer does not read: the server's answers are unread when the reset comes.
             crowd.into_iter().for_each(reset);
             server.settles_at(before + 1);
             if storm == 4 {
@@ -325,7 +327,8 @@ fn a_server_without_descriptors_goes_on_and_recovers() {
     }
 }
 
-/// A profile may forbid to make a ring, or to use one that was made: a shard on such a ring would hear nothing.
+/// A profile may forbid to make a ring, or to use one that was made: a shard on such a ring would
+/// get no events.
 #[test]
 fn forbidden_io_uring_is_replaced_where_it_may_be_and_named_where_not() {
     for forbids in [Forbids::Setup, Forbids::Enter] {

@@ -54,11 +54,12 @@ fn shards_post_to_each_other_and_connections_are_handed_over() {
     }
 }
 
-/// Posts numbered messages to the other shard, as fast as its mailbox takes them, and echoes meanwhile.
+/// Posts numbered messages to the other shard, as fast as its mailbox takes them, and echoes
+/// meanwhile.
 struct Courier {
     sent: u64,
     came: u64,
-    told: mpsc::Sender<Result<usize, String>>,
+    reports: mpsc::Sender<Result<usize, String>>,
 }
 
 const LETTERS: u64 = 100_000;
@@ -90,12 +91,12 @@ impl Handler for Courier {
     fn on_message(&mut self, shard: &mut Shard<u64>, number: u64) {
         if number != self.came {
             let _ = self
-                .told
+                .reports
                 .send(Err(format!("{number} instead of {}", self.came)));
         }
         self.came += 1;
         if self.came == LETTERS {
-            let _ = self.told.send(Ok(shard.index()));
+            let _ = self.reports.send(Ok(shard.index()));
         }
     }
 
@@ -107,7 +108,7 @@ impl Handler for Courier {
 #[test]
 fn messages_between_shards_come_once_and_in_order_while_connections_are_busy() {
     for backend in backends() {
-        let (told, tidings) = mpsc::channel();
+        let (reports, received) = mpsc::channel();
         let settings = config(backend)
             .threads(2)
             .accept(AcceptMode::HandOver)
@@ -115,7 +116,7 @@ fn messages_between_shards_come_once_and_in_order_while_connections_are_busy() {
         let courier = move |_| Courier {
             sent: 0,
             came: 0,
-            told: told.clone(),
+            reports: reports.clone(),
         };
         let engine = Engine::start(settings, courier).unwrap();
         let mut peers: Vec<_> = (0..4)
@@ -126,7 +127,7 @@ fn messages_between_shards_come_once_and_in_order_while_connections_are_busy() {
             for peer in &mut peers {
                 assert_eq!(exchange(peer, b"busy", 4), b"busy", "{backend:?}");
             }
-            done.extend(tidings.try_iter().map(Result::unwrap));
+            done.extend(received.try_iter().map(Result::unwrap));
         }
         done.sort_unstable();
         assert_eq!(done, [0, 1]);

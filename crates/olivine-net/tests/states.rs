@@ -1,6 +1,7 @@
-//! A peer leaves in every state that a connection can be in: by an end, by a reset, by an end and then a reset, or by
-//! silence. Each connection ends: at once where the kernel tells, else by the one time-out that the table in
-//! `shard/connection.rs` names. All other time-outs are an hour, so that nothing else can have ended it.
+//! A peer leaves in every state that a connection can be in: by an end, by a reset, by an end and
+//! then a reset, or by silence. Each connection ends: at once where the kernel tells, else by the
+//! one time-out that the table in `shard/connection.rs` names. All other time-outs are an hour, so
+//! that nothing else can have ended it.
 
 mod support;
 
@@ -43,7 +44,7 @@ struct State {
     request: &'static [u8],
     silent: Clock,
     ended: Clock,
-    /// Whether an answer is owed, so that the service is told.
+    /// Whether an answer is pending, so that the service gets a report.
     owed: bool,
 }
 
@@ -132,13 +133,13 @@ const STATES: [State; 11] = [
 ];
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Report {
     Owed(StreamId),
     HalfClosed(StreamId),
     Gone(StreamId),
 }
 
-struct App(mpsc::Sender<Told>);
+struct App(mpsc::Sender<Report>);
 
 impl Service for App {
     type Message = StreamId;
@@ -150,7 +151,7 @@ impl Service for App {
             "/large" => return responder.send(200, &[], &vec![b'l'; 16 << 20]).unwrap(),
             _ => return responder.send(200, &[], b"answer").unwrap(),
         };
-        self.0.send(Told::Owed(stream)).unwrap();
+        self.0.send(Report::Owed(stream)).unwrap();
     }
 
     /// Floods the stream.
@@ -160,17 +161,17 @@ impl Service for App {
 
     fn on_half_close(&mut self, http: &mut Http<'_, StreamId>, stream: StreamId) {
         assert!(http.is_half_closed(stream));
-        let _ = self.0.send(Told::HalfClosed(stream));
+        let _ = self.0.send(Report::HalfClosed(stream));
     }
 
     fn on_stream_closed(&mut self, http: &mut Http<'_, StreamId>, stream: StreamId) {
         assert!(!http.is_open(stream));
-        let _ = self.0.send(Told::Gone(stream));
+        let _ = self.0.send(Report::Gone(stream));
     }
 }
 
 /// An engine of which only one time-out is brief.
-fn start(backend: Backend, brief: Clock) -> (Engine<Server<App>>, mpsc::Receiver<Told>) {
+fn start(backend: Backend, brief: Clock) -> (Engine<Server<App>>, mpsc::Receiver<Report>) {
     let time = |clock| if clock == brief { BRIEF } else { LONG };
     let limits = Limits::default()
         .header_timeout(time(Clock::Header))
@@ -179,9 +180,9 @@ fn start(backend: Backend, brief: Clock) -> (Engine<Server<App>>, mpsc::Receiver
         .answer_timeout(Some(time(Clock::Answer)))
         .half_closed_timeout(Some(time(Clock::HalfClosed)));
     let settings = settings(backend, brief).send_kernel_bytes(Some(16 * 1024));
-    let (told, tidings) = mpsc::channel();
-    let engine = http::serve(settings, limits, move |_| App(told.clone())).unwrap();
-    (engine, tidings)
+    let (reports, received) = mpsc::channel();
+    let engine = http::serve(settings, limits, move |_| App(reports.clone())).unwrap();
+    (engine, received)
 }
 
 fn settings(backend: Backend, brief: Clock) -> EngineConfig {
@@ -196,14 +197,14 @@ fn settings(backend: Backend, brief: Clock) -> EngineConfig {
 /// Brings a connection into a state.
 fn enter(
     engine: &Engine<Server<App>>,
-    tidings: &mpsc::Receiver<Told>,
+    received: &mpsc::Receiver<Report>,
     state: State,
 ) -> (TcpStream, Option<StreamId>) {
     let mut peer = client(engine.local_address().unwrap());
     peer.write_all(state.request).unwrap();
     let mut owed = None;
     if state.owed {
-        let Told::Owed(stream) = next(tidings) else {
+        let Report::Owed(stream) = next(received) else {
             panic!("{}: nothing owed", state.name)
         };
         owed = Some(stream);
@@ -238,10 +239,11 @@ fn enter(
     (peer, owed)
 }
 
-/// Waits for the end of the only connection; the service must have been told once of an answer that was owed.
+/// Waits for the end of the only connection; the service must have got one report of a pending
+/// answer.
 fn ends(
     engine: Engine<Server<App>>,
-    tidings: &mpsc::Receiver<Told>,
+    received: &mpsc::Receiver<Report>,
     owed: Option<StreamId>,
     what: &str,
 ) -> (Counters, bool) {
@@ -252,16 +254,18 @@ fn ends(
     let counters = engine.counters()[0];
     let report = engine.stop(Duration::ZERO);
     assert_eq!((report.cut, report.failed_shards.len()), (0, 0), "{what}");
-    let told: Vec<Told> = tidings.try_iter().collect();
-    let gone: Vec<_> = told
+    let reports: Vec<Report> = received.try_iter().collect();
+    let gone: Vec<_> = reports
         .iter()
-        .filter(|told| matches!(told, Told::Gone(_)))
+        .filter(|reports| matches!(reports, Report::Gone(_)))
         .collect();
-    let expected: Vec<_> = owed.map(Told::Gone).into_iter().collect();
+    let expected: Vec<_> = owed.map(Report::Gone).into_iter().collect();
     assert_eq!(gone, expected.iter().collect::<Vec<_>>(), "{what}");
     (
         counters,
-        told.iter().any(|told| matches!(told, Told::HalfClosed(_))),
+        reports
+            .iter()
+            .any(|reports| matches!(reports, Report::HalfClosed(_))),
     )
 }
 
@@ -270,10 +274,10 @@ fn a_reset_in_every_state_ends_the_connection_at_once() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: reset {}", state.name);
-            let (engine, tidings) = start(backend, Clock::None);
-            let (peer, owed) = enter(&engine, &tidings, state);
+            let (engine, received) = start(backend, Clock::None);
+            let (peer, owed) = enter(&engine, &received, state);
             reset(peer);
-            let (counters, _) = ends(engine, &tidings, owed, &what);
+            let (counters, _) = ends(engine, &received, owed, &what);
             assert_eq!(counters.timed_out, 0, "{what}");
         }
     }
@@ -284,14 +288,14 @@ fn an_end_and_then_a_reset_in_every_state_ends_the_connection_at_once() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: end and reset {}", state.name);
-            let (engine, tidings) = start(backend, Clock::None);
-            let (peer, owed) = enter(&engine, &tidings, state);
+            let (engine, received) = start(backend, Clock::None);
+            let (peer, owed) = enter(&engine, &received, state);
             peer.shutdown(Shutdown::Write).unwrap();
             if let Some(stream) = owed {
-                assert_eq!(next(&tidings), Told::HalfClosed(stream), "{what}");
+                assert_eq!(next(&received), Report::HalfClosed(stream), "{what}");
             }
             reset(peer);
-            let (counters, _) = ends(engine, &tidings, owed, &what);
+            let (counters, _) = ends(engine, &received, owed, &what);
             assert_eq!(counters.timed_out, 0, "{what}");
         }
     }
@@ -302,11 +306,11 @@ fn an_end_in_every_state_is_told_and_ends_the_connection_in_its_time() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: end {}", state.name);
-            let (engine, tidings) = start(backend, state.ended);
-            let (mut peer, owed) = enter(&engine, &tidings, state);
+            let (engine, received) = start(backend, state.ended);
+            let (mut peer, owed) = enter(&engine, &received, state);
             peer.shutdown(Shutdown::Write).unwrap();
-            let (counters, told) = ends(engine, &tidings, owed, &what);
-            assert_eq!(told, state.owed, "{what}");
+            let (counters, reports) = ends(engine, &received, owed, &what);
+            assert_eq!(reports, state.owed, "{what}");
             let timed = u64::from(state.ended != Clock::None);
             assert_eq!(counters.timed_out, timed, "{what}");
             if state.silent == Clock::Answer {
@@ -322,11 +326,12 @@ fn silence_in_every_state_ends_the_connection_in_its_time_and_is_counted() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: silence {}", state.name);
-            let (engine, tidings) = start(backend, state.silent);
-            let (mut peer, owed) = enter(&engine, &tidings, state);
+            let (engine, received) = start(backend, state.silent);
+            let (mut peer, owed) = enter(&engine, &received, state);
             let unread = state.silent == Clock::Write;
             if state.silent != Clock::Linger && !unread {
-                // Closes as the peer of a close in good order does, so that nothing waits for `linger`.
+                // Closes as the peer of a close in good order does, so that nothing waits for
+                // `linger`.
                 let answer = read_to_end(&mut peer);
                 let (status, refused) = match state.silent {
                     Clock::Answer => ("HTTP/1.1 503 ", 0),
@@ -339,8 +344,8 @@ fn silence_in_every_state_ends_the_connection_in_its_time_and_is_counted() {
                 assert_eq!(engine.counters()[0].refused_requests, refused, "{what}");
                 let _ = peer.shutdown(Shutdown::Write);
             }
-            let (counters, told) = ends(engine, &tidings, owed, &what);
-            assert!(!told, "{what}");
+            let (counters, reports) = ends(engine, &received, owed, &what);
+            assert!(!reports, "{what}");
             let counted = counters.timed_out + counters.refused_requests;
             let lingered = u64::from(state.silent != Clock::Linger);
             assert_eq!(counted, lingered, "{what}: {counters:?}");
@@ -365,13 +370,13 @@ enum Keep {
     Paused,
     /// It has seen bytes that it leaves unconsumed, and paused.
     PausedBehindBytes,
-    /// It was told of the end and did not close.
+    /// It got the end and did not close.
     Stubborn,
 }
 
 struct Keeper {
     keep: Keep,
-    told: mpsc::Sender<&'static str>,
+    reports: mpsc::Sender<&'static str>,
     closed: mpsc::Sender<CloseReason>,
 }
 
@@ -382,21 +387,21 @@ impl Handler for Keeper {
         if self.keep == Keep::Paused {
             shard.pause(id);
         }
-        self.told.send("open").unwrap();
+        self.reports.send("open").unwrap();
     }
 
     fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, _: &[u8]) -> usize {
         shard.pause(id);
-        self.told.send("data").unwrap();
+        self.reports.send("data").unwrap();
         0
     }
 
     fn on_end(&mut self, _: &mut Shard<()>, _: ConnectionId) {
-        self.told.send("end").unwrap();
+        self.reports.send("end").unwrap();
     }
 
     fn on_half_close(&mut self, _: &mut Shard<()>, _: ConnectionId) {
-        self.told.send("half close").unwrap();
+        self.reports.send("half close").unwrap();
     }
 
     fn on_close(&mut self, _: &mut Shard<()>, _: ConnectionId, reason: CloseReason) {
@@ -412,21 +417,21 @@ fn a_connection_that_its_handler_keeps_ends_when_its_peer_is_gone() {
                 let what = format!("{backend:?} {keep:?} {leaves}");
                 let brief = matches!(leaves, "end" | "silence");
                 let clock = if brief { Clock::Idle } else { Clock::None };
-                let (told, tidings) = mpsc::channel();
+                let (reports, received) = mpsc::channel();
                 let (closed, reasons) = mpsc::channel();
                 let keeper = move |_| Keeper {
                     keep,
-                    told: told.clone(),
+                    reports: reports.clone(),
                     closed: closed.clone(),
                 };
                 let engine = Engine::start(settings(backend, clock), keeper).unwrap();
                 let mut peer = client(engine.local_address().unwrap());
-                assert_eq!(next(&tidings), "open", "{what}");
+                assert_eq!(next(&received), "open", "{what}");
                 match keep {
                     Keep::Paused => peer.write_all(b"never shown").unwrap(),
                     Keep::PausedBehindBytes => {
                         peer.write_all(b"kept").unwrap();
-                        assert_eq!(next(&tidings), "data", "{what}");
+                        assert_eq!(next(&received), "data", "{what}");
                         peer.write_all(b"never shown").unwrap();
                     }
                     Keep::Stubborn => {}
@@ -437,7 +442,7 @@ fn a_connection_that_its_handler_keeps_ends_when_its_peer_is_gone() {
                 };
                 if leaves.starts_with("end") {
                     peer.shutdown(Shutdown::Write).unwrap();
-                    assert_eq!(next(&tidings), end, "{what}");
+                    assert_eq!(next(&received), end, "{what}");
                 }
                 let mut held = None;
                 if leaves.ends_with("reset") {
@@ -458,7 +463,7 @@ fn a_connection_that_its_handler_keeps_ends_when_its_peer_is_gone() {
                     );
                     assert_eq!(engine.counters()[0].broken, 1, "{what}");
                 }
-                assert_eq!(tidings.try_iter().count(), 0, "{what}");
+                assert_eq!(received.try_iter().count(), 0, "{what}");
             }
         }
     }

@@ -167,12 +167,12 @@ fn asked(peer: &mut (impl Read + Write)) {
     }
 }
 
-/// A byte now and then of a record that never becomes whole is no request: its connection is idle all the while.
+/// Single bytes of a record that never becomes whole are not a request: the connection stays idle.
 #[test]
 fn pieces_of_a_record_keep_no_idle_connection() {
     /// A record of application data, as long as they may be.
     const RECORD: [u8; 5] = [23, 3, 3, 0x40, 0];
-    /// A pause of a millisecond lies between two bytes: far more than the time-out between requests all together.
+    /// One millisecond between two bytes: in sum far more than the time-out between requests.
     const BYTES: usize = 4_000;
     let (server, trusting) = identities();
     for backend in backends() {
@@ -195,7 +195,7 @@ fn pieces_of_a_record_keep_no_idle_connection() {
     }
 }
 
-/// New keys are nothing that the handler is told: a connection on which nothing else comes is idle all the while.
+/// The handler gets no report of new keys: a connection with nothing else stays idle.
 #[test]
 fn key_updates_keep_no_idle_connection() {
     /// As many in a row as a session puts up with; all together last far longer than the time-out.
@@ -242,7 +242,8 @@ impl Service for Debtor {
     }
 }
 
-/// The peer leaves a sealed connection in each state: each ends, at once or by the time-out that is brief.
+/// The peer leaves a sealed connection in each state: each ends, at once or by the time-out that is
+/// brief.
 #[test]
 fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
     const LONG: Duration = Duration::from_secs(3600);
@@ -270,14 +271,14 @@ fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
                 .header_timeout(brief(silent && !asks))
                 .answer_timeout(Some(brief(silent)))
                 .half_closed_timeout(Some(brief(timed_out == 1)));
-            let (told, tidings) = mpsc::channel();
-            let debtor = move |_| Debtor(told.clone());
+            let (reports, received) = mpsc::channel();
+            let debtor = move |_| Debtor(reports.clone());
             let engine = http::serve(settings, limits, debtor).unwrap();
             let mut peer = connect(engine.local_address().unwrap(), &trusting);
             if asks {
                 peer.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
                     .unwrap();
-                assert_eq!(next(&tidings), "owed", "{what}");
+                assert_eq!(next(&received), "owed", "{what}");
             } else {
                 peer.sock.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
                 wait_until("half a handshake is read", || {
@@ -292,7 +293,7 @@ fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
                 peer.sock.shutdown(Shutdown::Write).unwrap();
             }
             if asks && leaves.contains("end") {
-                assert_eq!(next(&tidings), "half closed", "{what}");
+                assert_eq!(next(&received), "half closed", "{what}");
             }
             let mut held = None;
             if leaves.contains("reset") {
@@ -309,7 +310,10 @@ fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
                 (1, timed_out),
                 "{what}"
             );
-            let gone = tidings.try_iter().filter(|told| *told == "gone").count();
+            let gone = received
+                .try_iter()
+                .filter(|reports| *reports == "gone")
+                .count();
             assert_eq!(gone, usize::from(asks), "{what}");
             drop(rest);
         }

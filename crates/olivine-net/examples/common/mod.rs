@@ -113,7 +113,7 @@ impl Common {
             signals.forever().next();
         } else {
             let end = Instant::now() + Duration::from_secs(self.duration);
-            // The pause is what an example may do while its engine works on threads of its own.
+            // The pause is what an example may do while the threads of its engine work.
             while Instant::now() < end && signals.pending().next().is_none() {
                 std::thread::park_timeout(Duration::from_millis(20));
             }

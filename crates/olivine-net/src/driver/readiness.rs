@@ -25,8 +25,8 @@ const WAKER: Token = Token(usize::MAX - 1);
 const EVENTS_MAX: usize = 1024;
 
 /// While only one connection is heard from, a spinning shard reads it directly: one failing receive
-/// costs less than asking the poll and then receiving. This many such reads lie between two looks at
-/// the poll, so that the other connections wait only briefly.
+/// costs less than asking the poll and then receiving. So many such reads happen between two polls,
+/// so that the other connections wait only briefly.
 const HOT_ROUNDS: u32 = 16;
 
 /// The mio back end of one shard.
@@ -39,7 +39,7 @@ pub(crate) struct Readiness {
     acceptable: bool,
     /// Connections that may still be accepted before the next wait.
     arrivals_left: usize,
-    links: Vec<Option<Link>>,
+    states: Vec<Option<SocketState>>,
     /// Slots to be looked at by `next`, each once.
     ready: VecDeque<Slot>,
     /// Events that are already complete.
@@ -49,12 +49,12 @@ pub(crate) struct Readiness {
     /// The connection last heard from.
     hot: Slot,
     hot_rounds: u32,
-    /// The last look at the poll found others ready than the hot connection.
+    /// The last poll found other ready connections than the hot one.
     crowded: bool,
 }
 
 #[derive(Debug)]
-struct Link {
+struct SocketState {
     socket: OwnedFd,
     connecting: bool,
     reading: bool,
@@ -66,24 +66,24 @@ struct Link {
     broken: bool,
     /// The end or an error was reported; there is nothing more to read.
     ended: bool,
-    /// The peer's end was told while reading was off.
+    /// The peer's end was reported while reading was off.
     end_told: bool,
-    /// The loss of the connection was told.
+    /// The loss of the connection was reported.
     lost: bool,
     writable: bool,
     queued: bool,
     sending: Option<(Outgoing, usize)>,
-    /// The send under way has moved since the shard last asked.
+    /// The send in flight has progressed since the last call.
     progressed: bool,
 }
 
-impl Link {
-    /// Whether the loss of the connection is to be told here, because no receive would tell it.
+impl SocketState {
+    /// Whether to report the loss of the connection here, because no receive would report it.
     fn owes_loss(&self) -> bool {
         self.broken && !self.lost && (!self.reading || self.ended)
     }
 
-    /// Whether the peer's end is to be told, which nobody reads.
+    /// Whether to report the peer's end, because reading is off.
     fn owes_end(&self) -> bool {
         self.ending && !self.end_told && !self.reading && !self.ended
     }
@@ -100,7 +100,7 @@ impl Readiness {
             acceptor: None,
             acceptable: false,
             arrivals_left: ARRIVALS_PER_WAIT,
-            links: Vec::new(),
+            states: Vec::new(),
             ready: VecDeque::with_capacity(EVENTS_MAX),
             done: VecDeque::with_capacity(64),
             buffers: Vec::new(),
@@ -112,15 +112,15 @@ impl Readiness {
         Ok((driver, Waker::Mio(waker)))
     }
 
-    fn link(&mut self, slot: Slot) -> Option<&mut Link> {
-        self.links.get_mut(slot as usize)?.as_mut()
+    fn state(&mut self, slot: Slot) -> Option<&mut SocketState> {
+        self.states.get_mut(slot as usize)?.as_mut()
     }
 
     fn enqueue(&mut self, slot: Slot) {
-        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut)
-            && !link.queued
+        if let Some(state) = self.states.get_mut(slot as usize).and_then(Option::as_mut)
+            && !state.queued
         {
-            link.queued = true;
+            state.queued = true;
             self.ready.push_back(slot);
         }
     }
@@ -132,13 +132,13 @@ impl Readiness {
             return false;
         }
         let slot = self.hot;
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return false;
         };
-        if !link.reading || link.ended || link.connecting || link.sending.is_some() {
+        if !state.reading || state.ended || state.connecting || state.sending.is_some() {
             return false;
         }
-        link.readable = true;
+        state.readable = true;
         self.hot_rounds += 1;
         self.enqueue(slot);
         true
@@ -146,23 +146,23 @@ impl Readiness {
 
     /// Does what one ready connection can do; at most one event comes of it.
     fn serve(&mut self, slot: Slot) -> Option<Event> {
-        let link = self.links.get_mut(slot as usize)?.as_mut()?;
-        link.queued = false;
-        if link.connecting {
-            if !link.writable {
+        let state = self.states.get_mut(slot as usize)?.as_mut()?;
+        state.queued = false;
+        if state.connecting {
+            if !state.writable {
                 return None;
             }
-            link.connecting = false;
-            let result = socket::outcome(link.socket.as_fd());
+            state.connecting = false;
+            let result = socket::outcome(state.socket.as_fd());
             if result.is_ok() {
                 self.enqueue(slot);
             }
             return Some(Event::Connected { slot, result });
         }
-        if link.writable
-            && let Some((buffer, start)) = link.sending.take()
+        if state.writable
+            && let Some((buffer, start)) = state.sending.take()
         {
-            match push(link, buffer, start) {
+            match push(state, buffer, start) {
                 SendState::Done(buffer, result) => {
                     self.enqueue(slot);
                     return Some(Event::Sent {
@@ -174,32 +174,32 @@ impl Readiness {
                 SendState::UnderWay => {}
             }
         }
-        if link.owes_loss() {
-            (link.lost, link.ended) = (true, true);
-            let error = socket::outcome(link.socket.as_fd()).err();
+        if state.owes_loss() {
+            (state.lost, state.ended) = (true, true);
+            let error = socket::outcome(state.socket.as_fd()).err();
             let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
             return Some(Event::Broken { slot, error });
         }
-        if link.owes_end() {
-            link.end_told = true;
+        if state.owes_end() {
+            state.end_told = true;
             return Some(Event::PeerEnded { slot });
         }
-        if !link.readable || !link.reading || link.ended {
+        if !state.readable || !state.reading || state.ended {
             return None;
         }
         let mut buffer = self
             .buffers
             .pop()
             .unwrap_or_else(|| vec![0; HEADROOM + self.buffer_bytes].into_boxed_slice());
-        match socket::receive(link.socket.as_fd(), &mut buffer[HEADROOM..]) {
+        match socket::receive(state.socket.as_fd(), &mut buffer[HEADROOM..]) {
             Ok(length) => {
                 if length == 0 {
-                    link.ended = true;
-                } else if length == self.buffer_bytes || link.ending {
+                    state.ended = true;
+                } else if length == self.buffer_bytes || state.ending {
                     self.enqueue(slot);
                 } else {
                     // A short read has emptied the socket; the next arrival makes a new edge.
-                    link.readable = false;
+                    state.readable = false;
                 }
                 self.hot = slot;
                 Some(Event::Received {
@@ -211,10 +211,10 @@ impl Readiness {
             Err(error) => {
                 self.buffers.push(buffer);
                 if error.kind() == io::ErrorKind::WouldBlock {
-                    link.readable = false;
+                    state.readable = false;
                     return None;
                 }
-                (link.lost, link.ended) = (true, true);
+                (state.lost, state.ended) = (true, true);
                 Some(Event::Broken { slot, error })
             }
         }
@@ -222,20 +222,20 @@ impl Readiness {
 }
 
 /// Sends from `start` on until all is gone or the kernel is full.
-fn push(link: &mut Link, buffer: Outgoing, mut start: usize) -> SendState {
+fn push(state: &mut SocketState, buffer: Outgoing, mut start: usize) -> SendState {
     loop {
         let rest = &buffer.bytes()[start..];
         if rest.is_empty() {
             return SendState::Done(buffer, Ok(()));
         }
-        match socket::send(link.socket.as_fd(), rest) {
+        match socket::send(state.socket.as_fd(), rest) {
             Ok(length) => {
                 start += length;
-                link.progressed = true;
+                state.progressed = true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                link.writable = false;
-                link.sending = Some((buffer, start));
+                state.writable = false;
+                state.sending = Some((buffer, start));
                 return SendState::UnderWay;
             }
             Err(error) => return SendState::Done(buffer, Err(error)),
@@ -292,10 +292,10 @@ impl Driver for Readiness {
             Token(slot as usize),
             Interest::READABLE | Interest::WRITABLE,
         )?;
-        if self.links.len() <= slot as usize {
-            self.links.resize_with(slot as usize + 1, || None);
+        if self.states.len() <= slot as usize {
+            self.states.resize_with(slot as usize + 1, || None);
         }
-        self.links[slot as usize] = Some(Link {
+        self.states[slot as usize] = Some(SocketState {
             socket,
             connecting,
             reading: true,
@@ -315,18 +315,20 @@ impl Driver for Readiness {
     }
 
     fn set_reading(&mut self, slot: Slot, reading: bool) {
-        let Some(link) = self.link(slot) else { return };
-        link.reading = reading;
-        if (reading && link.readable) || link.owes_loss() || link.owes_end() {
+        let Some(state) = self.state(slot) else {
+            return;
+        };
+        state.reading = reading;
+        if (reading && state.readable) || state.owes_loss() || state.owes_end() {
             self.enqueue(slot);
         }
     }
 
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState {
-        match self.link(slot) {
-            Some(link) if link.writable => push(link, buffer, 0),
-            Some(link) => {
-                link.sending = Some((buffer, 0));
+        match self.state(slot) {
+            Some(state) if state.writable => push(state, buffer, 0),
+            Some(state) => {
+                state.sending = Some((buffer, 0));
                 SendState::UnderWay
             }
             None => SendState::Done(buffer, Err(io::ErrorKind::NotConnected.into())),
@@ -334,50 +336,50 @@ impl Driver for Readiness {
     }
 
     fn take_progress(&mut self, slot: Slot) -> bool {
-        self.link(slot)
-            .is_some_and(|link| std::mem::take(&mut link.progressed))
+        self.state(slot)
+            .is_some_and(|state| std::mem::take(&mut state.progressed))
     }
 
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {
-        let link = self.link(slot).ok_or(io::ErrorKind::NotConnected)?;
-        let result = socket::send(link.socket.as_fd(), bytes);
+        let state = self.state(slot).ok_or(io::ErrorKind::NotConnected)?;
+        let result = socket::send(state.socket.as_fd(), bytes);
         if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            link.writable = false;
+            state.writable = false;
         }
         result
     }
 
     fn finish(&mut self, slot: Slot) {
-        if let Some(link) = self.link(slot) {
-            socket::finish(link.socket.as_fd());
+        if let Some(state) = self.state(slot) {
+            socket::finish(state.socket.as_fd());
         }
     }
 
     fn detach(&mut self, slot: Slot, reset: bool) {
-        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) {
+        if let Some(state) = self.states.get_mut(slot as usize).and_then(Option::take) {
             if reset {
-                socket::reset_on_close(link.socket.as_fd());
+                socket::reset_on_close(state.socket.as_fd());
             }
             // Closing the only descriptor also takes it out of the poll. Events that were already
-            // taken name an empty slot, which `serve` passes over.
-            drop(link);
+            // taken name an empty slot, which `serve` skips.
+            drop(state);
             self.done.push_back(Event::Released { slot });
         }
     }
 
     fn is_watched(&self, slot: Slot) -> bool {
-        // Registered for as long as the link is there; a loss that was told has been acted upon.
-        let link = self.links.get(slot as usize).and_then(Option::as_ref);
-        link.is_some_and(|link| !link.lost)
+        // Registered for as long as the socket is there; the shard has acted upon a reported loss.
+        let state = self.states.get(slot as usize).and_then(Option::as_ref);
+        state.is_some_and(|state| !state.lost)
     }
 
     fn has_unread(&self, slot: Slot) -> bool {
-        let link = self.links.get(slot as usize).and_then(Option::as_ref);
-        link.is_some_and(|link| socket::unread(link.socket.as_fd()) > 0)
+        let state = self.states.get(slot as usize).and_then(Option::as_ref);
+        state.is_some_and(|state| socket::unread(state.socket.as_fd()) > 0)
     }
 
     fn peer_address(&self, slot: Slot) -> Option<SocketAddr> {
-        socket::peer_address(self.links.get(slot as usize)?.as_ref()?.socket.as_fd())
+        socket::peer_address(self.states.get(slot as usize)?.as_ref()?.socket.as_fd())
     }
 
     fn recycle(&mut self, buffer: Box<[u8]>) {
@@ -402,22 +404,22 @@ impl Driver for Readiness {
                 WAKER => {}
                 LISTENER => self.acceptable = self.acceptor.is_some(),
                 Token(index) => {
-                    let Some(link) = self.links.get_mut(index).and_then(Option::as_mut) else {
+                    let Some(state) = self.states.get_mut(index).and_then(Option::as_mut) else {
                         continue;
                     };
                     self.crowded |= index != self.hot as usize;
                     let failed = event.is_error();
-                    link.readable |= event.is_readable() || event.is_read_closed() || failed;
-                    link.writable |= event.is_writable() || event.is_write_closed() || failed;
-                    link.ending |= event.is_read_closed() || failed;
-                    link.broken |= failed || (event.is_read_closed() && event.is_write_closed());
-                    let useful = link.connecting
-                        || link.owes_loss()
-                        || link.owes_end()
-                        || (link.readable && link.reading && !link.ended)
-                        || link.sending.is_some();
-                    if useful && !link.queued {
-                        link.queued = true;
+                    state.readable |= event.is_readable() || event.is_read_closed() || failed;
+                    state.writable |= event.is_writable() || event.is_write_closed() || failed;
+                    state.ending |= event.is_read_closed() || failed;
+                    state.broken |= failed || (event.is_read_closed() && event.is_write_closed());
+                    let useful = state.connecting
+                        || state.owes_loss()
+                        || state.owes_end()
+                        || (state.readable && state.reading && !state.ended)
+                        || state.sending.is_some();
+                    if useful && !state.queued {
+                        state.queued = true;
                         // Slots are u32 and tokens were made from them.
                         self.ready.extend(Slot::try_from(index));
                     }

@@ -1,12 +1,9 @@
-//! Request bodies that come in several pieces: how they grow, and what all of a shard hold together.
+//! Request bodies that come in several pieces: how they grow, and what all of a shard hold
+//! together.
 
 use crate::{handler::ConnectionId, shard::Shard};
 
-use super::{
-    server::{Incoming, Server},
-    service::Service,
-    status::Reject,
-};
+use super::{connection::Incoming, server::Server, service::Service, status::Reject};
 
 impl<S: Service> Server<S> {
     /// Bytes that bodies may still take.
@@ -16,27 +13,27 @@ impl<S: Service> Server<S> {
 
     /// Counts again what a connection holds.
     pub(super) fn count_body(&mut self, shard: &Shard<S::Message>, id: ConnectionId) {
-        if let Some(link) = self.links.get_mut(id) {
-            let holds = link.head.capacity() + link.body.capacity();
-            self.held = self.held - std::mem::replace(&mut link.held, holds) + holds;
+        if let Some(connection) = self.connections.get_mut(id) {
+            let holds = connection.head.capacity() + connection.body.capacity();
+            self.held = self.held - std::mem::replace(&mut connection.held, holds) + holds;
             shard.note_body_bytes(self.held);
         }
     }
 
     /// Gives back what a connection holds of a request that will not be served.
     pub(super) fn free_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        if let Some(link) = self.links.get_mut(id)
-            && link.held > 0
+        if let Some(connection) = self.connections.get_mut(id)
+            && connection.held > 0
         {
-            shard.give_back(std::mem::take(&mut link.head));
-            shard.give_back_body(std::mem::take(&mut link.body));
+            shard.give_back(std::mem::take(&mut connection.head));
+            shard.give_back_body(std::mem::take(&mut connection.body));
             self.count_body(shard, id);
         }
     }
 }
 
-/// Moves what belongs to the body from `data` into `body`, which may grow by `room` bytes; returns how many bytes
-/// that was.
+/// Moves what belongs to the body from `data` into `body`, which may grow by `room` bytes; returns
+/// how many bytes that was.
 pub(super) fn take_body(
     incoming: &mut Incoming,
     data: &[u8],
@@ -60,8 +57,8 @@ pub(super) fn take_body(
     }
 }
 
-/// Makes place for `more` bytes: twice as much as there was, so that a body in many pieces is copied few times, but
-/// no more than `total` asks for and `room` allows.
+/// Makes place for `more` bytes: twice as much as there was, so that a body in many pieces is
+/// copied few times, but no more than `total` asks for and `room` allows.
 fn grow(body: &mut Vec<u8>, more: usize, total: u64, room: usize) -> Result<(), Reject> {
     let (have, needed) = (body.capacity(), body.len() + more);
     if needed <= have {

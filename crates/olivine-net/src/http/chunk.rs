@@ -1,15 +1,16 @@
 //! Chunked bodies: a decoder fed any pieces, byte by byte if need be.
 //!
-//! Strict where laxity has been used for smuggling: sizes are hexadecimal digits and nothing else
-//! before the extension or the line end, lines end in CR LF, sizes that overflow are refused.
-//! Extensions are bounded and passed over; trailer fields are checked for form, bounded and dropped.
+//! Strict where attackers have used laxity for smuggling: sizes are hexadecimal digits and nothing
+//! else before the extension or the line end, lines end in CR LF, sizes that overflow are refused.
+//! Extensions are bounded and skipped; trailer fields are checked for form, bounded and dropped.
 
 use super::{
     scan::{TOKEN, VALUE},
     status::Reject,
 };
 
-/// Bytes of leading zeros, extensions and trailers allowed in one body: more is an attack, not a message.
+/// Bytes of leading zeros, extensions and trailers allowed in one body: more is an attack, not a
+/// message.
 const EXTRA_MAX: u32 = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ enum State {
     Done,
 }
 
-/// Where in a chunked body we are.
+/// The place in a chunked body.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
     state: State,
@@ -85,7 +86,8 @@ impl Decoder {
             (State::SizeStart | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16).unwrap_or(0);
                 if self.left == 0 && digit == 0 {
-                    // Leading zeros would let a size line grow for ever; other digits end at an overflow.
+                    // Leading zeros would let a size line grow without limit; other digits end at
+                    // an overflow.
                     self.spend()?;
                 }
                 let left = self.left.checked_mul(16).ok_or(Reject::Chunk)?;

@@ -33,7 +33,7 @@ pub fn check_head(data: &[u8]) {
         if let Ok(Some((head, fields))) = &whole {
             check_request(data, head, fields);
             check_against_another_parser(data, head, fields);
-            // What lies behind the head changes nothing.
+            // Bytes behind the head change nothing.
             let alone = verdict(&data[..head.length], &limits);
             assert_eq!(parts(&alone), parts(&whole), "without what follows");
         }
@@ -118,7 +118,7 @@ fn check_request(data: &[u8], head: &Head, fields: &[Field]) {
     assert!(request.is_http_10() || request.header("Host").is_some());
 }
 
-/// Whatever we accept, `httparse` accepts with the same parts.
+/// `httparse` accepts every accepted head, with the same parts.
 fn check_against_another_parser(data: &[u8], head: &Head, fields: &[Field]) {
     let mut room = [httparse::EMPTY_HEADER; 128];
     let mut other = httparse::Request::new(&mut room);
@@ -184,8 +184,9 @@ mod tests {
             6 => prop::sample::select(vec![
                 "GET ", "POST ", "/ ", "/a?b ", "* ", "http://h/x ", "HTTP/1.1\r\n", "HTTP/1.0\r\n",
                 "HTTP/2.0\r\n", "Host: a\r\n", "Host: b\r\n", "Content-Length: 5\r\n",
-                "Content-Length: +5\r\n", "Transfer-Encoding: chunked\r\n", "TE: x\r\n", "X : y\r\n",
-                "A:\t b \r\n", " folded\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n",
+                "Content-Length: +5\r\n", "Transfer-Encoding: chunked\r\n", "TE: x\r\n",
+                "X : y\r\n", "A:\t b \r\n", " folded\r\n", "Connection: close\r\n",
+                "Expect: 100-continue\r\n",
                 "\r\n", "\n", "\r", " ", ":", "\0",
             ]).prop_map(|text| text.as_bytes().to_vec()),
             1 => prop::collection::vec(any::<u8>(), 0..4),

@@ -1,13 +1,16 @@
-//! The value of a Host field: RFC 9112 3.2 answers 400 to what RFC 3986 3.2.2 and 3.2.3 do not allow.
+//! The value of a Host field: RFC 9112 3.2 answers 400 to what RFC 3986 3.2.2 and 3.2.3 do not
+//! allow.
 //!
-//! Two servers in a row that read a host differently serve one user the pages of another, so what is not exactly a name,
-//! an IPv4 address or an address in brackets, with or without a port, is refused.
+//! Two servers in a row that read a host differently serve one user the pages of another, so what
+//! is not exactly a name, an IPv4 address or an address in brackets, with or without a port, is
+//! refused.
 
 use std::net::Ipv6Addr;
 
 use super::scan::NAME;
 
-/// Whether `value` is `uri-host [ ":" port ]`; an empty one is (RFC 9112 3.2), and a port without a host is not.
+/// Whether `value` is `uri-host [ ":" port ]`; an empty one is (RFC 9112 3.2), and a port without a
+/// host is not.
 pub(super) fn is_valid(value: &[u8]) -> bool {
     if let Some(inner) = value.strip_prefix(b"[") {
         let Some(end) = inner.iter().position(|byte| *byte == b']') else {

@@ -67,12 +67,13 @@ impl Limits {
         self
     }
 
-    /// Bytes that all bodies of a shard which are not complete may hold together, with the copies of their heads; 503 to
-    /// the request that would hold more. At least `body_bytes_max` and `head_bytes_max` together, at most 1 TiB.
-    /// Default 128 MiB, or that sum where it is more.
+    /// Bytes that all bodies of a shard which are not complete may hold together, with the copies
+    /// of their heads; 503 to the request that would hold more. At least `body_bytes_max` and
+    /// `head_bytes_max` together, at most 1 TiB. Default 128 MiB, or that sum where it is more.
     ///
-    /// A body that comes in several pieces holds 32 KiB at least; one that comes whole with its head holds nothing.
-    /// What is held now: [`ShardHealth::body_bytes`](crate::ShardHealth::body_bytes).
+    /// A body that comes in several pieces holds at least 32 KiB. A body that comes whole with its
+    /// head holds nothing. The present value:
+    /// [`ShardHealth::body_bytes`](crate::ShardHealth::body_bytes).
     pub fn bodies_bytes_max(mut self, bytes: u64) -> Self {
         self.bodies_bytes_max = Some(bytes);
         self
@@ -91,37 +92,42 @@ impl Limits {
     }
 
     /// Time from the first byte of a head (or from the start of the connection) to its end, 1 ms to
-    /// 1 h; 408 beyond, and a connection on which nothing came is closed. Default 10 s. What has arrived in time is read first, however late the shard comes to it.
+    /// 1 h; 408 beyond, and a connection on which nothing came is closed. Default 10 s. Bytes that
+    /// arrived in time are read first, even if the shard is late.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.header_timeout = timeout;
         self
     }
 
-    /// Time from the head to the end of the body, 1 ms to 24 h; 408 beyond. Default 60 s. What has arrived in time is
-    /// read first, as for [`Limits::header_timeout`].
+    /// Time from the head to the end of the body, 1 ms to 24 h; 408 beyond. Default 60 s. What has
+    /// arrived in time is read first, as for [`Limits::header_timeout`].
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
         self
     }
 
-    /// Time between requests, from the end of an answer to the first byte of the next head, 1 ms to 24 h; the
-    /// connection is closed in good order then. Default 60 s. With TLS the first byte counts once its record is whole.
+    /// Time between requests, from the end of an answer to the first byte of the next head, 1 ms to
+    /// 24 h; the connection is closed in good order then. Default 60 s. With TLS the first byte
+    /// counts once its record is whole.
     ///
-    /// An answer that is owed, streamed, or queued in this process is no idle time: event streams live as long as they
-    /// like, but for [`Limits::answer_timeout`] and [`Limits::half_closed_timeout`]. Queued is what the kernel's send buffer has no room for; what it has taken counts as sent, whether the peer
-    /// has read it or not, and is delivered after the close too. A request that has arrived in time is answered, however
-    /// late the shard comes to read it.
-    /// [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and ends these too.
+    /// A pending, streamed or queued answer is not idle time: an event stream has no limit but
+    /// [`Limits::answer_timeout`] and [`Limits::half_closed_timeout`]. Queued bytes are those that
+    /// the kernel's send buffer has no room for. Bytes in that buffer count as sent, read or not,
+    /// and are delivered after the close too. A request that has arrived in time is answered, even
+    /// if the shard reads it late.
+    /// [`EngineConfig::idle_timeout`](crate::EngineConfig::idle_timeout) knows no requests, and
+    /// ends these too.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
     /// Time from a request to the start of an answer that the service has put off
-    /// ([`Responder::later`](super::Responder::later)), 1 ms to 24 h; 503 beyond, and the service is told by
-    /// [`Service::on_stream_closed`](super::Service::on_stream_closed). Default 60 s; `None` waits for ever.
+    /// ([`Responder::later`](super::Responder::later)), 1 ms to 24 h; 503 beyond, and the service
+    /// gets [`Service::on_stream_closed`](super::Service::on_stream_closed). Default 60 s; `None`
+    /// waits without limit.
     ///
-    /// A streamed answer has begun: how long it may be silent is [`EngineConfig::idle_timeout`]'s to say.
+    /// A streamed answer has begun: [`EngineConfig::idle_timeout`] bounds its silence.
     ///
     /// [`EngineConfig::idle_timeout`]: crate::EngineConfig::idle_timeout
     pub fn answer_timeout(mut self, timeout: Option<Duration>) -> Self {
@@ -129,12 +135,13 @@ impl Limits {
         self
     }
 
-    /// Time that an answer which is owed or streamed may be silent after its peer has ended its direction, 1 ms to
-    /// 24 h. Default 10 s; `None` waits as if it had not.
+    /// Time that a pending or streamed answer may be silent after its peer has ended its direction,
+    /// 1 ms to 24 h. Default 10 s; `None` waits as if it had not.
     ///
-    /// Such a peer has left, or only sends no more: until a byte is sent the two look the same. A peer that has left
-    /// resets the connection with the first byte, and one that still reads is served as long as bytes go out. Beyond
-    /// this time an answer that has not begun is 503, one that has is cut off, and the service is told by
+    /// Such a peer has left, or has only stopped sending: until a byte is sent the two look the
+    /// same. A peer that has left resets the connection with the first byte. A peer that still
+    /// reads is served as long as bytes go out. Beyond this time an answer that has not begun is
+    /// 503, a begun answer is cut off, and the service gets
     /// [`Service::on_stream_closed`](super::Service::on_stream_closed).
     pub fn half_closed_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.half_closed_timeout = timeout;

@@ -128,16 +128,18 @@ pub(crate) enum Extent {
     Chunked,
     /// HTTP/1.0 knows no chunks: the end of the connection ends the body.
     UntilClose,
-    /// The status says that there is none: neither length nor coding may be named.
+    /// The status says that the answer has no body: it names no length and no coding.
     Nothing,
 }
 
 impl Extent {
-    /// The framing of every answer is decided here. `length` is that of the content; `None` for a stream.
+    /// The framing of every answer is decided here. `length` is that of the content; `None` for a
+    /// stream.
     ///
-    /// 1xx never comes here ([`check`]). 204: no length (RFC 9110 8.6), no coding (RFC 9112 6.1). 304: no length
-    /// other than that of the 200 it stands for (RFC 9110 8.6), which is unknown here. 205: no content (RFC 9110
-    /// 15.3.6), but clients read one unless its length is 0 (RFC 9112 6.3).
+    /// 1xx never comes here ([`check`]). 204: no length (RFC 9110 8.6), no coding (RFC 9112 6.1).
+    /// 304: no length other than that of the corresponding 200 (RFC 9110 8.6), which is unknown
+    /// here. 205: no content (RFC 9110 15.3.6), but clients read one unless its length is 0 (RFC
+    /// 9112 6.3).
     pub(crate) fn of(status: u16, length: Option<usize>, http_10: bool) -> Self {
         match (status, length) {
             (204 | 304, _) => Self::Nothing,
@@ -268,7 +270,7 @@ fn write_decimal(out: &mut Vec<u8>, mut value: usize) {
 pub struct StaticAnswer {
     /// The whole answer for a connection that is kept.
     whole: Vec<u8>,
-    /// Where the date lies.
+    /// The place of the date.
     date_at: usize,
     /// Where the empty line begins, that ends the head.
     end_at: usize,

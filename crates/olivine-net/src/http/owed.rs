@@ -1,4 +1,5 @@
-//! Answers that a service has put off or streams: the time they have, peers that leave meanwhile, and panics.
+//! Answers that a service has put off or streams: the time they have, peers that leave meanwhile,
+//! and panics.
 
 use std::time::Duration;
 
@@ -8,19 +9,20 @@ use crate::{
 };
 
 use super::{
+    connection::RequestStage,
     message::Keep,
-    server::{Server, Stage},
+    server::Server,
     service::{Exchange, Pending, Service, StreamId, answer},
 };
 
 impl<S: Service> Server<S> {
     /// An answer is owed from now on.
     pub(super) fn owe(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        link.owed_since = shard.tick;
-        if link.half_closed.is_some() {
+        connection.owed_since = shard.tick;
+        if connection.half_closed.is_some() {
             // The peer's end was seen behind this request.
             self.half_closed(shard, id);
         } else {
@@ -30,11 +32,11 @@ impl<S: Service> Server<S> {
 
     /// The peer has ended its direction.
     pub(super) fn half_closed(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        link.half_closed = Some(shard.tick);
-        if link.stage != Stage::Responding {
+        connection.half_closed = Some(shard.tick);
+        if connection.stage != RequestStage::Responding {
             return;
         }
         self.set_answer_deadline(shard, id);
@@ -66,7 +68,11 @@ impl<S: Service> Server<S> {
         if caught(|| service.on_panic(&mut http, message)).is_err() {
             shard.count_up().panics.add(1);
         }
-        match self.links.get(id).and_then(|link| link.pending) {
+        match self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.pending)
+        {
             // The peer must not take what was sent for the whole answer.
             Some(Pending {
                 extent: Some(_), ..
@@ -74,8 +80,8 @@ impl<S: Service> Server<S> {
             Some(Pending { extent: None, .. }) => self.fail(shard, id, 500),
             None => {
                 // Answered; what comes behind the panic is not served.
-                if let Some(link) = self.links.get_mut(id) {
-                    link.stage = Stage::Closing;
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.stage = RequestStage::Closing;
                 }
                 shard.close(id);
             }
@@ -83,7 +89,7 @@ impl<S: Service> Server<S> {
     }
 
     fn owed(&self, id: ConnectionId) -> Option<StreamId> {
-        let Pending { serial, .. } = self.links.get(id)?.pending?;
+        let Pending { serial, .. } = self.connections.get(id)?.pending?;
         Some(StreamId {
             connection: id,
             serial,
@@ -98,8 +104,8 @@ impl<S: Service> Server<S> {
 
     /// What is left of the time of an answer that is owed; `None` if it has all it likes.
     fn answer_left(&self, shard: &Shard<S::Message>, id: ConnectionId) -> Option<Duration> {
-        let link = self.links.get(id)?;
-        let pending = link.pending?;
+        let connection = self.connections.get(id)?;
+        let pending = connection.pending?;
         let left = |since: u64, timeout: Duration| {
             timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
         };
@@ -107,8 +113,8 @@ impl<S: Service> Server<S> {
             .limits
             .answer_timeout
             .filter(|_| pending.extent.is_none());
-        let owed = owed.map(|timeout| left(link.owed_since, timeout));
-        let silent = match (link.half_closed, self.limits.half_closed_timeout) {
+        let owed = owed.map(|timeout| left(connection.owed_since, timeout));
+        let silent = match (connection.half_closed, self.limits.half_closed_timeout) {
             (Some(since), Some(timeout)) => {
                 Some(left(since, timeout).max(shard.quiet_left(id, timeout)))
             }
@@ -119,7 +125,11 @@ impl<S: Service> Server<S> {
 
     /// Ends an answer whose time is over.
     fn give_up(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        match self.links.get(id).and_then(|link| link.pending) {
+        match self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.pending)
+        {
             Some(Pending { extent: None, .. }) => {
                 shard.count_up().timed_out.add(1);
                 self.fail(shard, id, 503);
@@ -131,17 +141,17 @@ impl<S: Service> Server<S> {
     /// Answers in place of the service, closes, and tells it.
     fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
         let stream = self.owed(id);
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let Some(Pending { exchange, .. }) = link.pending.take() else {
+        let Some(Pending { exchange, .. }) = connection.pending.take() else {
             return;
         };
         let exchange = Exchange {
             keep: Keep::Close,
             ..exchange
         };
-        link.stage = answer(shard, &mut self.date, id, exchange, status, &[], b"");
+        connection.stage = answer(shard, &mut self.date, id, exchange, status, &[], b"");
         if let Some(stream) = stream {
             let (service, mut http) = self.http(shard);
             service.on_stream_closed(&mut http, stream);

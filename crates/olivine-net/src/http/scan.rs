@@ -67,8 +67,8 @@ const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
 
 /// Marks, by their high bit, the bytes of `word` below `bound`, which is at most 0x80.
 ///
-/// The lowest mark is right; those above it may be too many, because a byte that is marked borrows from
-/// the next one.
+/// The lowest mark is right; those above it may be too many, because a byte that is marked borrows
+/// from the next one.
 const fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * bound as u64) & !word & HIGH
 }
@@ -117,8 +117,8 @@ fn words(rest: &[u8], marks: impl Fn(u64) -> u64) -> usize {
     at
 }
 
-/// The run of bytes of `class` from `start`, of which the first `known` are in it, and the byte that ends
-/// it; `None` if the data ends it.
+/// The run of bytes of `class` from `start`, of which the first `known` are in it, and the byte
+/// that ends it; `None` if the data ends it.
 fn run(data: &[u8], start: usize, known: usize, class: &[bool; 256]) -> Option<(Span, u8)> {
     let rest = data.get(start + known..)?;
     let length = rest.iter().position(|byte| !class[usize::from(*byte)])?;
@@ -130,7 +130,8 @@ fn run(data: &[u8], start: usize, known: usize, class: &[bool; 256]) -> Option<(
 mod tests {
     use super::*;
 
-    /// Every byte at every place of a word and beyond, before bytes that any class holds or none does.
+    /// Every byte at every place of a word and beyond, before bytes that any class holds or none
+    /// does.
     #[test]
     fn eight_at_a_time_finds_what_one_at_a_time_does() {
         let mut compared = 0;

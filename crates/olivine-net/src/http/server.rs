@@ -1,8 +1,8 @@
 //! The HTTP/1.1 server: a [`Handler`] that reads requests and asks a [`Service`].
 //!
-//! A request that lies whole in the receive buffer, the ordinary case, is parsed and answered in
-//! place. Only what is cut off is kept: an unfinished head by the engine, an unfinished body here,
-//! beside a copy of its head.
+//! A request that is whole in the receive buffer, the ordinary case, is parsed and answered in
+//! place. Only incomplete requests are kept: an unfinished head by the engine, an unfinished body
+//! here, beside a copy of its head.
 
 use crate::{
     config::EngineConfig,
@@ -16,6 +16,7 @@ use crate::{
 use super::{
     body::{is_complete, take_body},
     chunk::Decoder,
+    connection::{HttpConnection, Incoming, RequestStage},
     date::Date,
     head::{self, Field, Framing, Head},
     limits::Limits,
@@ -25,89 +26,19 @@ use super::{
 };
 
 /// Below this length an unfinished head is read again whenever a piece arrives, so that nonsense is
-/// refused early; above it only when it has grown by an eighth or its end is there, so that one-byte
-/// pieces cost no quadratic time.
+/// refused early; above it only when it has grown by an eighth or its end is there, so that
+/// one-byte pieces cost no quadratic time.
 const REREAD_BYTES: usize = 4096;
 
-/// Looks, a millisecond apart, at a request whose time is over: what a socket holds is read in fewer.
+/// Reads, a millisecond apart, of a request whose time is over: a socket's buffer needs fewer.
 const LATE_LOOKS_MAX: u8 = 100;
-
-/// What a connection is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// A head is awaited.
-    Head,
-    /// The rest of a body is awaited.
-    Body,
-    /// The service owes an answer.
-    Responding,
-    /// Nothing more is read.
-    Closing,
-}
-
-/// A body under way.
-#[derive(Clone, Debug)]
-pub(super) enum Incoming {
-    Length(u64),
-    Chunked(Decoder),
-}
-
-/// The state of one connection.
-#[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) stage: Stage,
-    pub(crate) pending: Option<Pending>,
-    pub(crate) serial: u32,
-    /// The peer has ended its direction, and all it sent before was read.
-    pub(crate) ended: bool,
-    /// The tick from which an answer that is owed has its time.
-    pub(super) owed_since: u64,
-    /// The tick from which a peer that has ended its direction has its time.
-    pub(super) half_closed: Option<u64>,
-    /// A time-out for the request under way is set; else one for the time between requests may be.
-    armed: bool,
-    /// Looks at a request whose time is over and of which more is still to be read.
-    late_looks: u8,
-    /// Bytes of the unfinished head that were read without reaching its end.
-    scanned: usize,
-    pub(super) incoming: Incoming,
-    pub(super) head: Vec<u8>,
-    pub(super) body: Vec<u8>,
-    /// Capacity of `head` and `body` as the server has counted it.
-    pub(super) held: usize,
-}
-
-impl Link {
-    fn new() -> Self {
-        Self {
-            stage: Stage::Head,
-            pending: None,
-            serial: 0,
-            ended: false,
-            owed_since: 0,
-            half_closed: None,
-            armed: true,
-            late_looks: 0,
-            scanned: 0,
-            incoming: Incoming::Length(0),
-            head: Vec::new(),
-            body: Vec::new(),
-            held: 0,
-        }
-    }
-
-    /// Whether a request may come and none has begun to, after there was one before.
-    fn is_idle(&self) -> bool {
-        self.stage == Stage::Head && !self.armed
-    }
-}
 
 /// An HTTP/1.1 server over a [`Service`]; [`serve`] starts one per shard.
 #[derive(Debug)]
 pub struct Server<S> {
     pub(super) service: S,
     pub(super) limits: Limits,
-    pub(super) links: Slots<Link>,
+    pub(super) connections: Slots<HttpConnection>,
     fields: Vec<Field>,
     pub(super) date: Date,
     scratch: Vec<u8>,
@@ -115,9 +46,9 @@ pub struct Server<S> {
     pub(super) held: usize,
 }
 
-/// What reading came to.
+/// The outcome of a read.
 pub(super) enum Step {
-    /// So many bytes are done with.
+    /// So many bytes are processed.
     Used(usize),
     /// More must arrive first.
     Wait,
@@ -126,8 +57,8 @@ pub(super) enum Step {
 /// Starts an engine that serves HTTP/1.1. `service` is called once on each shard's thread, with the
 /// shard's index.
 ///
-/// An unfinished head is kept by the engine, so `unconsumed_max` is raised to `head_bytes_max` and one
-/// `receive_buffer` where it is below that. Every other setting is obeyed as it is.
+/// An unfinished head is kept by the engine, so `unconsumed_max` is raised to `head_bytes_max` and
+/// one `receive_buffer` where it is below that. Every other setting is obeyed as it is.
 ///
 /// # Errors
 ///
@@ -149,7 +80,7 @@ where
     Engine::start(config, move |shard| Server {
         service: service(shard),
         limits: limits.clone(),
-        links: Slots::new(),
+        connections: Slots::new(),
         fields: Vec::new(),
         date: Date::new(),
         scratch: Vec::new(),
@@ -164,7 +95,7 @@ impl<S: Service> Server<S> {
     ) -> (&'a mut S, Http<'a, S::Message>) {
         let Self {
             service,
-            links,
+            connections,
             date,
             scratch,
             limits,
@@ -174,7 +105,7 @@ impl<S: Service> Server<S> {
             service,
             Http {
                 shard,
-                links,
+                connections,
                 date,
                 scratch,
                 idle_timeout: limits.idle_timeout,
@@ -183,10 +114,10 @@ impl<S: Service> Server<S> {
     }
 
     fn read_head(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Step::Used(data.len());
         };
-        let scanned = link.scanned;
+        let scanned = connection.scanned;
         let worth_reading = scanned == 0
             || data.len() < REREAD_BYTES
             || data.len() >= scanned + scanned / 8
@@ -196,16 +127,16 @@ impl<S: Service> Server<S> {
         }
         match head::parse(data, &self.limits, &mut self.fields) {
             Ok(Some(head)) => {
-                link.scanned = 0;
-                if std::mem::take(&mut link.armed) {
+                connection.scanned = 0;
+                if std::mem::take(&mut connection.armed) {
                     shard.set_deadline(id, None);
                 }
                 self.read_message(shard, id, &head, data)
             }
             Ok(None) => {
-                link.scanned = data.len();
-                if !link.armed {
-                    (link.armed, link.late_looks) = (true, 0);
+                connection.scanned = data.len();
+                if !connection.armed {
+                    (connection.armed, connection.late_looks) = (true, 0);
                     shard.set_deadline(id, Some(self.limits.header_timeout));
                 }
                 Step::Wait
@@ -260,12 +191,12 @@ impl<S: Service> Server<S> {
             shard.give_back(body);
             return self.refuse(shard, id, Reject::BodiesTooMany, data.len());
         }
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Step::Used(used);
         };
-        (link.head, link.incoming, link.body) = (head_copy, incoming, body);
-        link.stage = Stage::Body;
-        (link.armed, link.late_looks) = (true, 0);
+        (connection.head, connection.incoming, connection.body) = (head_copy, incoming, body);
+        connection.stage = RequestStage::Body;
+        (connection.armed, connection.late_looks) = (true, 0);
         shard.set_deadline(id, Some(self.limits.body_timeout));
         self.count_body(shard, id);
         if head.expects_continue && taken == 0 {
@@ -276,26 +207,32 @@ impl<S: Service> Server<S> {
 
     fn read_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
         let (max, room) = (self.limits.body_bytes_max, self.room());
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Step::Used(data.len());
         };
-        let taken = match take_body(&mut link.incoming, data, &mut link.body, max, room) {
+        let taken = match take_body(
+            &mut connection.incoming,
+            data,
+            &mut connection.body,
+            max,
+            room,
+        ) {
             Ok(taken) => taken,
             Err(reject) => return self.refuse(shard, id, reject, data.len()),
         };
         self.count_body(shard, id);
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Step::Used(data.len());
         };
-        if !is_complete(&link.incoming) {
+        if !is_complete(&connection.incoming) {
             return Step::Used(taken);
         }
-        link.stage = Stage::Head;
-        link.armed = false;
+        connection.stage = RequestStage::Head;
+        connection.armed = false;
         shard.set_deadline(id, None);
         let (bytes, body) = (
-            std::mem::take(&mut link.head),
-            std::mem::take(&mut link.body),
+            std::mem::take(&mut connection.head),
+            std::mem::take(&mut connection.body),
         );
         self.count_body(shard, id);
         // The copy of a head that was accepted is accepted again.
@@ -320,12 +257,12 @@ impl<S: Service> Server<S> {
     ) {
         let Self {
             service,
-            links,
+            connections,
             fields,
             date,
             ..
         } = self;
-        let Some(link) = links.get_mut(id) else {
+        let Some(connection) = connections.get_mut(id) else {
             return;
         };
         let request = Request {
@@ -335,7 +272,7 @@ impl<S: Service> Server<S> {
             body,
         };
         let http_10 = head.minor == 0;
-        // While stopping, the last request at hand is the last one answered, and told so.
+        // While stopping, the answer to the last request at hand says that the connection closes.
         let keep = match head.keep_alive && (more || !shard.is_stopping()) {
             false => Keep::Close,
             true if http_10 => Keep::Alive,
@@ -346,31 +283,33 @@ impl<S: Service> Server<S> {
             is_head: head.method.of(bytes) == b"HEAD",
             http_10,
         };
-        link.stage = Stage::Closing;
-        let serial = link.serial;
+        connection.stage = RequestStage::Closing;
+        let serial = connection.serial;
         let responder = Responder {
             shard,
-            link,
+            state: connection,
             date,
             id,
             exchange,
         };
         // Caught here, where the request can still be answered.
         let outcome = caught(|| service.on_request(&request, responder));
-        let Some(link) = links.get_mut(id) else {
+        let Some(connection) = connections.get_mut(id) else {
             return;
         };
-        let unanswered = link.stage == Stage::Closing && link.serial == serial && shard.is_open(id);
+        let unanswered = connection.stage == RequestStage::Closing
+            && connection.serial == serial
+            && shard.is_open(id);
         if unanswered {
             let exchange = Exchange {
                 keep: Keep::Close,
                 ..exchange
             };
-            link.stage = answer(shard, date, id, exchange, 500, &[], b"");
+            connection.stage = answer(shard, date, id, exchange, 500, &[], b"");
         }
         if let Err(message) = outcome {
             self.request_panicked(shard, id, &message);
-        } else if link.stage == Stage::Responding {
+        } else if connection.stage == RequestStage::Responding {
             self.owe(shard, id);
         }
     }
@@ -398,8 +337,8 @@ impl<S: Service> Server<S> {
             b"",
         );
         shard.count_up().refused_requests.add(1);
-        if let Some(link) = self.links.get_mut(id) {
-            link.stage = stage;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.stage = stage;
         }
         self.free_body(shard, id);
         Step::Used(used)
@@ -415,42 +354,53 @@ impl<S: Service> Handler for Server<S> {
     }
 
     fn on_open(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: Origin) {
-        self.links.insert(id, Link::new());
+        self.connections.insert(id, HttpConnection::new());
         shard.set_deadline(id, Some(self.limits.header_timeout));
     }
 
     fn on_data(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> usize {
         let mut at = 0;
         while at < data.len() {
-            // Answers to a long pipeline wait until the peer has read the earlier ones: no request is served
-            // without room for its answer, be it the next of this batch or the first of the next one.
+            // Answers to a long pipeline wait until the peer has read the earlier ones: no request
+            // is served without room for its answer, be it the next of this batch or the first of
+            // the next one.
             if shard.is_over(id) {
                 break;
             }
-            let Some(link) = self.links.get(id) else {
+            let Some(connection) = self.connections.get(id) else {
                 return data.len();
             };
             let rest = &data[at..];
-            let step = match link.stage {
-                Stage::Head => self.read_head(shard, id, rest),
-                Stage::Body => self.read_body(shard, id, rest),
-                Stage::Responding => break,
-                Stage::Closing => return data.len(),
+            let step = match connection.stage {
+                RequestStage::Head => self.read_head(shard, id, rest),
+                RequestStage::Body => self.read_body(shard, id, rest),
+                RequestStage::Responding => break,
+                RequestStage::Closing => return data.len(),
             };
             match step {
                 Step::Used(used) => at += used,
                 Step::Wait => break,
             }
         }
-        // Once for each batch of requests. Nothing takes it back: what begins sets another, or is no idle time.
-        if at == data.len() && self.links.get(id).is_some_and(Link::is_idle) {
+        // Once for each batch of requests. No call clears it: a new request sets another deadline,
+        // or is not idle time.
+        if at == data.len()
+            && self
+                .connections
+                .get(id)
+                .is_some_and(HttpConnection::is_idle)
+        {
             shard.set_deadline(id, Some(self.limits.idle_timeout));
         }
         at
     }
 
     fn on_writable(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        if let Some(Pending { serial, .. }) = self.links.get(id).and_then(|link| link.pending) {
+        if let Some(Pending { serial, .. }) = self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.pending)
+        {
             let (service, mut http) = self.http(shard);
             service.on_writable(
                 &mut http,
@@ -463,14 +413,14 @@ impl<S: Service> Handler for Server<S> {
     }
 
     fn on_end(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(link) = self.links.get_mut(id) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        link.ended = true;
+        connection.ended = true;
         // A peer may end its direction and still wait for the answer.
-        if link.stage != Stage::Responding {
+        if connection.stage != RequestStage::Responding {
             shard.close(id);
-        } else if link.half_closed.is_none() {
+        } else if connection.half_closed.is_none() {
             self.half_closed(shard, id);
         }
     }
@@ -486,10 +436,10 @@ impl<S: Service> Handler for Server<S> {
 
     fn on_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: CloseReason) {
         self.free_body(shard, id);
-        let Some(link) = self.links.remove(id) else {
+        let Some(connection) = self.connections.remove(id) else {
             return;
         };
-        if let Some(Pending { serial, .. }) = link.pending {
+        if let Some(Pending { serial, .. }) = connection.pending {
             let (service, mut http) = self.http(shard);
             service.on_stream_closed(
                 &mut http,
@@ -502,36 +452,42 @@ impl<S: Service> Handler for Server<S> {
     }
 
     fn on_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        match self.links.get_mut(id) {
-            Some(link) if link.is_idle() => {
+        match self.connections.get_mut(id) {
+            Some(connection) if connection.is_idle() => {
                 let left = shard.quiet_left(id, self.limits.idle_timeout);
                 if left.is_zero() {
                     shard.close_idle(id);
                 } else {
-                    // The last answer was on its way until lately (how long that may take is the engine's to say), or
-                    // the next request has come and is still to be read.
+                    // The last answer was in flight until recently (the engine bounds that time),
+                    // or the next request has come and is still to be read.
                     shard.set_deadline(id, Some(left));
                 }
             }
-            // Of a request that came in time, however late the shard comes to read it, all is read first. A peer that sends
-            // on and on wins no more than the looks.
-            Some(link)
-                if matches!(link.stage, Stage::Head | Stage::Body)
-                    && link.late_looks < LATE_LOOKS_MAX
+            // All of a request that came in time is read first, even if the shard is late. A peer
+            // that never stops sending gains no more than these looks.
+            Some(connection)
+                if matches!(connection.stage, RequestStage::Head | RequestStage::Body)
+                    && connection.late_looks < LATE_LOOKS_MAX
                     && shard.has_unshown_of(id) =>
             {
-                link.late_looks += 1;
+                connection.late_looks += 1;
                 shard.set_deadline(id, Some(LOOK_AGAIN));
             }
-            // A peer that never said anything is owed no answer.
-            Some(link) if link.stage == Stage::Head && link.scanned == 0 => {
-                link.stage = Stage::Closing;
+            // A peer that never sent a byte gets no answer.
+            Some(connection)
+                if connection.stage == RequestStage::Head && connection.scanned == 0 =>
+            {
+                connection.stage = RequestStage::Closing;
                 shard.close_late(id, CloseReason::Deadline);
             }
-            Some(link) if matches!(link.stage, Stage::Head | Stage::Body) => {
+            Some(connection)
+                if matches!(connection.stage, RequestStage::Head | RequestStage::Body) =>
+            {
                 self.refuse(shard, id, Reject::Timeout, 0);
             }
-            Some(link) if link.stage == Stage::Responding => self.answer_late(shard, id),
+            Some(connection) if connection.stage == RequestStage::Responding => {
+                self.answer_late(shard, id)
+            }
             _ => {}
         }
     }
@@ -552,8 +508,8 @@ impl<S: Service> Handler for Server<S> {
     }
 
     fn is_idle(&self, id: ConnectionId) -> bool {
-        self.links
-            .get(id)
-            .is_none_or(|link| matches!(link.stage, Stage::Head | Stage::Closing))
+        self.connections.get(id).is_none_or(|connection| {
+            matches!(connection.stage, RequestStage::Head | RequestStage::Closing)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! What an HTTP application supplies, and what it answers through.
+//! The interface of an HTTP application, and the handles for its answers.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use crate::{error::NotSent, handler::ConnectionId, shard::Shard, slots::Slots};
 
 use super::{
     chunk,
+    connection::{HttpConnection, RequestStage},
     date::Date,
     message::{AnswerError, Extent, Keep, Request, StaticAnswer, check, has_content, write_head},
-    server::{Link, Stage},
 };
 
 /// An HTTP application: plain methods on a plain struct, one value per shard, used by that shard's
@@ -17,8 +17,8 @@ pub trait Service: 'static {
     /// What other shards and threads may post to this one; `()` where nothing is posted.
     type Message: Send + 'static;
 
-    /// A complete request came. The [`Responder`] answers it, now or later; dropped unused, the peer
-    /// gets 500.
+    /// A complete request came. The [`Responder`] answers it, now or later; dropped unused, the
+    /// peer gets 500.
     fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Self::Message>);
 
     /// The shard has started.
@@ -31,20 +31,22 @@ pub trait Service: 'static {
         let _ = (http, stream);
     }
 
-    /// The peer has ended its direction while this answer is owed: it has left, or it only sends no more. By default
-    /// nothing happens until [`Limits::half_closed_timeout`](super::Limits::half_closed_timeout); a service that
-    /// knows that its clients do not end their direction early calls [`Http::abort`].
+    /// The peer has ended its direction while this answer is pending: it has left, or has only
+    /// stopped sending. By default nothing happens until
+    /// [`Limits::half_closed_timeout`](super::Limits::half_closed_timeout); a service that knows
+    /// that its clients do not end their direction early calls [`Http::abort`].
     fn on_half_close(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
         let _ = (http, stream);
     }
 
-    /// A method of this service panicked with `message`. A request that it was asked got 500, or its connection is
-    /// reset if the answer had begun. State that the method was changing is as the panic left it.
+    /// A method of this service panicked with `message`. Its request got 500, or
+    /// its connection is reset if the answer had begun. State that the method was changing is as
+    /// the panic left it.
     fn on_panic(&mut self, http: &mut Http<'_, Self::Message>, message: &str) {
         let _ = (http, message);
     }
 
-    /// A streamed or later answer is no longer wanted before it was finished: its peer left, or its time is over.
+    /// An unfinished streamed or later answer ends: its peer left, or its time is over.
     fn on_stream_closed(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
         let _ = (http, stream);
     }
@@ -99,7 +101,7 @@ pub(crate) struct Pending {
 #[must_use = "dropping the responder answers 500"]
 pub struct Responder<'a, M> {
     pub(crate) shard: &'a mut Shard<M>,
-    pub(crate) link: &'a mut Link,
+    pub(crate) state: &'a mut HttpConnection,
     pub(crate) date: &'a mut Date,
     pub(crate) id: ConnectionId,
     pub(crate) exchange: Exchange,
@@ -139,7 +141,7 @@ impl<M> Responder<'_, M> {
         body: &[u8],
     ) -> Result<(), AnswerError> {
         check(status, headers)?;
-        self.link.stage = answer(
+        self.state.stage = answer(
             self.shard,
             self.date,
             self.id,
@@ -155,7 +157,7 @@ impl<M> Responder<'_, M> {
     pub fn send_static(self, answer: &mut StaticAnswer) {
         let tick = self.shard.tick;
         let Exchange { keep, is_head, .. } = self.exchange;
-        self.link.stage = if let Ok(out) = self.shard.writer(self.id) {
+        self.state.stage = if let Ok(out) = self.shard.writer(self.id) {
             answer.write(out, keep, is_head, self.date.at(tick));
             after(self.shard, self.id, keep)
         } else {
@@ -163,18 +165,18 @@ impl<M> Responder<'_, M> {
         };
     }
 
-    /// Puts the answer off; [`Http::respond`] or [`Http::begin`] gives it, within
+    /// Defers the answer; [`Http::respond`] or [`Http::begin`] sends it, within
     /// [`Limits::answer_timeout`](super::Limits::answer_timeout). Meanwhile nothing more of
     /// this connection is read, so that answers keep their order.
     pub fn later(self) -> StreamId {
-        self.link.serial = self.link.serial.wrapping_add(1);
-        let serial = self.link.serial;
-        self.link.pending = Some(Pending {
+        self.state.serial = self.state.serial.wrapping_add(1);
+        let serial = self.state.serial;
+        self.state.pending = Some(Pending {
             serial,
             exchange: self.exchange,
             extent: None,
         });
-        self.link.stage = Stage::Responding;
+        self.state.stage = RequestStage::Responding;
         self.shard.pause(self.id);
         StreamId {
             connection: self.id,
@@ -182,9 +184,9 @@ impl<M> Responder<'_, M> {
         }
     }
 
-    /// Begins an answer whose body follows by [`Http::write`] and ends by [`Http::finish`]: chunked,
-    /// or for HTTP/1.0 ended by closing the connection. For HEAD, and for 204, 205 and 304, what is written is
-    /// left out.
+    /// Begins an answer whose body follows by [`Http::write`] and ends by [`Http::finish`]:
+    /// chunked, or for HTTP/1.0 ended by closing the connection. For HEAD, and for 204, 205 and
+    /// 304, what is written is left out.
     ///
     /// # Errors
     ///
@@ -194,14 +196,14 @@ impl<M> Responder<'_, M> {
         let id = self.id;
         let (exchange, extent) =
             open_body(self.shard, self.date, id, self.exchange, status, headers);
-        self.link.serial = self.link.serial.wrapping_add(1);
-        let serial = self.link.serial;
-        self.link.pending = Some(Pending {
+        self.state.serial = self.state.serial.wrapping_add(1);
+        let serial = self.state.serial;
+        self.state.pending = Some(Pending {
             serial,
             exchange,
             extent: Some(extent),
         });
-        self.link.stage = Stage::Responding;
+        self.state.stage = RequestStage::Responding;
         self.shard.pause(id);
         Ok(StreamId {
             connection: id,
@@ -228,7 +230,7 @@ impl<M> Responder<'_, M> {
 /// The server of one shard, between requests: unfinished answers, and the shard.
 pub struct Http<'a, M> {
     pub(crate) shard: &'a mut Shard<M>,
-    pub(crate) links: &'a mut Slots<Link>,
+    pub(crate) connections: &'a mut Slots<HttpConnection>,
     pub(crate) date: &'a mut Date,
     pub(crate) scratch: &'a mut Vec<u8>,
     pub(crate) idle_timeout: Duration,
@@ -257,23 +259,25 @@ impl<M> Http<'_, M> {
     /// Whether the peer of an unfinished answer has ended its direction.
     #[must_use]
     pub fn is_half_closed(&self, stream: StreamId) -> bool {
-        let link = self.links.get(stream.connection);
-        self.pending(stream).is_some() && link.is_some_and(|link| link.half_closed.is_some())
+        let connection = self.connections.get(stream.connection);
+        self.pending(stream).is_some()
+            && connection.is_some_and(|connection| connection.half_closed.is_some())
     }
 
-    /// Gives an unfinished answer up and resets its connection. `on_stream_closed` is not called for it.
+    /// Gives an unfinished answer up and resets its connection. `on_stream_closed` is not called
+    /// for it.
     pub fn abort(&mut self, stream: StreamId) {
         if self.pending(stream).is_some()
-            && let Some(link) = self.links.get_mut(stream.connection)
+            && let Some(connection) = self.connections.get_mut(stream.connection)
         {
-            link.pending = None;
-            link.stage = Stage::Closing;
+            connection.pending = None;
+            connection.stage = RequestStage::Closing;
             self.shard.abort(stream.connection);
         }
     }
 
     fn pending(&self, stream: StreamId) -> Option<Pending> {
-        let pending = self.links.get(stream.connection)?.pending?;
+        let pending = self.connections.get(stream.connection)?.pending?;
         (pending.serial == stream.serial).then_some(pending)
     }
 
@@ -281,7 +285,7 @@ impl<M> Http<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still owed.
+    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still pending.
     pub fn respond(
         &mut self,
         stream: StreamId,
@@ -308,7 +312,7 @@ impl<M> Http<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still owed.
+    /// [`AnswerError`] if the status or a header cannot be sent; then the answer is still pending.
     pub fn begin(
         &mut self,
         stream: StreamId,
@@ -326,8 +330,8 @@ impl<M> Http<'_, M> {
         };
         let id = stream.connection;
         let (exchange, extent) = open_body(self.shard, self.date, id, exchange, status, headers);
-        if let Some(link) = self.links.get_mut(id) {
-            link.pending = Some(Pending {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.pending = Some(Pending {
                 serial,
                 exchange,
                 extent: Some(extent),
@@ -365,7 +369,7 @@ impl<M> Http<'_, M> {
         text.clear();
         if !name.is_empty() {
             text.extend_from_slice(b"event: ");
-            // A line end in the name would begin a field of its own.
+            // A line end in the name would begin another field.
             text.extend(name.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
             text.push(b'\n');
         }
@@ -405,16 +409,16 @@ impl<M> Http<'_, M> {
         self.complete(id, stage);
     }
 
-    fn complete(&mut self, id: ConnectionId, stage: Stage) {
-        let Some(link) = self.links.get_mut(id) else {
+    fn complete(&mut self, id: ConnectionId, stage: RequestStage) {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        link.pending = None;
-        link.stage = stage;
-        if link.ended {
+        connection.pending = None;
+        connection.stage = stage;
+        if connection.ended {
             self.shard.close(id);
         } else {
-            if stage == Stage::Head {
+            if stage == RequestStage::Head {
                 self.shard.set_deadline(id, Some(self.idle_timeout));
             }
             self.shard.resume(id);
@@ -431,7 +435,7 @@ pub(crate) fn answer<M>(
     status: u16,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Stage {
+) -> RequestStage {
     let tick = shard.tick;
     let Ok(out) = shard.writer(id) else {
         return no_room(shard, id);
@@ -469,20 +473,20 @@ fn open_body<M>(
     (Exchange { keep, ..exchange }, extent)
 }
 
-/// What follows an answer for which there was no room: the end of the connection, since the next answer
-/// would be taken for the missing one. The server asks for room before it serves a request, so only a
-/// service that fills the connection by itself comes here.
-fn no_room<M>(shard: &mut Shard<M>, id: ConnectionId) -> Stage {
+/// What follows an answer for which there was no room: the end of the connection, since the next
+/// answer would be taken for the missing one. The server asks for room before it serves a request,
+/// so only a service that fills the connection gets here.
+fn no_room<M>(shard: &mut Shard<M>, id: ConnectionId) -> RequestStage {
     shard.close(id);
-    Stage::Closing
+    RequestStage::Closing
 }
 
 /// What follows a complete answer.
-fn after<M>(shard: &mut Shard<M>, id: ConnectionId, keep: Keep) -> Stage {
+fn after<M>(shard: &mut Shard<M>, id: ConnectionId, keep: Keep) -> RequestStage {
     if keep == Keep::Close {
         shard.close(id);
-        Stage::Closing
+        RequestStage::Closing
     } else {
-        Stage::Head
+        RequestStage::Head
     }
 }

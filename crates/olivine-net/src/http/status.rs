@@ -1,4 +1,4 @@
-//! Status codes, and the requests the server refuses by itself.
+//! Status codes, and the requests that the server refuses without the service.
 
 /// Why a request is refused without asking the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub(crate) enum Reject {
     Field,
     /// No Host, several, or one with impossible bytes.
     Host,
-    /// The body's length is unclear: several or malformed lengths, both kinds, a coding we cannot end.
+    /// The body's length is unclear: several or malformed lengths, both kinds, a coding we cannot
+    /// end.
     Length,
     /// A malformed chunk.
     Chunk,

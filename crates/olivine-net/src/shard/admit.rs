@@ -59,7 +59,7 @@ impl<H: Handler> Runner<H> {
         let result = result.and_then(|()| self.shard.start_tls(slot));
         let result = result.and_then(|()| self.shard.driver.attach(slot, socket, false));
         if result.is_err() {
-            // The peer was quicker to reset than we to look, or there is no TLS session for it.
+            // The peer reset the connection already, or its TLS session could not start.
             self.shard.count_up().broken.add(1);
             self.shard.count_up().closed.add(1);
             self.shard.unallocate(slot);

@@ -1,15 +1,16 @@
 //! What a shard knows about one connection: about 250 bytes, and no buffer while it is idle.
 //!
-//! In every state an event is armed that tells when the peer is gone, and a timer runs for a peer that does nothing.
-//! [`Shard::is_bounded`](super::Shard::is_bounded) asserts it in debug builds whenever a connection was touched;
-//! `tests/states.rs` leaves by an end, a reset, both, and silence in each state, with all other time-outs an hour.
+//! In every state an armed event reports the loss of the peer, and a timer runs for a silent peer.
+//! [`Shard::is_bounded`](super::Shard::is_bounded) asserts it in debug builds whenever a connection
+//! was touched; `tests/states.rs` leaves by an end, a reset, both, and silence in each state, with
+//! all other time-outs an hour.
 //!
 //! | state | armed event: mio | armed event: io_uring | an end | silence |
 //! |---|---|---|---|---|
 //! | `Connecting` | edge, writable | poll, writable | attempt fails | the attempt's own time-out |
 //! | `Open`, read | edge | receive | `on_end` | `idle_timeout` |
-//! | `Open`, not read: paused, or over the high-water mark | edge | poll, again and again | `on_half_close` | `idle_timeout`; `write_timeout` while a send waits |
-//! | `Open`, the end was read and the handler keeps it | edge | poll, again and again | was told | `idle_timeout` |
+//! | `Open`, not read: paused, or over the high-water mark | edge | poll, repeatedly | `on_half_close` | `idle_timeout`; `write_timeout` while a send waits |
+//! | `Open`, the end was read and the handler keeps it | edge | poll, repeatedly | was reported | `idle_timeout` |
 //! | `Finishing` | edge, the send under way | poll, the send under way | noted | `write_timeout` |
 //! | `Draining` | edge | receive | closed | `linger` |
 //! | `Gone` | none: closed | operations that were cancelled | | |
@@ -21,11 +22,12 @@
 //! | nothing came yet, or half a head | `header_timeout`: closed, or 408 |
 //! | half a body | `body_timeout`: 408 |
 //! | between requests | `Limits::idle_timeout` |
-//! | an answer is put off | `answer_timeout`: 503 |
-//! | an answer is put off or streamed, and the peer has ended | `half_closed_timeout` without a byte sent: 503, or cut off |
+//! | an answer is deferred | `answer_timeout`: 503 |
+//! | an answer is deferred or streamed, and the peer has ended | `half_closed_timeout` without a byte sent: 503, or cut off |
 //! | a stream is silent, and the peer has not ended | `EngineConfig::idle_timeout`; `keep_alive` where its machine is gone |
 //!
-//! A time-out of `None` takes its timer away: such a connection lives until the kernel tells of its end.
+//! A time-out of `None` takes its timer away: such a connection lives until the kernel reports its
+//! end.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -58,7 +60,7 @@ pub(crate) enum End {
     /// It has, but the handler must first see the bytes that came before.
     Unseen,
     /// It has, and the handler knows.
-    Told,
+    Reported,
 }
 
 /// A connection attempt of ours.
@@ -76,7 +78,7 @@ pub(crate) struct Connection {
     pub(crate) end: End,
     /// The handler knows that the peer ended its direction while reading was off.
     pub(crate) half_closed: bool,
-    /// What `on_close` will be told once the close under way is complete.
+    /// The reason that `on_close` gets once the present close is complete.
     pub(crate) reason: CloseReason,
     /// The handler has paused reading.
     pub(crate) held: bool,
@@ -84,7 +86,7 @@ pub(crate) struct Connection {
     pub(crate) over: bool,
     /// The handler wants `on_writable`.
     pub(crate) notify: bool,
-    /// What the driver was last told about reading.
+    /// Whether the driver was last asked to read.
     pub(crate) reading: bool,
     /// On the shard's list of connections to look at.
     pub(crate) dirty: bool,

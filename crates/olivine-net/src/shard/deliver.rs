@@ -1,4 +1,4 @@
-//! How arrived bytes reach the handler, and what becomes of those it does not consume.
+//! Delivery of arrived bytes to the handler, and keeping of unconsumed bytes.
 
 use super::{
     connection::{End, Phase},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl<H: Handler> Runner<H> {
-    /// Takes in `length` bytes, which lie in `buffer` behind the headroom.
+    /// Takes in `length` bytes, in `buffer` behind the headroom.
     pub(super) fn received(&mut self, slot: Slot, buffer: &mut [u8], length: usize) {
         let tick = self.shard.tick;
         let connection = &mut self.shard.connections[slot as usize];
@@ -51,13 +51,13 @@ impl<H: Handler> Runner<H> {
                 let reason = connection.reason;
                 self.shard.detach(slot, reason, false);
             }
-            Phase::Finishing if length == 0 => connection.end = End::Told,
+            Phase::Finishing if length == 0 => connection.end = End::Reported,
             _ => {}
         }
     }
 
-    /// As [`Runner::deliver`], for bytes with headroom in front of them: what was kept goes there if it
-    /// fits, so that only that is copied.
+    /// As [`Runner::deliver`], for bytes with headroom in front of them: what was kept goes there
+    /// if it fits, so that only that is copied.
     fn deliver_behind(&mut self, slot: Slot, buffer: &mut [u8], length: usize) {
         let connection = &mut self.shard.connections[slot as usize];
         let kept = connection.rest.len();
@@ -124,7 +124,7 @@ impl<H: Handler> Runner<H> {
         let connection = &mut self.shard.connections[slot as usize];
         let waits = connection.blocked() && !connection.rest.is_empty();
         if connection.phase == Phase::Open && connection.end == End::Unseen && !waits {
-            connection.end = End::Told;
+            connection.end = End::Reported;
             let id = self.shard.id(slot);
             self.tell(Some(id), |handler, shard| handler.on_end(shard, id));
         } else if connection.end == End::Unseen {
@@ -133,7 +133,8 @@ impl<H: Handler> Runner<H> {
         self.shard.mark(slot);
     }
 
-    /// Tells the handler, once, that the peer has ended its direction while bytes before it wait to be shown.
+    /// Tells the handler, once, that the peer has ended its direction while bytes before it wait to
+    /// be shown.
     pub(super) fn half_closed(&mut self, slot: Slot) {
         let connection = &mut self.shard.connections[slot as usize];
         if connection.phase == Phase::Open && !connection.half_closed {

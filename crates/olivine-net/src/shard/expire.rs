@@ -71,7 +71,8 @@ impl<H: Handler> Runner<H> {
         }
         let connection = &self.shard.connections[slot as usize];
         if connection.generation == generation && connection.timer.is_none() {
-            // Idle for long, but something keeps it, such as bytes to be read: look again a tick later.
+            // Idle for long, but something keeps it, such as bytes to be read: look again a tick
+            // later.
             self.shard.arm(slot);
         }
     }

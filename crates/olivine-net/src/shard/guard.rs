@@ -14,7 +14,8 @@ use crate::{
 impl<H: Handler> Runner<H> {
     /// Calls the handler about a connection, or about none; `None` if it panicked.
     ///
-    /// The shard is whole after a panic: its methods never call the handler, so no panic of the handler interrupts one.
+    /// The shard is whole after a panic: its methods never call the handler, so no panic of the
+    /// handler interrupts one.
     pub(super) fn tell<R>(
         &mut self,
         id: Option<ConnectionId>,

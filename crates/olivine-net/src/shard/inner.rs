@@ -78,7 +78,8 @@ impl<M> Shard<M> {
         self.common.vitals[self.index].body_bytes.set(bytes as u64);
     }
 
-    /// As [`Shard::give_back`], of a body: after many large ones memory goes back to the system too.
+    /// As [`Shard::give_back`], of a body: after many large ones memory goes back to the system
+    /// too.
     pub(crate) fn give_back_body(&mut self, body: Vec<u8>) {
         if body.capacity() > POOLED_BYTES_MAX {
             self.freed_bytes += body.capacity();
@@ -163,7 +164,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Gives a connection up; its handler is told later in this round.
+    /// Gives a connection up; the handler gets the report later in this round.
     pub(crate) fn detach(&mut self, slot: Slot, reason: CloseReason, reset: bool) {
         let id = self.id(slot);
         let connection = &mut self.connections[slot as usize];
@@ -198,7 +199,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Keeps a buffer for use again, or frees it: one that grew large, or is too many.
+    /// Keeps a buffer for use again. Frees a buffer that grew large, and surplus buffers.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         let useful = (1..=POOLED_BYTES_MAX).contains(&bytes);
@@ -209,8 +210,8 @@ impl<M> Shard<M> {
         }
     }
 
-    /// What is left of `timeout` since the last byte was sent; all of it while something is queued, and a little while the
-    /// handler has not been shown all that is at hand.
+    /// What is left of `timeout` since the last byte was sent; all of it while something is queued,
+    /// and a little while the handler has not been shown all that is at hand.
     pub(crate) fn quiet_left(&self, id: ConnectionId, timeout: Duration) -> Duration {
         match self.find(id) {
             Some(connection) if connection.queued() == 0 => {
@@ -226,8 +227,9 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Whether bytes of the peer are at hand that the handler is still to be shown: a shard that was kept from its work, by
-    /// other connections or by the machine, finds time-outs over before it has read what came in time.
+    /// Whether bytes of the peer are at hand that the handler is still to be shown: a shard that
+    /// was kept from its work, by other connections or by the machine, finds time-outs over before
+    /// it has read what came in time.
     pub(super) fn has_unshown(&self, slot: Slot) -> bool {
         let connection = &self.connections[slot as usize];
         let kept = connection.resume && !connection.rest.is_empty();
@@ -279,8 +281,9 @@ impl<M> Shard<M> {
         (connection.timer, connection.timer_at) = (Some(timer), at);
     }
 
-    /// Whether something is sure to move this connection on: an armed event that tells of its loss, and a timer
-    /// for a peer that does nothing, unless the settings ask for none. The table is in `shard/connection.rs`.
+    /// Whether something is sure to move this connection on: an armed event that tells of its loss,
+    /// and a timer for a peer that does nothing, unless the settings ask for none. The table is in
+    /// `shard/connection.rs`.
     pub(super) fn is_bounded(&self, slot: Slot) -> bool {
         let config = &self.common.config;
         let connection = &self.connections[slot as usize];

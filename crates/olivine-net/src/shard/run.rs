@@ -20,7 +20,7 @@ const STARVED: Duration = Duration::from_millis(50);
 /// How often a stopping shard looks for connections that have become idle.
 const SWEEP: Duration = Duration::from_millis(2);
 
-/// A shard together with its handler. What it does lies in the files beside this one, by its reason.
+/// A shard together with its handler. The files beside this one have its actions, by their causes.
 #[derive(Debug)]
 pub(crate) struct Runner<H: Handler> {
     pub(super) shard: Shard<H::Message>,

@@ -1,4 +1,4 @@
-//! What follows from a round: output sent, reading turned on or off, closes advanced, ends told.
+//! The end of a round: sends output, turns reading on or off, advances closes, reports ends.
 
 use super::{
     connection::{End, Phase},

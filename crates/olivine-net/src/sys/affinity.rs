@@ -22,7 +22,7 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Elsewhere there is no mask to read: every CPU the standard library counts.
+/// Other systems have no mask to read: every CPU that the standard library counts.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..std::thread::available_parallelism()?.get()).collect())

@@ -5,8 +5,8 @@
 //!
 //! # Synchronization
 //!
-//! * **PROVIDE**: our release store of the tail publishes the entries before it; the kernel acquires
-//!   it. The way back is the completion queue, which the `io-uring` crate orders.
+//! * **PROVIDE**: our release store of the tail publishes the entries before it; the kernel
+//!   acquires it. The way back is the completion queue, which the `io-uring` crate orders.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -19,7 +19,7 @@ use io_uring::{Submitter, types::BufRingEntry};
 
 use crate::driver::HEADROOM;
 
-/// The kernel wants the ring on a page of its own.
+/// The kernel requires the ring at the start of a page.
 const PAGE: usize = 4096;
 
 /// The ring of one shard.
@@ -79,8 +79,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Hands a buffer to the kernel, under any id that it does not hold. One that is not of this
-    /// ring's size, or too many, is dropped.
+    /// Passes a buffer to the kernel, under any id that the kernel does not hold. A buffer that is
+    /// not of this ring's size, or too many, is dropped.
     pub(crate) fn provide(&mut self, buffer: Box<[u8]>) {
         if buffer.len() != HEADROOM + self.buffer_bytes {
             return;
@@ -92,7 +92,7 @@ impl Buffers {
         };
         self.provided[usize::from(id)] = Some(memory);
         let index = usize::from(self.tail & (self.count - 1));
-        // SAFETY: the index is below `count`, so the entry lies inside the block.
+        // SAFETY: the index is below `count`, so the entry is inside the block.
         let entry = unsafe { self.entries.as_ptr().add(index) };
         // SAFETY: the block is live and zeroed or written by us; the kernel only reads it, and not
         // this entry before PROVIDE. Nothing else refers to it.
@@ -116,17 +116,17 @@ impl Buffers {
         let memory = self.provided.get_mut(usize::from(id))?.take()?;
         self.free.push(id);
         let whole = slice_from_raw_parts_mut(memory.as_ptr(), HEADROOM + self.buffer_bytes);
-        // SAFETY: `provide` made the pointer from a box of this length; the completion says that the
-        // kernel is done with it, and taking it out of `provided` makes this the only owner.
+        // SAFETY: `provide` made the pointer from a box of this length; the completion says that
+        // the kernel is done with it, and taking it out of `provided` makes this the only owner.
         Some(unsafe { Box::from_raw(whole) })
     }
 
-    /// Frees everything. Only once the kernel has let go of the ring.
+    /// Frees everything. Only after the kernel has released the ring.
     pub(crate) fn free(mut self) {
         for id in 0..self.count {
             drop(self.take(id));
         }
-        // SAFETY: allocated by `register` with this layout, and no one refers to it any more.
+        // SAFETY: allocated by `register` with this layout, and no reference to it remains.
         unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) };
     }
 }

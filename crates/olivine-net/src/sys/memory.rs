@@ -1,7 +1,7 @@
-//! Memory that the allocator keeps of what was freed.
+//! Freed memory that the allocator keeps.
 
-/// Has the allocator give free pages back to the system, where it is one that keeps them: glibc's keeps what lies
-/// between two blocks in use, however much that is.
+/// Makes the allocator return free pages to the system. The allocator of glibc keeps any amount of
+/// free memory between two blocks in use.
 pub(crate) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes a number and touches free memory alone; callable from any thread.

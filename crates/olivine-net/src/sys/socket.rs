@@ -38,10 +38,11 @@ pub(crate) struct StreamOptions {
 /// macOS lets many listeners bind and then gives every connection to the first.
 pub(crate) const REUSE_PORT_SPREADS: bool = cfg!(target_os = "linux");
 
-/// Whether accepted sockets have the keep-alive of their listener, so that it costs no system call for each.
+/// Whether accepted sockets have the keep-alive of their listener, so that it costs no system call
+/// for each.
 pub(crate) const INHERITS: bool = cfg!(target_os = "linux");
 
-/// Questions of keep-alive that a peer may leave unanswered.
+/// Keep-alive probes that a peer may leave unanswered.
 const PROBES: u32 = 6;
 /// Time between them, at most.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -136,15 +137,16 @@ pub(crate) fn finish(socket: BorrowedFd<'_>) {
     let _ = net::shutdown(socket, net::Shutdown::Write);
 }
 
-/// Ends both directions, and with them whatever the kernel still does for the connection.
+/// Ends both directions, and with them all operations of the kernel on the connection.
 #[cfg(target_os = "linux")]
 pub(crate) fn end_both(socket: BorrowedFd<'_>) {
     // Fails only where the connection is already gone.
     let _ = net::shutdown(socket, net::Shutdown::Both);
 }
 
-/// Makes a listener stop listening at once, whoever else still refers to its socket: io_uring lets go
-/// of one only some time after the ring is gone, and the port would look taken until then.
+/// Makes a listener stop listening at once, even if its socket has other references. io_uring
+/// releases its reference some time after the ring is gone, and until then the port would look
+/// taken.
 #[cfg(target_os = "linux")]
 pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
     // Refused by systems where it means nothing; closing does it there.

@@ -1,11 +1,13 @@
 //! The io_uring back end: multishot accept and receive, provided buffers, registered descriptors.
 //!
 //! The kernel holds raw pointers into buffers while an operation runs, so each buffer is owned by
-//! this module until the operation's completion has been seen: bytes being sent in `Link::sending`,
-//! receive buffers in [`Buffers`]. A link is kept until its last completion. What the kernel might
-//! still hold when the driver is dropped is leaked rather than freed.
+//! this module until the operation's completion has been seen: bytes being sent in
+//! `SlotState::sending`, receive buffers in [`Buffers`]. A slot keeps its state until its last
+//! completion. What the kernel might still hold when the driver is dropped is leaked rather than
+//! freed.
 //!
-//! Here is what the shard asks for; `queue` hands it to the kernel, `complete` reads what came of it.
+//! This file has the interface of the shard. `queue` submits operations to the kernel, `complete`
+//! reads their completions.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +37,7 @@ const COMPLETIONS: u32 = 8192;
 /// Receive buffers of a shard; a power of two.
 const BUFFERS: u16 = 64;
 const GROUP: u16 = 0;
-/// Time until what could not be queued is tried again.
+/// Time until an operation that could not be queued is tried again.
 const RETRY: Duration = Duration::from_millis(10);
 /// Connections with a registered descriptor; the others use plain ones.
 const REGISTERED_MAX: u32 = 16_384;
@@ -49,16 +51,16 @@ pub(crate) struct Uring {
     registered: u32,
     acceptor: Option<Acceptor>,
     accepting: bool,
-    /// Events of the listener, and how many of them may still be told before the next wait.
+    /// Events of the listener, and how many of them may still be reported before the next wait.
     arrivals: VecDeque<Event>,
     arrivals_left: usize,
-    links: Vec<Option<Link>>,
+    states: Vec<Option<SlotState>>,
     completions: VecDeque<(u64, i32, u32)>,
     /// What the listener's completions said, while they are being taken.
     listener_said: Vec<(i32, u32)>,
     done: VecDeque<Event>,
-    /// Slots with something still to be asked of the kernel: a receive that ran out of buffers, or an operation that
-    /// could not be queued.
+    /// Slots with something still to be asked of the kernel: a receive that ran out of buffers, or
+    /// an operation that could not be queued.
     unsettled: VecDeque<Slot>,
     /// The poll for the waker is with the kernel.
     wake_armed: bool,
@@ -67,7 +69,7 @@ pub(crate) struct Uring {
 }
 
 #[derive(Debug)]
-struct Link {
+struct SlotState {
     socket: OwnedFd,
     registered: bool,
     reading: bool,
@@ -75,15 +77,16 @@ struct Link {
     /// A receive is with the kernel.
     receiving: bool,
     connecting: bool,
-    /// A poll for the peer's end and the connection's loss is with the kernel, because nobody may be reading.
+    /// A poll for the peer's end and the connection's loss is with the kernel, because no receive
+    /// may be armed.
     watching: bool,
     /// The poll has seen the peer's end.
     ending: bool,
     /// The poll has seen the loss of the connection.
     broken: bool,
-    /// The peer's end was told while reading was off.
+    /// The peer's end was reported while reading was off.
     end_told: bool,
-    /// The loss of the connection was told.
+    /// The loss of the connection was reported.
     lost: bool,
     sending: Option<(Outgoing, usize)>,
     progressed: bool,
@@ -92,12 +95,12 @@ struct Link {
     reset: bool,
 }
 
-impl Link {
+impl SlotState {
     fn in_flight(&self) -> bool {
         self.receiving || self.connecting || self.watching || self.sending.is_some()
     }
 
-    /// Whether no receive will tell of the end or the loss of the connection.
+    /// Whether no receive will report the end or the loss of the connection.
     fn is_unread(&self) -> bool {
         !self.reading || self.ended
     }
@@ -142,7 +145,7 @@ impl Uring {
             accepting: false,
             arrivals: VecDeque::with_capacity(64),
             arrivals_left: ARRIVALS_PER_WAIT,
-            links: Vec::new(),
+            states: Vec::new(),
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
             listener_said: Vec::new(),
             done: VecDeque::with_capacity(64),
@@ -151,13 +154,13 @@ impl Uring {
             closing_listener: None,
         };
         driver.arm_wake()?;
-        // A profile may allow to make a ring and forbid to use it: the shard would hear nothing.
+        // A profile may allow making a ring and forbid its use: the shard would get no events.
         driver.probe()?;
         Ok((driver, waker))
     }
 
-    fn link(&mut self, slot: Slot) -> Option<&mut Link> {
-        self.links.get_mut(slot as usize)?.as_mut()
+    fn state(&mut self, slot: Slot) -> Option<&mut SlotState> {
+        self.states.get_mut(slot as usize)?.as_mut()
     }
 }
 
@@ -209,10 +212,10 @@ impl Driver for Uring {
                 .submitter()
                 .register_files_update(slot, &[descriptor])
                 .is_ok();
-        if self.links.len() <= slot as usize {
-            self.links.resize_with(slot as usize + 1, || None);
+        if self.states.len() <= slot as usize {
+            self.states.resize_with(slot as usize + 1, || None);
         }
-        self.links[slot as usize] = Some(Link {
+        self.states[slot as usize] = Some(SlotState {
             socket,
             registered,
             reading: true,
@@ -235,7 +238,7 @@ impl Driver for Uring {
             self.arm_receive(slot)
         };
         if armed.is_err() {
-            self.links[slot as usize] = None;
+            self.states[slot as usize] = None;
             if registered {
                 // The table would hold the socket open.
                 let _ = self.ring.submitter().register_files_update(slot, &[-1]);
@@ -245,8 +248,10 @@ impl Driver for Uring {
     }
 
     fn set_reading(&mut self, slot: Slot, reading: bool) {
-        let Some(link) = self.link(slot) else { return };
-        link.reading = reading;
+        let Some(state) = self.state(slot) else {
+            return;
+        };
+        state.reading = reading;
         self.settle(slot);
         // The poll may have seen it while the end was still to be read.
         let event = self.noticed(slot);
@@ -254,8 +259,8 @@ impl Driver for Uring {
     }
 
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState {
-        match self.link(slot) {
-            Some(link) if !link.detached => link.sending = Some((buffer, 0)),
+        match self.state(slot) {
+            Some(state) if !state.detached => state.sending = Some((buffer, 0)),
             _ => return SendState::Done(buffer, Err(io::ErrorKind::NotConnected.into())),
         }
         match self.submit_send(slot) {
@@ -268,44 +273,46 @@ impl Driver for Uring {
     }
 
     fn take_progress(&mut self, slot: Slot) -> bool {
-        self.link(slot)
-            .is_some_and(|link| std::mem::take(&mut link.progressed))
+        self.state(slot)
+            .is_some_and(|state| std::mem::take(&mut state.progressed))
     }
 
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {
-        let link = self.link(slot).ok_or(io::ErrorKind::NotConnected)?;
-        socket::send(link.socket.as_fd(), bytes)
+        let state = self.state(slot).ok_or(io::ErrorKind::NotConnected)?;
+        socket::send(state.socket.as_fd(), bytes)
     }
 
     fn finish(&mut self, slot: Slot) {
-        if let Some(link) = self.link(slot) {
-            socket::finish(link.socket.as_fd());
+        if let Some(state) = self.state(slot) {
+            socket::finish(state.socket.as_fd());
         }
     }
 
     fn detach(&mut self, slot: Slot, reset: bool) {
-        let Some(link) = self.link(slot) else { return };
-        link.detached = true;
-        link.reset = reset;
+        let Some(state) = self.state(slot) else {
+            return;
+        };
+        state.detached = true;
+        state.reset = reset;
         self.settle(slot);
         let event = self.release_if_quiet(slot);
         self.done.extend(event);
     }
 
     fn is_watched(&self, slot: Slot) -> bool {
-        let link = self.links.get(slot as usize).and_then(Option::as_ref);
-        // A loss that was noticed is among the events still to be told.
-        link.is_some_and(|link| link.in_flight() || link.lost || self.unsettled.contains(&slot))
+        let state = self.states.get(slot as usize).and_then(Option::as_ref);
+        // A noticed loss is among the events that are still to be reported.
+        state.is_some_and(|state| state.in_flight() || state.lost || self.unsettled.contains(&slot))
     }
 
     fn has_unread(&self, slot: Slot) -> bool {
-        let link = self.links.get(slot as usize).and_then(Option::as_ref);
+        let state = self.states.get(slot as usize).and_then(Option::as_ref);
         !self.completions.is_empty()
-            || link.is_some_and(|link| socket::unread(link.socket.as_fd()) > 0)
+            || state.is_some_and(|state| socket::unread(state.socket.as_fd()) > 0)
     }
 
     fn peer_address(&self, slot: Slot) -> Option<SocketAddr> {
-        socket::peer_address(self.links.get(slot as usize)?.as_ref()?.socket.as_fd())
+        socket::peer_address(self.states.get(slot as usize)?.as_ref()?.socket.as_fd())
     }
 
     fn recycle(&mut self, buffer: Box<[u8]>) {
@@ -316,7 +323,8 @@ impl Driver for Uring {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.arrivals_left = ARRIVALS_PER_WAIT;
-        // In the order in which they went hungry: the buffers may suffice for the first of them only.
+        // In the order in which they ran out of buffers: there may be enough for the first of them
+        // only.
         for _ in 0..self.unsettled.len() {
             if let Some(slot) = self.unsettled.pop_front() {
                 self.settle(slot);
@@ -396,7 +404,7 @@ impl Drop for Uring {
             Ok(()) => true,
             Err(error) => Errno::from_io_error(&error) == Some(Errno::NOENT),
         };
-        // Connections that nobody has been told of must not stay open: they are closed with `arrivals`.
+        // Unreported connections must not stay open: they are closed with `arrivals`.
         self.take_completions();
         let submitter = self.ring.submitter();
         let unregistered = submitter.unregister_buf_ring(GROUP).is_ok();
@@ -407,9 +415,9 @@ impl Drop for Uring {
             buffers.free();
         }
         if !quiet {
-            for link in self.links.iter_mut().flatten() {
+            for state in self.states.iter_mut().flatten() {
                 // Leaked: the kernel may still read these bytes.
-                let _leaked = std::mem::ManuallyDrop::new(link.sending.take());
+                let _leaked = std::mem::ManuallyDrop::new(state.sending.take());
             }
         }
     }

@@ -90,7 +90,7 @@ pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
             Ok(0) => return bytes,
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
-            // Whoever is stopped and continued meanwhile sees this.
+            // A process that is stopped and continued meanwhile sees this.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => panic!("no end of the stream: {error}"),
         }

@@ -1,7 +1,7 @@
-//! An HTTP server in a process of its own, so that its descriptors, its memory and its limits are its own.
+//! An HTTP server in a separate process, with separate descriptors, memory and limits.
 //!
-//! The process is this test program again, told by [`ROLE`] to be the server: each test file that starts one
-//! has a test called `server` that calls [`serve`].
+//! The process is this test program again; [`ROLE`] makes it the server: each test file that
+//! starts one has a test called `server` that calls [`serve`].
 
 #![allow(unreachable_pub, reason = "a module of test files")]
 
@@ -193,7 +193,7 @@ impl Server {
         let said = say(&mut lines, &[LISTENING, FAILED]);
         let Some((address, backend)) = said.split_once(' ').filter(|_| said.contains("127.0.0.1"))
         else {
-            // It ends by itself where it could not start.
+            // It ends if it could not start.
             drop(child.stdin.take());
             child.wait().unwrap();
             return Err(said);

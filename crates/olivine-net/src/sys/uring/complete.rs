@@ -1,4 +1,4 @@
-//! What the kernel has done: each completion as an event of the driver, or as the next operation.
+//! Completions of the kernel: each becomes an event of the driver, or the next operation.
 
 use std::{
     io,
@@ -20,16 +20,16 @@ use crate::{
 impl Uring {
     /// Gives a slot up whose operations have all completed.
     pub(super) fn release_if_quiet(&mut self, slot: Slot) -> Option<Event> {
-        let place = self.links.get_mut(slot as usize)?;
-        let link = place.as_ref()?;
-        if !link.detached || link.in_flight() {
+        let place = self.states.get_mut(slot as usize)?;
+        let state = place.as_ref()?;
+        if !state.detached || state.in_flight() {
             return None;
         }
-        let link = place.take()?;
-        if link.reset {
-            socket::reset_on_close(link.socket.as_fd());
+        let state = place.take()?;
+        if state.reset {
+            socket::reset_on_close(state.socket.as_fd());
         }
-        if link.registered {
+        if state.registered {
             // The table holds the socket open as a descriptor would. Fails for no slot in range.
             let _ = self.ring.submitter().register_files_update(slot, &[-1]);
         }
@@ -42,28 +42,28 @@ impl Uring {
             RECEIVE => self.received(slot, result, flags),
             SEND => self.sent(slot, result),
             CONNECT => {
-                let link = self.link(slot)?;
-                link.connecting = false;
-                if link.detached {
+                let state = self.state(slot)?;
+                state.connecting = false;
+                if state.detached {
                     return self.release_if_quiet(slot);
                 }
                 let result = match result {
-                    0.. => socket::outcome(link.socket.as_fd()),
+                    0.. => socket::outcome(state.socket.as_fd()),
                     code => Err(io::Error::from_raw_os_error(-code)),
                 };
                 let result = result.and_then(|()| self.arm_receive(slot));
                 Some(Event::Connected { slot, result })
             }
             WATCH => {
-                let link = self.link(slot)?;
-                link.watching &= cqueue::more(flags);
-                if link.detached {
+                let state = self.state(slot)?;
+                state.watching &= cqueue::more(flags);
+                if state.detached {
                     return self.release_if_quiet(slot);
                 }
                 let seen = result.max(0);
-                link.ending |= seen & i32::from(libc::POLLRDHUP) != 0;
-                link.broken |= seen & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
-                if !link.watching && !link.broken && link.is_unread() {
+                state.ending |= seen & i32::from(libc::POLLRDHUP) != 0;
+                state.broken |= seen & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+                if !state.watching && !state.broken && state.is_unread() {
                     // The kernel has ended the poll, not the connection.
                     self.unsettled.push_back(slot);
                 }
@@ -79,11 +79,11 @@ impl Uring {
                 None
             }
             CANCEL if result < 0 => {
-                // What it was for is over, or runs where no cancel reaches it, as a send that a worker of the kernel
-                // has taken over: it ends with the socket.
-                let link = self.link(slot)?;
-                if link.detached && link.in_flight() {
-                    socket::end_both(link.socket.as_fd());
+                // What it was for is over, or runs where no cancel reaches it, as a send that a
+                // worker of the kernel has taken over: it ends with the socket.
+                let state = self.state(slot)?;
+                if state.detached && state.in_flight() {
+                    socket::end_both(state.socket.as_fd());
                 }
                 None
             }
@@ -91,20 +91,20 @@ impl Uring {
         }
     }
 
-    /// What the poll has seen and no receive will tell.
+    /// Events that the poll has seen and no receive will report.
     pub(super) fn noticed(&mut self, slot: Slot) -> Option<Event> {
-        let link = self.link(slot)?;
-        if link.detached || link.lost || !link.is_unread() {
+        let state = self.state(slot)?;
+        if state.detached || state.lost || !state.is_unread() {
             return None;
         }
-        if link.broken {
-            (link.ended, link.lost) = (true, true);
-            let error = socket::outcome(link.socket.as_fd()).err();
+        if state.broken {
+            (state.ended, state.lost) = (true, true);
+            let error = socket::outcome(state.socket.as_fd()).err();
             let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
             return Some(Event::Broken { slot, error });
         }
-        if link.ending && !link.ended && !link.end_told {
-            link.end_told = true;
+        if state.ending && !state.ended && !state.end_told {
+            state.end_told = true;
             return Some(Event::PeerEnded { slot });
         }
         None
@@ -134,7 +134,7 @@ impl Uring {
             self.closing_listener = None;
         }
         if result >= 0 {
-            // SAFETY: a successful accept returns a fresh descriptor that nobody else owns.
+            // SAFETY: a successful accept returns a fresh descriptor without another owner.
             let socket = unsafe { OwnedFd::from_raw_fd(result) };
             self.arrivals.push_back(Event::Accepted(socket));
             if !self.accepting {
@@ -151,7 +151,8 @@ impl Uring {
         self.accept_again();
     }
 
-    /// Empties the listener's queue by plain calls, turning away what descriptors do not suffice for.
+    /// Empties the listener's queue by plain calls; closes connections for which descriptors do not
+    /// suffice.
     pub(super) fn drain_acceptor(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
             while let Some(event) = acceptor.accept() {
@@ -172,13 +173,13 @@ impl Uring {
     fn received(&mut self, slot: Slot, result: i32, flags: u32) -> Option<Event> {
         let buffer = cqueue::buffer_select(flags)
             .and_then(|id| self.buffers.as_mut().and_then(|buffers| buffers.take(id)));
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return self.keep(buffer);
         };
         if !cqueue::more(flags) {
-            link.receiving = false;
+            state.receiving = false;
         }
-        if link.detached {
+        if state.detached {
             self.keep(buffer);
             return self.release_if_quiet(slot);
         }
@@ -192,7 +193,7 @@ impl Uring {
                 })
             }
             0 => {
-                link.ended = true;
+                state.ended = true;
                 self.keep(buffer);
                 Some(Event::Received {
                     slot,
@@ -206,7 +207,7 @@ impl Uring {
                     Errno::NOBUFS => self.unsettled.push_back(slot),
                     Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
                     _ => {
-                        (link.ended, link.lost) = (true, true);
+                        (state.ended, state.lost) = (true, true);
                         return Some(Event::Broken {
                             slot,
                             error: error.into(),
@@ -217,7 +218,7 @@ impl Uring {
             }
         };
         // After the end the shard says what is next: most connections are closed then.
-        let ended = self.link(slot).is_none_or(|link| link.ended);
+        let ended = self.state(slot).is_none_or(|state| state.ended);
         if !ended && self.unsettled.back() != Some(&slot) {
             self.settle(slot);
         }
@@ -233,17 +234,17 @@ impl Uring {
     }
 
     fn sent(&mut self, slot: Slot, result: i32) -> Option<Event> {
-        let link = self.link(slot)?;
-        let (buffer, start) = link.sending.take()?;
-        if link.detached {
+        let state = self.state(slot)?;
+        let (buffer, start) = state.sending.take()?;
+        if state.detached {
             return self.release_if_quiet(slot);
         }
         let result = match result {
             0.. => {
-                link.progressed = true;
+                state.progressed = true;
                 let start = start + usize::try_from(result).unwrap_or(0);
                 if start < buffer.bytes().len() {
-                    link.sending = Some((buffer, start));
+                    state.sending = Some((buffer, start));
                     return match self.submit_send(slot) {
                         Ok(()) => None,
                         Err(error) => self.fail_send(slot, error),
@@ -252,7 +253,7 @@ impl Uring {
                 Ok(())
             }
             code if matches!(Errno::from_raw_os_error(-code), Errno::INTR | Errno::AGAIN) => {
-                link.sending = Some((buffer, start));
+                state.sending = Some((buffer, start));
                 return match self.submit_send(slot) {
                     Ok(()) => None,
                     Err(error) => self.fail_send(slot, error),
@@ -269,7 +270,7 @@ impl Uring {
 
     /// A send that could not even be queued.
     pub(super) fn fail_send(&mut self, slot: Slot, error: io::Error) -> Option<Event> {
-        let (buffer, _) = self.link(slot)?.sending.take()?;
+        let (buffer, _) = self.state(slot)?.sending.take()?;
         Some(Event::Sent {
             slot,
             buffer,

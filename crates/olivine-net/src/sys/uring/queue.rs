@@ -1,4 +1,4 @@
-//! What the shard asks of the kernel: each operation as an entry of the submission queue.
+//! Operations of the shard: each becomes an entry of the submission queue.
 
 use std::{io, os::fd::AsRawFd};
 
@@ -7,7 +7,7 @@ use io_uring::{
     types::{Fd, Fixed},
 };
 
-use super::{GROUP, Link, Uring};
+use super::{GROUP, SlotState, Uring};
 use crate::driver::Slot;
 
 // What a completion belongs to: the low byte of its user data, the slot above it.
@@ -29,7 +29,7 @@ impl Uring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
             // SAFETY: every entry is built in this file and points to nothing, or into bytes that
-            // `Link::sending` owns and keeps in place until the entry's completion is seen.
+            // `SlotState::sending` owns and keeps in place until the entry's completion is seen.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_ok() {
                 return Ok(());
@@ -45,7 +45,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Has the kernel do nothing, and sees that it is done.
+    /// Submits an empty operation, and checks that it completes.
     pub(super) fn probe(&mut self) -> io::Result<()> {
         self.push(&opcode::Nop::new().build().user_data(CANCEL))?;
         loop {
@@ -59,7 +59,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Asks the kernel for what the state of a connection calls for; what cannot be queued now is tried again.
+    /// Queues the operations that the state of a connection needs; tries again later what cannot be
+    /// queued now.
     pub(super) fn settle(&mut self, slot: Slot) {
         if self.try_settle(slot).is_err() {
             self.unsettled.push_back(slot);
@@ -67,22 +68,22 @@ impl Uring {
     }
 
     fn try_settle(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        if link.detached {
+        if state.detached {
             let operations = [
-                (link.receiving, RECEIVE),
-                (link.connecting, CONNECT),
-                (link.watching, WATCH),
-                (link.sending.is_some(), SEND),
+                (state.receiving, RECEIVE),
+                (state.connecting, CONNECT),
+                (state.watching, WATCH),
+                (state.sending.is_some(), SEND),
             ];
             for (_, kind) in operations.into_iter().filter(|(under_way, _)| *under_way) {
                 self.cancel(tag(kind, slot))?;
             }
             return Ok(());
         }
-        let (unread, receiving) = (link.is_unread(), link.receiving && !link.reading);
+        let (unread, receiving) = (state.is_unread(), state.receiving && !state.reading);
         if receiving {
             self.cancel(tag(RECEIVE, slot))?;
         }
@@ -108,63 +109,64 @@ impl Uring {
     }
 
     pub(super) fn arm_receive(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        let idle = !link.receiving && !link.ended && !link.detached && !link.connecting;
-        if !idle || !link.reading {
+        let idle = !state.receiving && !state.ended && !state.detached && !state.connecting;
+        if !idle || !state.reading {
             return Ok(());
         }
-        link.receiving = true;
-        let entry = if link.registered {
+        state.receiving = true;
+        let entry = if state.registered {
             opcode::RecvMulti::new(Fixed(slot), GROUP).build()
         } else {
-            opcode::RecvMulti::new(Fd(link.socket.as_raw_fd()), GROUP).build()
+            opcode::RecvMulti::new(Fd(state.socket.as_raw_fd()), GROUP).build()
         };
         let pushed = self.push(&entry.user_data(tag(RECEIVE, slot)));
         if pushed.is_err()
-            && let Some(link) = self.link(slot)
+            && let Some(state) = self.state(slot)
         {
-            link.receiving = false;
+            state.receiving = false;
         }
         pushed
     }
 
-    /// Has the kernel tell when the outcome of a connection attempt is known.
+    /// Asks for an event when the outcome of a connection attempt is known.
     pub(super) fn arm_connect(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), libc::POLLOUT as u32).build();
+        let entry =
+            opcode::PollAdd::new(Fd(state.socket.as_raw_fd()), libc::POLLOUT as u32).build();
         self.push(&entry.user_data(tag(CONNECT, slot)))
     }
 
-    /// Has the kernel tell when the peer ends its direction and when the connection is lost, each time: a poll
-    /// that ends with its first word would miss the reset behind an end.
+    /// Asks for an event at each end of the peer's direction and each loss of the connection. A
+    /// poll that ends with its first event would miss the reset behind an end.
     fn arm_watch(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(link) = self.link(slot) else {
+        let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        if link.watching || link.broken || link.lost || link.connecting {
+        if state.watching || state.broken || state.lost || state.connecting {
             return Ok(());
         }
         let events = (libc::POLLERR | libc::POLLRDHUP) as u32;
-        let entry = opcode::PollAdd::new(Fd(link.socket.as_raw_fd()), events).multi(true);
+        let entry = opcode::PollAdd::new(Fd(state.socket.as_raw_fd()), events).multi(true);
         self.push(&entry.build().user_data(tag(WATCH, slot)))?;
-        if let Some(link) = self.link(slot) {
-            link.watching = true;
+        if let Some(state) = self.state(slot) {
+            state.watching = true;
         }
         Ok(())
     }
 
-    /// Queues the send of what is left of `Link::sending`.
+    /// Queues the send of what is left of `SlotState::sending`.
     pub(super) fn submit_send(&mut self, slot: Slot) -> io::Result<()> {
-        let Some(Link {
+        let Some(SlotState {
             sending: Some((buffer, start)),
             socket,
             registered,
             ..
-        }) = self.links.get(slot as usize).and_then(Option::as_ref)
+        }) = self.states.get(slot as usize).and_then(Option::as_ref)
         else {
             return Ok(());
         };

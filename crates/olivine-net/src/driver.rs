@@ -120,8 +120,8 @@ pub(crate) trait Driver {
     /// connections away with.
     fn is_starved(&self) -> bool;
 
-    /// Takes over a socket: a connected one (reading starts) or one that is `connecting`
-    /// (a `Connected` event follows, then reading starts).
+    /// Takes over a socket: a connected socket (reading starts) or a `connecting` one (a
+    /// `Connected` event follows, then reading starts).
     fn attach(&mut self, slot: Slot, socket: OwnedFd, connecting: bool) -> io::Result<()>;
 
     /// Stops or resumes reading. A few `Received` events may still follow a stop.

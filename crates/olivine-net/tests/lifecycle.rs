@@ -212,8 +212,8 @@ fn churn_leaves_nothing_behind() {
     }
 }
 
-/// While the shard looks away, more connections come than it may take in one go, and then one that
-/// has been open for long speaks.
+/// While the shard is busy, more connections come than it may accept at once. Then a peer of an old
+/// connection sends bytes.
 #[test]
 fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
     const CROWD: usize = 400;

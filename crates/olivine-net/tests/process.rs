@@ -327,8 +327,8 @@ fn a_server_without_descriptors_goes_on_and_recovers() {
     }
 }
 
-/// A profile may forbid to make a ring, or to use one that was made: a shard on such a ring would
-/// get no events.
+/// A profile may forbid making a ring, or using it later: a shard on such a ring would get no
+/// events.
 #[test]
 fn forbidden_io_uring_is_replaced_where_it_may_be_and_named_where_not() {
     for forbids in [Forbids::Setup, Forbids::Enter] {

@@ -156,10 +156,10 @@ pub(crate) fn has_content(status: u16) -> bool {
     !matches!(status, 204 | 205 | 304)
 }
 
-/// What goes into the Connection field.
+/// The value of the Connection field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Nothing need be said.
+    /// The field is not needed.
     Silent,
     /// An HTTP/1.0 peer asked to keep the connection.
     Alive,

@@ -1,5 +1,4 @@
-//! Answers that a service has put off or streams: the time they have, peers that leave meanwhile,
-//! and panics.
+//! Deferred and streamed answers: their time-outs, peers that leave meanwhile, and panics.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::{
 };
 
 impl<S: Service> Server<S> {
-    /// An answer is owed from now on.
+    /// An answer is pending from now on.
     pub(super) fn owe(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -46,7 +45,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// The time of an answer may be over.
+    /// Checks whether the time of an answer is over.
     pub(super) fn answer_late(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         match self.answer_left(shard, id) {
             None => {}
@@ -73,13 +72,13 @@ impl<S: Service> Server<S> {
             .get(id)
             .and_then(|connection| connection.pending)
         {
-            // The peer must not take what was sent for the whole answer.
+            // The peer must not take the sent part for the whole answer.
             Some(Pending {
                 extent: Some(_), ..
             }) => shard.abort(id),
             Some(Pending { extent: None, .. }) => self.fail(shard, id, 500),
             None => {
-                // Answered; what comes behind the panic is not served.
+                // Answered; requests after the panic are not served.
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.stage = RequestStage::Closing;
                 }
@@ -102,7 +101,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// What is left of the time of an answer that is owed; `None` if it has all it likes.
+    /// The rest of the time of a pending answer; `None` without a limit.
     fn answer_left(&self, shard: &Shard<S::Message>, id: ConnectionId) -> Option<Duration> {
         let connection = self.connections.get(id)?;
         let pending = connection.pending?;
@@ -138,7 +137,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Answers in place of the service, closes, and tells it.
+    /// Answers in place of the service, closes, and reports it to the service.
     fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
         let stream = self.owed(id);
         let Some(connection) = self.connections.get_mut(id) else {

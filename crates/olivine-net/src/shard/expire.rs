@@ -1,4 +1,4 @@
-//! What time brings: timers, time-outs, and the end of a stopping shard.
+//! Timers, time-outs, and the end of a stopping shard.
 
 use std::time::Duration;
 

@@ -46,12 +46,12 @@ impl<H: Handler> Runner<H> {
     }
 }
 
-/// Calls what may panic; the error is what the panic said.
+/// Calls code that may panic; the error is the text of the panic.
 pub(crate) fn caught<R>(call: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(message)
 }
 
-/// What a panic said. Dropping what it carried may panic again, which is passed over.
+/// The text of a panic. Dropping its payload may panic again; that panic is ignored.
 fn message(payload: Box<dyn Any + Send>) -> String {
     let text = match (
         payload.downcast_ref::<&str>(),
@@ -62,7 +62,7 @@ fn message(payload: Box<dyn Any + Send>) -> String {
         _ => "a panic without a text".to_owned(),
     };
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // Nothing more is tried with it: it is left where it is.
+        // The payload is leaked.
         let _leaked = std::mem::ManuallyDrop::new(second);
     }
     text

@@ -25,7 +25,7 @@ impl<M> Shard<M> {
         let connection = self.find_open(id)?;
         if connection.queued() >= high_water {
             connection.notify = true;
-            // Also has the bytes shown again that a handler kept because of this.
+            // Also shows the bytes again that a handler kept because of this.
             connection.over = true;
             self.mark(id.slot);
             self.count_up().back_pressured.add(1);
@@ -54,7 +54,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Queues bytes that end something already begun, whatever the water mark.
+    /// Queues bytes that end a begun answer, also above the water mark.
     pub(crate) fn append(&mut self, id: ConnectionId, bytes: &[u8]) {
         if let Ok(connection) = self.find_open(id) {
             connection.out.extend_from_slice(bytes);
@@ -62,7 +62,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// What the settings ask of every connection, accepted or made by us.
+    /// The options of every connection, accepted or made by us.
     pub(super) fn stream_options(&self) -> StreamOptions {
         let config = &self.common.config;
         StreamOptions {
@@ -73,13 +73,13 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Notes what bodies that are not complete hold.
+    /// Stores the bytes that incomplete bodies hold.
     pub(crate) fn note_body_bytes(&self, bytes: usize) {
         self.common.vitals[self.index].body_bytes.set(bytes as u64);
     }
 
-    /// As [`Shard::give_back`], of a body: after many large ones memory goes back to the system
-    /// too.
+    /// As [`Shard::give_back`], for a body: after many large bodies memory also returns to the
+    /// system.
     pub(crate) fn give_back_body(&mut self, body: Vec<u8>) {
         if body.capacity() > POOLED_BYTES_MAX {
             self.freed_bytes += body.capacity();
@@ -210,8 +210,8 @@ impl<M> Shard<M> {
         }
     }
 
-    /// What is left of `timeout` since the last byte was sent; all of it while something is queued,
-    /// and a little while the handler has not been shown all that is at hand.
+    /// The rest of `timeout` since the last sent byte: all of it while bytes are queued, and a
+    /// short time while the handler has not seen all bytes.
     pub(crate) fn quiet_left(&self, id: ConnectionId, timeout: Duration) -> Duration {
         match self.find(id) {
             Some(connection) if connection.queued() == 0 => {
@@ -227,9 +227,8 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Whether bytes of the peer are at hand that the handler is still to be shown: a shard that
-    /// was kept from its work, by other connections or by the machine, finds time-outs over before
-    /// it has read what came in time.
+    /// Whether bytes of the peer are still to be shown to the handler. A delayed shard finds
+    /// time-outs over before it has read the bytes that came in time.
     pub(super) fn has_unshown(&self, slot: Slot) -> bool {
         let connection = &self.connections[slot as usize];
         let kept = connection.resume && !connection.rest.is_empty();
@@ -237,12 +236,12 @@ impl<M> Shard<M> {
         !connection.blocked() && (kept || unread)
     }
 
-    /// As [`Shard::has_unshown`], of a connection that may be gone.
+    /// As [`Shard::has_unshown`], for a connection that may be gone.
     pub(crate) fn has_unshown_of(&self, id: ConnectionId) -> bool {
         self.find(id).is_some() && self.has_unshown(id.slot)
     }
 
-    /// Closes, in good order, a connection on which nothing went on for too long.
+    /// Closes, in good order, a connection that was idle for too long.
     pub(crate) fn close_idle(&mut self, id: ConnectionId) {
         self.close_late(id, CloseReason::IdleTimeout);
     }
@@ -253,7 +252,7 @@ impl<M> Shard<M> {
         self.close_for(id, reason);
     }
 
-    /// Sees to it that the wheel looks at this connection no later than its next time-out.
+    /// Makes the wheel check this connection no later than its next time-out.
     pub(crate) fn arm(&mut self, slot: Slot) {
         let config = &self.common.config;
         let connection = &self.connections[slot as usize];
@@ -281,9 +280,8 @@ impl<M> Shard<M> {
         (connection.timer, connection.timer_at) = (Some(timer), at);
     }
 
-    /// Whether something is sure to move this connection on: an armed event that tells of its loss,
-    /// and a timer for a peer that does nothing, unless the settings ask for none. The table is in
-    /// `shard/connection.rs`.
+    /// Whether this connection cannot hang: an armed event reports its loss, and a timer runs for a
+    /// silent peer, unless the settings disable it. The table is in `shard/connection.rs`.
     pub(super) fn is_bounded(&self, slot: Slot) -> bool {
         let config = &self.common.config;
         let connection = &self.connections[slot as usize];
@@ -296,7 +294,7 @@ impl<M> Shard<M> {
         (connection.timer.is_some() || !timer) && self.driver.is_watched(slot)
     }
 
-    /// Hands what is queued to the driver, one send at a time, as long as each completes at once.
+    /// Passes queued bytes to the driver, one send at a time, as long as each completes at once.
     pub(crate) fn flush(&mut self, slot: Slot) {
         loop {
             let connection = &mut self.connections[slot as usize];
@@ -342,7 +340,7 @@ impl<M> Shard<M> {
         }
     }
 
-    /// Takes note of a completed send.
+    /// Accounts for a completed send.
     pub(crate) fn sent(
         &mut self,
         slot: Slot,

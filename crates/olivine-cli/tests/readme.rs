@@ -38,7 +38,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
         for line in block.lines() {
             let Some(line) = line
                 .strip_prefix("$ ")
-                .or(Some(line).filter(|_| !is_session))
+                .or_else(|| Some(line).filter(|_| !is_session))
             else {
                 continue; // What a command printed.
             };

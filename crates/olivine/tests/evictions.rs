@@ -1,7 +1,7 @@
-//! Durable subscribers of other processes that are evicted again and again, killed or closed, and come back by their
-//! names: each message is read, or told as lost.
+//! Durable subscribers in other processes are evicted again and again, killed or closed, and return
+//! by their names. Each message is read, or reported as lost.
 //!
-//! `OLIVINE_EVICTIONS=10000` sets how many evictions there are, a few hundred by default.
+//! `OLIVINE_EVICTIONS=10000` sets the number of evictions, a few hundred by default.
 
 #![cfg(not(loom))]
 
@@ -17,21 +17,23 @@ const FRAME: u64 = 16;
 /// Channels, each with a publisher and a durable name.
 const CHANNELS: u64 = 2;
 
-/// Words that all lives of a name and its publisher share. The number of the next message that was not handled.
+/// Words that all lives of a name and its publisher share. The number of the next message that was
+/// not handled.
 const NEXT: usize = 0;
-/// Bytes that were told as lost since the last message was received.
+/// Bytes reported as lost since the last message was received.
 const TOLD_SINCE: usize = 1;
-/// Evictions, as the publisher counts them.
+/// Evictions counted by the publisher.
 const EVICTIONS: usize = 2;
 /// Evictions that a life of the name waited for.
 const SEEN: usize = 3;
-/// 1 once nothing more is published, and how many messages were.
+/// 1 after the last message, and the number of messages.
 const STOPPED: usize = 4;
 const PUBLISHED: usize = 5;
-/// Lives that were told that their place was lost, and lives in all.
+/// Lives that got the evicted error, and all lives.
 const TOLD_LIVES: usize = 6;
 const LIVES: usize = 7;
-/// Messages that were told as lost; not found; told though the life before had handled them; received twice.
+/// Messages that were reported as lost; missing; reported although the life before had handled
+/// them; received twice.
 const TOLD: usize = 8;
 const MISSING: usize = 9;
 const TOLD_TOO_MUCH: usize = 10;
@@ -60,8 +62,8 @@ fn role() {
     while !live(&uri, &words, &mut random) {}
 }
 
-/// A message came: what is missing before it must have been told, and not more than one message more, the one that
-/// a life before was working on when it ended.
+/// A message arrived. The missing messages before it must have been reported, and at most one more:
+/// the message that an earlier life was handling when it ended.
 fn account(words: &SharedWords, number: u64) {
     let (next, told) = (words.load(NEXT), words.load(TOLD_SINCE));
     assert_eq!(told % FRAME, 0);
@@ -82,7 +84,8 @@ fn account(words: &SharedWords, number: u64) {
     words.store(NEXT, number + 1);
 }
 
-/// No message comes any more: whether all that was not handled was told as lost, `more` bytes of it by this life.
+/// After the last message: whether all unhandled messages were reported as lost, `more` bytes of
+/// them by this life.
 fn ends_with_told(words: &SharedWords, more: u64) -> bool {
     let (next, published) = (words.load(NEXT), words.load(PUBLISHED));
     let told = (words.load(TOLD_SINCE) + more) / FRAME;
@@ -98,7 +101,7 @@ fn ends_with_told(words: &SharedWords, more: u64) -> bool {
     true
 }
 
-/// From opening to the end of one subscriber; `true` once there is nothing more to read.
+/// One life of a subscriber, from opening to its end; `true` after the last message.
 fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
     let mut subscriber = Subscriber::open(uri).unwrap();
     add(words, LIVES, 1);
@@ -108,7 +111,7 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
         add(words, TOLD_LIVES, 1);
     }
     add(words, TOLD_SINCE, told);
-    // The first call says that the place was lost, unless the life before was told.
+    // The first call reports the eviction, unless the life before got the error.
     let mut is_first = true;
     let mut left = 1 + random.below(300);
     let mut patience = Patience::new();
@@ -153,8 +156,8 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
         rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
     }
     if !was_evicted && random.below(2) == 0 {
-        // What is left to read before the place that was overwritten.
-        // Bounded: one that was not evicted after all may keep up for ever.
+        // The messages left before the overwritten ones. Bounded: without an eviction it may keep
+        // up forever.
         for _ in 0..512 {
             let Ok(Some(message)) = subscriber.try_receive() else {
                 break;
@@ -163,13 +166,14 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
             account(words, number);
         }
     }
-    // What this life was told; its place stays before the message that it was handed last.
+    // The error of this life; its position stays before its last message.
     add(words, TOLD_SINCE, subscriber.lost_bytes() - told);
     drop(subscriber);
     false
 }
 
-/// Publishes to one channel until its name was evicted often enough; how often processes were started.
+/// Publishes to one channel until its name was evicted often enough; returns the number of started
+/// processes.
 fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
     let path = place.file(&format!("words-{channel}"));
     let words = SharedWords::create(&path, WORDS).unwrap();
@@ -226,7 +230,8 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
         let told = words.load(TOLD_SINCE);
         assert!(
             patience.lasts(),
-            "no eviction behind {before}; {number} messages, {next} handled, {told} bytes told since"
+            "no eviction after {before}; {number} messages, {next} handled, \
+             {told} bytes reported since"
         );
     }
     let mut found = [0; WORDS];
@@ -234,13 +239,13 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
         *word = words.load(at);
     }
     assert_eq!(found[NEXT], number, "everything was read or told");
-    // Each message once, but for those that came again.
+    // Each message once, except repeated ones.
     assert_eq!(found[RECEIVED] - found[REPEATED] + found[MISSING], number);
     (starts, found)
 }
 
 #[test]
-fn what_the_evicted_are_told_is_what_they_miss_however_often_they_come_back() {
+fn evicted_durable_subscriber_learns_exactly_what_it_missed() {
     let evictions = setting("OLIVINE_EVICTIONS", 300);
     let place = Place::new();
     let results: Vec<_> = std::thread::scope(|scope| {
@@ -258,8 +263,8 @@ fn what_the_evicted_are_told_is_what_they_miss_however_often_they_come_back() {
     let sum = |at: usize| results.iter().map(|(_, found)| found[at]).sum::<u64>();
     let starts = results.iter().map(|(starts, _)| starts).sum::<u64>();
     println!(
-        "{} evictions, {starts} processes, {} lives, {} of them told of a lost place; {} messages published, {} received, \
-         {} missing, {} told as lost ({} of them the last message of a life), {} received twice",
+        "{} evictions, {starts} processes, {} lives, {} of them with the evicted error; \
+         {} messages published, {} received, {} missing, {} reported as lost ({} of them the last message of a life), {} received twice",
         sum(EVICTIONS),
         sum(LIVES),
         sum(TOLD_LIVES),

@@ -1,8 +1,10 @@
-//! A hostile participant scribbles over everything that it may write, while its victims go on: they stay inside their
-//! memory, every call returns, nobody panics, and what goes wrong has a name.
+//! A hostile participant overwrites all memory that it can write, while its victims continue. They
+//! stay inside their memory, every call returns, no victim panics, and every failure is a named
+//! error.
 //!
-//! `OLIVINE_HOSTILE_MS` is how long each attack lasts, `OLIVINE_HOSTILE_WRITES` how many words each overwrites at least,
-//! `OLIVINE_SEED` repeats its choices. `cargo xtask ci --deep --only hostile` runs it with the victims under AddressSanitizer.
+//! `OLIVINE_HOSTILE_MS` is the length of each attack. `OLIVINE_HOSTILE_WRITES` is the least number
+//! of words that each overwrites. `OLIVINE_SEED` repeats its choices. `cargo xtask ci --deep --only
+//! hostile` runs it with the victims under AddressSanitizer.
 
 #![cfg(not(loom))]
 
@@ -15,12 +17,12 @@ use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shared words: the order to stop, and how many words were overwritten.
+/// Shared words: the order to stop, and the number of overwritten words.
 const STOP: usize = 0;
 const WRITTEN: usize = 1;
 const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
 
-/// The attacker: words of the files it was given, at random, as fast as it can.
+/// The attacker: overwrites random words of its files as fast as possible.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -40,7 +42,7 @@ fn role() {
     let mut written = 0;
     while words.load(STOP) == 0 {
         let file = &files[usize::try_from(random.below(files.len() as u64)).unwrap()];
-        // Half the blows go where cursors and flags are, half anywhere.
+        // Half of the writes hit cursors and flags, half hit any word.
         let bound = if random.below(2) == 0 {
             file.words()
         } else {
@@ -48,7 +50,7 @@ fn role() {
         };
         let index = usize::try_from(random.below(bound as u64)).unwrap();
         let word = file.word(index);
-        // One word is flipped many times while somebody else reads it.
+        // One word is flipped many times while a victim reads it.
         let times = random.below(64);
         for _ in 0..times {
             let value = nonsense(&mut random, word.load(Ordering::Relaxed));
@@ -59,7 +61,7 @@ fn role() {
     }
 }
 
-/// Runs `victim` while somebody scribbles over `files`; how many words were overwritten.
+/// Runs `victim` during an attack on `files`; returns the number of overwritten words.
 fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     let path = place.file("words");
     let _ = std::fs::remove_file(&path);
@@ -114,12 +116,12 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     words.load(WRITTEN)
 }
 
-/// What may be answered under attack is any error that has a text. What else it says comes from memory that lies.
+/// Under attack any error with a text is allowed. Its other content comes from damaged memory.
 fn named(error: &dyn std::error::Error) {
     assert!(!error.to_string().is_empty());
 }
 
-/// What may be answered to a subscriber under attack: anything but a panic, and [`named`].
+/// Results of a subscriber under attack: messages, or errors that are [`named`].
 fn receive(subscriber: &mut Subscriber) {
     for _ in 0..20 {
         let mut bytes = 0;
@@ -152,7 +154,7 @@ fn publish(publisher: &mut Publisher, of: &mut u64) {
     }
 }
 
-/// Opens while everything moves: what is refused has a name.
+/// Opens during an attack: refusals are named errors.
 fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
     let told = |error: OpenError| named(&error);
     (
@@ -201,14 +203,14 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
 }
 
 #[test]
-fn a_hostile_subscriber_harms_nobodys_memory() {
+fn hostile_subscriber_damages_no_memory_of_others() {
     let place = Place::new();
     for query in ["wait=park", "wait=yield&slow=evict:1ms"] {
         let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
         let mut publisher = Publisher::open(&uri).unwrap();
         let mut subscriber = Subscriber::open(&uri).unwrap();
         let mut sent = 0;
-        // It may write the control file only: the kernel holds the lanes.
+        // It can write only the control file: the kernel protects the lanes.
         let written = attack(&place, &["control"], || {
             publish(&mut publisher, &mut sent);
             receive(&mut subscriber);
@@ -220,7 +222,7 @@ fn a_hostile_subscriber_harms_nobodys_memory() {
 }
 
 #[test]
-fn a_hostile_publisher_harms_nobodys_memory() {
+fn hostile_publisher_damages_no_memory_of_others() {
     let place = Place::new();
     for query in [
         "wait=park",
@@ -238,11 +240,11 @@ fn a_hostile_publisher_harms_nobodys_memory() {
 }
 
 #[test]
-fn joining_a_lane_that_lies_ends() {
+fn joining_a_damaged_lane_returns() {
     let place = Place::new();
     let uri = place.uri("victim", SHAPE);
     let mut held = Publisher::open(&uri).unwrap();
-    held.publish(b"a message that nobody has seen").unwrap();
+    held.publish(b"an unread message").unwrap();
     for from in ["now", "oldest"] {
         let uri = place.uri("victim", &format!("{SHAPE}&from={from}"));
         let written = attack(&place, &["lane-0"], || {

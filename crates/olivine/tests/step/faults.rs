@@ -1,5 +1,5 @@
-//! The nth system call fails, for n = 1, 2, … until the operation makes no more: with each error that its manual page
-//! names and that can happen here.
+//! System call n fails, for n = 1, 2, … up to the last one of the operation, with each error of its
+//! manual page that is possible here.
 
 use crate::operations::OPERATIONS;
 use crate::scene::{Handles, Operation, Scene};
@@ -8,7 +8,7 @@ use crate::{ONE_AT_A_TIME, common};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-/// Operations that make system calls and can say that one failed.
+/// Operations that make system calls and can report a failed one.
 const FALLIBLE: [&str; 11] = [
     "create by publishing",
     "create by subscribing",
@@ -23,8 +23,8 @@ const FALLIBLE: [&str; 11] = [
     "the last one out",
 ];
 
-/// What a system call can answer; empty for those that the product does not make, and for memory of the
-/// allocator, whose end no Rust program survives.
+/// The possible errors of a system call. Empty for calls that the library does not make, and for
+/// the allocator's calls, because a Rust program aborts without memory.
 fn errors(call: Call) -> &'static [i32] {
     let [_, length, flags, file] = call.arguments;
     // -1 as the kernel sees it: 32 bits.
@@ -76,11 +76,11 @@ fn errors(call: Call) -> &'static [i32] {
     }
 }
 
-/// How often to look at one whole run without a fault at `n`: no operation makes more calls.
+/// Upper bound of `n`: no operation makes more calls.
 const CALLS_MAX: usize = 2000;
 
 #[test]
-fn whichever_system_call_fails_nothing_is_lost_and_nothing_stays() {
+fn failed_system_call_loses_nothing_and_leaves_nothing() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let every = usize::try_from(common::setting("OLIVINE_FAULT_EVERY", 4)).unwrap();
     let mut faults = 0;
@@ -129,8 +129,8 @@ fn calls_of(operation: &Operation) -> Vec<Call> {
     calls
 }
 
-/// Lets the `n`th system call fail; whether the operation then said that something failed. It must not panic, and must
-/// work when it is tried again.
+/// Lets system call `n` fail. Returns whether the operation reported a failure. It must not panic,
+/// and must succeed when repeated.
 fn refuses(operation: &Operation, n: usize, call: Call, errno: i32) -> bool {
     let mut scene = Scene::new(operation);
     let uri = scene.uri();
@@ -154,7 +154,7 @@ fn refuses(operation: &Operation, n: usize, call: Call, errno: i32) -> bool {
     let mut passed = 0;
     let mut failed = false;
     while let Some(found) = child.go_to_syscall() {
-        // What was done before in this process may be remembered, so the same call may come sooner or later.
+        // The process may cache earlier results, so the same call may have another number.
         if passed >= n && found.number == call.number && !failed {
             failed = true;
             child.fail_syscall(errno);

@@ -1,9 +1,9 @@
-//! Death at every instruction: a child does one operation step by step and is killed after each; what is left must
-//! do.
+//! Death at every instruction: a child runs one operation step by step and is killed after each
+//! step. Survivors must continue.
 //!
-//! A death leaves shared memory and what the kernel keeps. An instruction that changes neither leaves what the one
-//! before it left, so of a long operation every instruction is looked at, and the child is killed wherever the
-//! shared memory has changed or a system call was made. A short one is killed at every single instruction.
+//! A death leaves shared memory and kernel state. An instruction that changes neither needs no
+//! kill. So in a long operation the child is killed after each instruction that changed shared
+//! memory or made a system call. In a short one it is killed after every instruction.
 //!
 //! `OLIVINE_STEP_EVERY=1` kills at all of these places, N at every Nth.
 
@@ -24,32 +24,32 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use trace::{Next, Traced, mark};
 
-/// Up to this many instructions each one is a death of its own.
+/// Operations of up to this many instructions are killed after each one.
 const SHORT: usize = 600;
-/// An operation that does not end within so many steps does not end.
+/// An operation that does not end within so many steps hangs.
 const LONGEST: usize = 3_000_000;
 
 /// No file of the channel is larger.
 const LARGEST: usize = 16 * 1024;
 
-/// A place to die: at this instruction, when it is reached for this many times, after which it is over.
+/// A place to die: this instruction, at this pass over it.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: usize,
     times: u64,
 }
 
-/// What one pass over an operation found.
+/// The result of one pass over an operation.
 struct Path {
     instructions: usize,
     syscalls: usize,
-    /// Places after which shared memory or the kernel's part differs from before.
+    /// Places after which shared memory or kernel state has changed.
     places: Vec<Place>,
     /// Subscribers that were reclaimed and evicted.
     judged: (u64, u64),
 }
 
-/// One test at a time: a fork copies what other threads are in the middle of.
+/// One test at a time: a fork copies the unfinished work of other threads.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn start(operation: &Operation, scene: &mut Scene) -> Traced {
@@ -60,14 +60,14 @@ fn start(operation: &Operation, scene: &mut Scene) -> Traced {
         mark();
         (operation.act)(&uri, &mut handles).expect("it works where nothing fails");
         mark();
-        // Its handles are not dropped: what is killed at the end has done just this.
+        // Its handles are not dropped: a kill at the end finds exactly this operation.
         let _kept = std::mem::ManuallyDrop::new(handles);
     });
     (operation.ready)(scene);
     child
 }
 
-/// The channel's memory, as a survivor sees it.
+/// The channel's memory, as seen by a survivor.
 fn shared(files: &[std::fs::File], into: &mut Vec<u8>) {
     into.clear();
     for file in files {
@@ -78,7 +78,7 @@ fn shared(files: &[std::fs::File], into: &mut Vec<u8>) {
     }
 }
 
-/// Steps through the whole operation and writes down where it matters.
+/// Steps through the whole operation and records the places to die.
 fn walk(operation: &Operation) -> Path {
     let mut scene = Scene::new(operation);
     let mut child = start(operation, &mut scene);
@@ -120,12 +120,12 @@ fn walk(operation: &Operation) -> Path {
     }
     child.kill();
     path.judged = scene.judged();
-    // It was killed behind the last instruction: everything it did counts.
+    // It was killed after the last instruction: the whole operation counts.
     scene.check(operations::acknowledged(operation, true));
     path
 }
 
-/// Kills a child after `place`; `false` if this time it did not come there.
+/// Kills a child after `place`; `false` if it did not reach it.
 fn die_at(operation: &Operation, place: Place) -> bool {
     let mut scene = Scene::new(operation);
     let mut child = start(operation, &mut scene);
@@ -153,7 +153,7 @@ fn die_after(operation: &Operation, steps: usize) {
 }
 
 #[test]
-fn a_death_after_any_instruction_is_survived() {
+fn survivors_continue_after_a_death_at_any_instruction() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let every = usize::try_from(common::setting("OLIVINE_STEP_EVERY", 16)).unwrap();
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();
@@ -161,7 +161,7 @@ fn a_death_after_any_instruction_is_survived() {
     for operation in OPERATIONS.iter().filter(|found| found.name.contains(&only)) {
         let mut path = walk(operation);
         for _ in 0..8 {
-            // Where time decides, a busy machine may let it run out before anything is done.
+            // If time matters, it may run out on a busy machine before any step.
             if !path.places.is_empty() {
                 break;
             }
@@ -185,7 +185,8 @@ fn a_death_after_any_instruction_is_survived() {
             }
         }
         println!(
-            "{:<28} {:>7} instructions, {:>4} system calls, {:>5} different deaths, {killed:>5} died, {missed} elsewhere, {} reclaimed, {} evicted",
+            "{:<28} {:>7} instructions, {:>4} system calls, {:>5} different deaths, \
+             {killed:>5} died, {missed} elsewhere, {} reclaimed, {} evicted",
             operation.name,
             path.instructions,
             path.syscalls,
@@ -193,8 +194,8 @@ fn a_death_after_any_instruction_is_survived() {
             path.judged.0,
             path.judged.1,
         );
-        assert!(killed > 0, "{}: nobody was killed", operation.name);
-        // What depends on time may take another path; not all of it does.
+        assert!(killed > 0, "{}: no child was killed", operation.name);
+        // Operations that depend on time may take another path, but not all do.
         assert!(
             missed <= killed,
             "{}: it never goes the same way",

@@ -1,4 +1,4 @@
-//! The operations that are killed everywhere.
+//! The operations that are killed at every place.
 
 use crate::scene::{Handles, Operation, Scene, childs};
 use olivine::{Durable, Publisher, Subscriber};
@@ -8,13 +8,13 @@ use std::time::Duration;
 /// How long "park" waits, in milliseconds: it must not end before it was stepped through.
 static WAIT_MS: AtomicU64 = AtomicU64::new(250);
 
-/// A machine is too busy to step through what time bounds: twice the time from here on.
+/// The machine is too busy for operations with a time limit: doubles the time from here on.
 pub(crate) fn wait_longer() {
     // Relaxed: one thread.
     WAIT_MS.fetch_add(WAIT_MS.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Messages that the child has sent, for certain, when it is killed in `operation`, or behind it.
+/// Messages that the child has surely sent when it is killed in `operation`, or after it.
 pub(crate) fn acknowledged(operation: &Operation, done: bool) -> u64 {
     match operation.name {
         "attach to a dead lane" => 3,
@@ -24,7 +24,7 @@ pub(crate) fn acknowledged(operation: &Operation, done: bool) -> u64 {
     }
 }
 
-/// Messages a publishing child sends beforehand.
+/// Messages that a publishing child sends before the operation.
 const PREPARED: u64 = 3;
 
 fn nothing(_: &mut Scene) {}
@@ -60,10 +60,11 @@ fn of(handles: &mut Handles) -> &mut Publisher {
     handles.publisher.as_mut().unwrap()
 }
 
-/// Settings of a channel that a group shares. `GROUP` is replaced by a group that this process can give.
+/// Settings of a channel that a group shares. `GROUP` is replaced by a group that this process can
+/// set.
 const SHARED: &str = "&mode=0660&group=GROUP";
 
-/// On a channel of the usual shape with others on it; says only what is special.
+/// The defaults: a channel of the usual geometry with other participants.
 const PLAIN: Operation = Operation {
     name: "",
     query: "",
@@ -174,7 +175,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         bystanders: false,
         prepare: publisher,
         ready: Scene::leave_an_expired_place,
-        // It read nothing: there is no room until its place is cleared.
+        // It read nothing: there is no room until its slot is cleared.
         act: |_, handles| {
             let long = Duration::from_secs(120);
             let room = of(handles).wait_for_room(4000, Some(long));
@@ -229,7 +230,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         name: "wait for room, reclaim",
         before: Scene::leave_a_dead_subscriber,
         prepare: publisher,
-        // Then the dead one is the slowest, and room comes once it is found and cleared.
+        // Then the dead subscriber is the slowest, and its clearing makes room.
         ready: Scene::read_along,
         act: |_, handles| {
             let long = Duration::from_secs(120);

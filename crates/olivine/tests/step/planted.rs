@@ -1,4 +1,4 @@
-//! Faults planted in what a dead child leaves in shared memory: each makes the check of a scene fail.
+//! Faults planted in the shared memory of a dead child: each makes the check of a scene fail.
 
 use crate::operations::{OPERATIONS, acknowledged};
 use crate::scene::{Handles, Scene};
@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// The child's lane, and its words: where the ring begins, and those of one of its messages, header included.
+/// The child's lane, the first word of its ring, and the words of one of its messages with the
+/// header.
 const LANE: &str = "lane-1";
 const CURSOR: u64 = 16;
 const RING: u64 = 512;
@@ -17,7 +18,8 @@ const FRAME: u64 = 13;
 /// Bytes of such a frame.
 const FRAME_BYTES: u64 = FRAME * 8;
 
-/// What the check says after a child has sent four messages, died, and `plant` has had its way with what it left.
+/// The result of the check after a child has sent four messages and died, and `plant` has changed
+/// its memory.
 fn found(plant: impl FnOnce(&mut Scene)) -> Result<(), String> {
     let publish = OPERATIONS.iter().find(|one| one.name == "publish").unwrap();
     let mut scene = Scene::new(publish);
@@ -45,13 +47,13 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         assert!(why.contains(what), "{what}: {why}");
     };
     assert_eq!(found(|_| {}), Ok(()));
-    // The last message was never there, and its lane ends before it.
+    // The last message is missing, and its lane ends before it.
     let lost = found(|scene| {
         scene.write_word(LANE, RING + 3 * FRAME, 0);
         scene.write_word(LANE, CURSOR, 3 * FRAME_BYTES);
     });
     fails(lost, "3 messages of the dead arrived, 4 were acknowledged");
-    // The last one is the one before it once more: its first word is its number.
+    // The last message repeats the one before it: its first word is its number.
     let repeated = found(|scene| scene.write_word(LANE, RING + 3 * FRAME + 1, 2));
     fails(repeated, "in order, once");
     let torn = found(|scene| scene.write_word(LANE, RING + FRAME + 5, 0));
@@ -60,7 +62,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
     fails(of_the_living, "lost or repeated");
     let leaked = found(|scene| std::fs::write(scene.folder().join("stray"), "").unwrap());
     fails(leaked, "left behind");
-    // Somebody who lives and reads nothing holds everybody back: as one who died and is not noticed would.
+    // A living subscriber that reads nothing holds publishers back, like an undetected dead one.
     let mut stuck = None;
     let hung = found(|scene| {
         scene.patience = Duration::from_secs(1);

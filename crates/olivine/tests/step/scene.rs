@@ -1,11 +1,11 @@
-//! What stands around a death, and what must still be true after it.
+//! The scene of a death, and what must be true after it.
 
 use crate::common::{Place, WATCHDOG};
 use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Small enough that every check goes round the ring, and that comparing it after each step is cheap.
+/// Small, so that every check fills the whole ring, and comparing after each step is cheap.
 const SHAPE: &str = "publishers_max=4&subscribers_max=4&wait=park";
 
 /// Numbers of the messages with which the heirs fill their rings start at multiples of this.
@@ -26,20 +26,20 @@ pub(crate) struct Handles {
     pub(crate) subscriber: Option<Subscriber>,
 }
 
-/// One operation that is killed everywhere.
+/// One operation that is killed at every place.
 pub(crate) struct Operation {
     pub(crate) name: &'static str,
-    /// Settings besides the shape.
+    /// Settings besides the geometry.
     pub(crate) query: &'static str,
-    /// Whether somebody lives on the channel meanwhile.
+    /// Whether the channel has living participants.
     pub(crate) bystanders: bool,
-    /// What the parent leaves for the child to find.
+    /// What the parent prepares for the child.
     pub(crate) before: fn(&mut Scene),
     /// What the child does before the mark.
     pub(crate) prepare: fn(&str, &mut Handles),
     /// What the parent does while the child stands at the mark.
     pub(crate) ready: fn(&mut Scene),
-    /// What is killed.
+    /// The operation that is killed.
     pub(crate) act: fn(&str, &mut Handles) -> Result<(), String>,
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct Scene {
     seen: u64,
     /// Numbers of messages of others that the bystander has read.
     theirs: Vec<u64>,
-    /// What those ask for who come after the death.
+    /// Settings of participants that open the channel after the death.
     capacity: &'static str,
-    /// The bystander came first and named nothing: the child is to fix the shape.
+    /// The bystander came first without settings: the child fixes the geometry.
     open: bool,
-    /// How long room is waited for.
+    /// How long to wait for room.
     pub(crate) patience: Duration,
 }
 
@@ -99,7 +99,7 @@ impl Scene {
     }
 
     pub(crate) fn uri(&self) -> String {
-        // As root another group than our own, so that it must be given and is not there anyway.
+        // As root a group other than our own, so that it must be set explicitly.
         let group = match rustix::process::getegid().as_raw() {
             0 => 44_001,
             own => own,
@@ -110,14 +110,14 @@ impl Scene {
             .uri("step", &format!("capacity={capacity}&{SHAPE}{query}"))
     }
 
-    /// A subscriber that names nothing has come first.
+    /// A subscriber without settings has come first.
     pub(crate) fn wait_for_the_first_publisher(&mut self) {
         let bare = self.place.uri("step", "wait=park");
         self.subscriber = Some(Subscriber::open(&bare).unwrap());
         self.open = true;
     }
 
-    /// The dead child has fixed the shape whole, or not at all.
+    /// The dead child has fixed the whole geometry, or nothing.
     fn find_the_shape(&mut self) {
         match Publisher::open(&self.uri()) {
             Ok(_) => {}
@@ -130,7 +130,7 @@ impl Scene {
         }
     }
 
-    /// Where the channel's files are.
+    /// The folder of the channel's files.
     pub(crate) fn folder(&self) -> std::path::PathBuf {
         self.place.channel("step")
     }
@@ -167,7 +167,7 @@ impl Scene {
             }
             let _kept = std::mem::ManuallyDrop::new(publisher);
         });
-        // The first message of lane 1 is where it says it is; the two after it are to be walked.
+        // The cursor of lane 1 is after its first message; the two later ones must be walked.
         self.write_word("lane-1", CURSOR, 104);
     }
 
@@ -179,13 +179,14 @@ impl Scene {
         });
     }
 
-    /// A durable subscriber has been here and has left its place.
+    /// A durable subscriber has left, and keeps its slot.
     pub(crate) fn leave_a_durable_place(&mut self) {
         drop(Subscriber::open(&format!("{}&name=durable", self.uri())).unwrap());
         self.talk();
     }
 
-    /// A durable subscriber was away for too long: its place was taken, and what it missed was overwritten.
+    /// A durable subscriber was absent for too long: it was evicted, and missed messages were
+    /// overwritten.
     pub(crate) fn leave_a_lost_place(&mut self) {
         let query = "&name=durable&expire=1ns";
         drop(Subscriber::open(&format!("{}{query}", self.uri())).unwrap());
@@ -195,7 +196,7 @@ impl Scene {
         }
     }
 
-    /// A durable subscriber has left its place, and too long ago.
+    /// A durable subscriber has left, and has expired.
     pub(crate) fn leave_an_expired_place(&mut self) {
         let query = "&name=durable&expire=1ns&from=oldest";
         drop(Subscriber::open(&format!("{}{query}", self.uri())).unwrap());
@@ -210,7 +211,7 @@ impl Scene {
         .kill();
     }
 
-    /// The bystander reads what there is, and gives the room back.
+    /// The bystander reads all messages and releases them.
     pub(crate) fn read_along(&mut self) {
         if let Some(subscriber) = &mut self.subscriber {
             read(subscriber, &mut self.seen, &mut self.theirs);
@@ -218,7 +219,7 @@ impl Scene {
         }
     }
 
-    /// Subscribers that were reclaimed and evicted so far; none where nothing is left of the channel.
+    /// Subscribers reclaimed and evicted so far; none if the channel was removed.
     pub(crate) fn judged(&self) -> (u64, u64) {
         let config = Config::parse(&self.uri()).unwrap();
         match admin::inspect(&config) {
@@ -228,7 +229,7 @@ impl Scene {
         }
     }
 
-    /// The bystander sends one message and reads what there is.
+    /// The bystander sends one message and reads all messages.
     fn talk(&mut self) {
         let Some(publisher) = &mut self.publisher else {
             return;
@@ -245,7 +246,8 @@ impl Scene {
         self.sent += 1;
     }
 
-    /// All `heirs` send until there is no room, which the durable one must keep them to: it gets everything, in order.
+    /// All `heirs` send until there is no room, because the durable subscriber gates: it gets
+    /// everything, in order.
     fn fill(&mut self, heirs: &mut [Publisher], durable: &mut Subscriber, theirs: &mut Vec<u64>) {
         let mut got = Vec::new();
         while durable.poll(|_| {}, 1000).is_ok_and(|count| count > 0) {}
@@ -259,7 +261,7 @@ impl Scene {
                         break;
                     }
                 }
-                assert!(number < 100, "nobody is held back by the durable one");
+                assert!(number < 100, "the durable subscriber does not gate");
             }
         }
         read(durable, &mut self.seen.clone(), &mut got);
@@ -275,25 +277,25 @@ impl Scene {
         }
     }
 
-    /// Everybody who is left goes on, newcomers come without being helped, and nothing stays behind.
-    /// `acknowledged` messages of the child are certain, one more may have been committed.
+    /// All survivors continue, newcomers open the channel without help, and no files remain.
+    /// `acknowledged` messages of the child are sure; another one may have been committed.
     pub(crate) fn check(mut self, acknowledged: u64) {
         let mut theirs = std::mem::take(&mut self.theirs);
         if self.open {
             self.find_the_shape();
         }
-        // Whoever died with a durable name is held in honour until somebody takes its place.
+        // A dead durable subscriber gates until another one opens with its name.
         let durable = format!("{}&name=durable", self.uri());
         let mut durable = Subscriber::open(&durable).unwrap();
         for _ in 0..100 {
-            // It reads too, or nobody could go on.
+            // It must read, too, or no publisher could continue.
             while durable.poll(|_| {}, 1000).is_ok_and(|count| count > 0) {}
             self.talk();
             if let Some(subscriber) = &mut self.subscriber {
                 read(subscriber, &mut self.seen, &mut theirs);
             }
         }
-        // Somebody takes over what is left of the dead one, whose messages come before its own.
+        // An heir takes the dead child's lane over; the child's messages come before its own.
         let mut heirs = Vec::new();
         let full = loop {
             match Publisher::open(&self.uri()) {
@@ -337,7 +339,7 @@ impl Scene {
     }
 }
 
-/// Reads what there is: numbers of the bystander must go on from `seen`, those of others are collected.
+/// Reads all messages: the bystander's numbers must continue from `seen`; others are collected.
 fn read(subscriber: &mut Subscriber, seen: &mut u64, others: &mut Vec<u64>) {
     let mut each = |bytes: &[u8]| {
         let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
@@ -349,7 +351,7 @@ fn read(subscriber: &mut Subscriber, seen: &mut u64, others: &mut Vec<u64>) {
             others.push(number);
         }
     };
-    // A lane that appeared meanwhile is found by the second look.
+    // The second read finds a lane that appeared meanwhile.
     for _ in 0..2 {
         match subscriber.poll(|message| each(&message), usize::MAX) {
             Ok(_) | Err(ReceiveError::Closed) => {}

@@ -1,6 +1,6 @@
 //! Running a child one instruction at a time.
 //!
-//! The child is a fork of this process, so its code lies where ours does and can be read here.
+//! The child is a fork of this process, so its code has the same addresses and can be read here.
 
 use libc::{c_int, pid_t};
 use std::io;
@@ -11,10 +11,10 @@ pub(crate) struct Traced {
     dead: bool,
 }
 
-/// What the next instruction is.
+/// The kind of the next instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The mark behind the operation.
+    /// The mark after the operation.
     End,
     Syscall,
     Other,
@@ -28,18 +28,18 @@ pub(crate) struct Call {
     pub(crate) arguments: [u64; 4],
 }
 
-/// What a stop at a system call reports, where that was asked for.
+/// The signal of a stop at a system call, if requested.
 const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
 
 /// The mark around an operation: stops a traced process.
 #[inline(always)]
 pub(crate) fn mark() {
-    // SAFETY: a trap; the tracer lets it go on.
+    // SAFETY: a trap; the tracer continues the process.
     unsafe { std::arch::asm!("int3") };
 }
 
 fn ptrace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: only requests that take numbers, or a pointer that its caller vouches for.
+    // SAFETY: only requests that take numbers, or a pointer that the caller guarantees.
     let done = unsafe { libc::ptrace(request, pid, address, data) };
     if done == -1 {
         return Err(io::Error::last_os_error());
@@ -48,23 +48,24 @@ fn ptrace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io:
 }
 
 impl Traced {
-    /// Forks a child that runs `body`, and lets it go up to its first mark.
+    /// Forks a child that runs `body`, up to its first mark.
     pub(crate) fn start(body: impl FnOnce()) -> Self {
-        // SAFETY: one test runs in this program, so nobody holds a lock meanwhile; the child's copy is whole.
+        // SAFETY: one test runs in this program, so no thread holds a lock; the child's copy is
+        // consistent.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
         if pid == 0 {
-            // Without a backtrace: stepping through the making of one takes minutes.
+            // Without a backtrace: stepping through its creation takes minutes.
             std::panic::set_hook(Box::new(|panic| {
                 eprintln!("{panic}");
                 // SAFETY: as below.
                 unsafe { libc::_exit(101) };
             }));
             ptrace(libc::PTRACE_TRACEME, 0, 0, 0).expect("to be traced");
-            // SAFETY: stops this process until its parent lets it go on.
+            // SAFETY: stops this process until its parent continues it.
             unsafe { libc::raise(libc::SIGSTOP) };
             body();
-            // SAFETY: ends this process without running what belongs to the parent.
+            // SAFETY: ends this process without running the parent's exit code.
             unsafe { libc::_exit(0) };
         }
         let mut child = Self { pid, dead: false };
@@ -76,14 +77,14 @@ impl Traced {
         child
     }
 
-    /// Waits until it stops; the signal it stopped with.
+    /// Waits until it stops; returns the signal.
     fn wait(&mut self) -> c_int {
         let mut status = 0;
         // SAFETY: our own child; `status` lives across the call.
         let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
         assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
         self.dead = !libc::WIFSTOPPED(status);
-        assert!(!self.dead, "the child ended by itself: status {status:#x}");
+        assert!(!self.dead, "the child ended: status {status:#x}");
         libc::WSTOPSIG(status)
     }
 
@@ -95,14 +96,14 @@ impl Traced {
         registers
     }
 
-    /// Where it is.
+    /// Its instruction pointer.
     pub(crate) fn at(&self) -> usize {
         usize::try_from(self.registers().rip).expect("an address")
     }
 
-    /// What it does next at `at`.
+    /// The next instruction at `at`.
     pub(crate) fn next(at: usize) -> Next {
-        // SAFETY: the child runs this program's code, which lies at the same address here.
+        // SAFETY: the child runs this program's code, which has the same address here.
         let first = unsafe { std::ptr::read(at as *const u8) };
         if first == 0xcc {
             return Next::End;
@@ -129,7 +130,7 @@ impl Traced {
         assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
     }
 
-    /// Goes on to the next system call and stands before it; `None` if it came to a mark instead.
+    /// Continues to the next system call and stops before it; `None` if it reached a mark.
     pub(crate) fn go_to_syscall(&mut self) -> Option<Call> {
         ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
         match self.wait() {
@@ -147,7 +148,7 @@ impl Traced {
         }
     }
 
-    /// Makes the system call it stands before fail with `errno`, without being made.
+    /// Makes the next system call fail with `errno`, without executing it.
     pub(crate) fn fail_syscall(&mut self, errno: c_int) {
         let mut registers = self.registers();
         // No such call: the kernel does nothing.
@@ -159,7 +160,7 @@ impl Traced {
         self.set(&registers);
     }
 
-    /// Lets the system call it stands before be made.
+    /// Executes the next system call.
     pub(crate) fn leave_syscall(&mut self) {
         ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
         assert_eq!(self.wait(), SYSCALL_STOP);
@@ -170,8 +171,8 @@ impl Traced {
         ptrace(libc::PTRACE_SETREGS, self.pid, 0, from).expect("its registers");
     }
 
-    /// Goes on until it is at `at` for the `times`th time, by a breakpoint of the processor's. `false` if it came to
-    /// the end instead.
+    /// Continues until pass `times` over `at`, by a hardware breakpoint. `false` if it reached the
+    /// end.
     pub(crate) fn go_to(&mut self, at: usize, times: u64) -> bool {
         let register = |n: usize| std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
         let set = |n, value| ptrace(libc::PTRACE_POKEUSER, self.pid, register(n), value);
@@ -192,7 +193,7 @@ impl Traced {
         true
     }
 
-    /// Lets it end by itself, which must be well; how many marks it passed on the way.
+    /// Lets it end, which must succeed; returns how many marks it passed.
     pub(crate) fn go_on_to_the_end(mut self) -> usize {
         let mut marks = 0;
         loop {
@@ -215,7 +216,7 @@ impl Traced {
         }
     }
 
-    /// SIGKILL, and its burial.
+    /// Sends SIGKILL and reaps it.
     pub(crate) fn kill(mut self) {
         self.end();
     }

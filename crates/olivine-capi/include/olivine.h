@@ -4,27 +4,30 @@
 //
 // Rules, of every function:
 //
-// - It answers a status, OLIVINE_STATUS_OK being 0; olivine_last_error() says in words what the calling thread's latest
-//   failure was. What it gives back through pointers is unspecified unless it says otherwise, where it fails.
-// - A NULL where none is allowed is a status. No panic of the library crosses this border.
-// - A handle may go from thread to thread, and is used by one at a time; different handles are independent.
-// - A handle that was open when a process forked belongs to the parent. The child can only close it, which leaves the
-//   parent's alone.
-// - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs milliseconds.
-// - Structures that the library fills begin with their size, so that later versions can add fields at the end:
+// - It returns a status; OLIVINE_STATUS_OK is 0. olivine_last_error() is the text of the calling
+//   thread's latest failure. After a failure, values written through pointers are unspecified
+//   unless the function says otherwise.
+// - A NULL that is not allowed is a status. No panic of the library crosses this border.
+// - A handle may move between threads; one thread uses it at a time. Different handles are
+//   independent.
+// - A handle that was open when a process forked belongs to the parent. The child can only close
+//   it, which leaves the parent's handle open.
+// - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs
+//   milliseconds.
+// - Structures that the library fills begin with their size, so that later versions can add fields
+//   at the end:
 //   olivine_message message = OLIVINE_MESSAGE_INIT;
-// - Sending and receiving allocate nothing. They make a system call to wait, and to wake a participant that sleeps.
-//   the batch functions allocate a list of their parts, and a handler that stops a poll costs an
-// unwinding.
-// - A signal ends no call that waits: it goes on waiting once its handler has run. Where a program must react to one,
-//   wait in slices by timeout_ms, and look between them.
+// - Sending and receiving allocate nothing. They make a system call to wait, and to wake a
+//   participant that sleeps. The batch functions allocate a list of their parts, and a handler that
+//   stops a poll costs an unwinding.
+// - A signal does not end a call that waits: the call goes on waiting once the signal handler has
+//   run. A program that must react to signals waits in slices of timeout_ms.
 //
 // Each verb has three forms: try_x never waits, x waits by the channel's wait strategy, x_timeout
-// waits for
-// `timeout_ms` milliseconds at most (negative: as long as it takes).
+// waits for `timeout_ms` milliseconds at most (negative: as long as it takes).
 //
-// A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are those of the Rust
-// library and of the tool: docs.rs/olivine, `Config`.
+// A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are
+// those of the Rust library and of the tool: docs.rs/olivine, `Config`.
 
 
 #ifndef OLIVINE_H
@@ -42,8 +45,9 @@
 #define OLIVINE_STATS_INIT { sizeof(olivine_stats), 0, 0, 0, 0, 0 }
 
 
-// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a URI or a setting is
-// wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was received.
+// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a
+// URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was
+// received.
 //
 // Later versions add values, and none changes: treat one you do not know by its family.
 enum olivine_status
@@ -113,9 +117,9 @@ enum olivine_status
   OLIVINE_STATUS_OPEN_NAME_IN_USE = 309,
   // Shared memory is full.
   OLIVINE_STATUS_OPEN_NO_SPACE = 310,
-  // Somebody holds the channel's membership lock and does not let go.
+  // Another process holds the channel's membership lock and does not release it.
   OLIVINE_STATUS_OPEN_BUSY = 311,
-  // Whenever the channel was found, it was just going away.
+  // Each time the channel was found, it was being removed.
   OLIVINE_STATUS_OPEN_RESTLESS = 312,
   // There is no such channel.
   OLIVINE_STATUS_OPEN_MISSING = 313,
@@ -157,7 +161,8 @@ enum olivine_status
   OLIVINE_STATUS_CORRUPT = 504,
   // The handle was made before a `fork` and this is the child: open the channel again.
   OLIVINE_STATUS_RECEIVE_FORKED = 505,
-  // The far side of a channel elsewhere cannot be reached any more; everything that had arrived was read.
+  // The far side of a channel elsewhere cannot be reached any more; everything that had arrived
+  // was read.
   OLIVINE_STATUS_RECEIVE_LINK = 506,
   // A publisher's lane appeared but could not be mapped. The call may be repeated.
   OLIVINE_STATUS_RECEIVE_LANE = 507,
@@ -182,10 +187,11 @@ enum olivine_durable
   OLIVINE_DURABLE_CREATED = 1,
   // It goes on where the name was. Nothing was missed.
   OLIVINE_DURABLE_RESUMED = 2,
-  // The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
-  // absent for longer than `expire=`. It goes on with the oldest message that is still there;
-  // `olivine_subscriber_lost_bytes` says how much it missed, and the first call that receives answers `EVICTED` once,
-  // unless the subscriber that lost the place was told before it left.
+  // The place of the name was taken, because it held a publisher back for longer than
+  // `slow=evict:` allows or was absent for longer than `expire=`. It goes on with the oldest
+  // message that is still there; `olivine_subscriber_lost_bytes` says how much it missed, and
+  // the first call that receives answers `EVICTED` once, unless the subscriber that lost the
+  // place was told before it left.
   OLIVINE_DURABLE_LOST_PLACE = 3,
 };
 #ifndef __cplusplus
@@ -244,8 +250,8 @@ typedef struct olivine_claim {
   size_t length;
 } olivine_claim;
 
-// Counters of a publisher; the first three include those of its lane's earlier publishers. Begin with
-// `OLIVINE_STATS_INIT`.
+// Counters of a publisher; the first three include those of its lane's earlier publishers. Begin
+// with `OLIVINE_STATS_INIT`.
 typedef struct olivine_stats {
   // Bytes of this structure, for later versions of it.
   size_t struct_size;
@@ -263,8 +269,8 @@ typedef struct olivine_stats {
 
 // A received message: a view of the ring, nothing copied. Begin with `OLIVINE_MESSAGE_INIT`.
 //
-// `data` and `topic` live until the next call with this subscriber that receives, polls, waits, releases or closes;
-// inside a handler, until it returns.
+// `data` and `topic` live until the next call with this subscriber that receives, polls, waits,
+// releases or closes; inside a handler, until it returns.
 typedef struct olivine_message {
   // Bytes of this structure, for later versions of it.
   size_t struct_size;
@@ -284,8 +290,9 @@ typedef struct olivine_message {
   uint32_t lane;
 } olivine_message;
 
-// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else stops the poll, and
-// the same message comes again first in the next call. It must not throw, jump out, or use the subscriber.
+// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else
+// stops the poll, and the same message comes again first in the next call. It must not throw, jump
+// out, or use the subscriber.
 typedef int (*olivine_handler)(void *context, const struct olivine_message *message);
 
 #ifdef __cplusplus
@@ -297,50 +304,55 @@ extern "C" {
 // Compare it with `OLIVINE_VERSION`, the version of the header.
 const char *olivine_version(void);
 
-// Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
-// if none has failed. Never NULL.
+// Why this thread's latest call that failed did: what, with which value, and what to do, in one
+// line of UTF-8. Empty if none has failed. Never NULL.
 //
-// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the thread, and is valid until
-// the thread ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
+// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the
+// thread, and is valid until the thread ends. Only this function changes it, if a call has failed
+// since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
 
-// Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
-// back to `olivine_publisher_close`; untouched where this fails, and then nothing stays behind.
+// Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
+// the new handle; close it with `olivine_publisher_close`. On failure it is unchanged, and nothing
+// stays behind.
 //
-// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`; UTF-8.
+// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`;
+// UTF-8.
 //
-// Blocks while somebody else opens or closes the same channel: milliseconds, and 10 seconds at most where they are
-// stopped in the middle of it, after which opening fails. A far side (`tcp://`, `nats://`, `file://`) is waited for by a
-// thread of the handle, of which this call awaits the first answer, for up to a second. A subscriber of `shm+fd://` waits
-// for its publisher, for up to `timeout`, and fails where none has come.
+// Blocks while another participant opens or closes the same channel: milliseconds. If that
+// participant is stopped meanwhile, opening fails after 10 seconds. A thread of the handle
+// connects to a far side (`tcp://`, `nats://`, `file://`); this call waits up to a second for its
+// first result. A subscriber of `shm+fd://` waits up to `timeout` for its publisher, then fails.
 //
 // Families 1, 2 and 3.
 //
 // # Safety
 //
 // `uri` is a text, `publisher` may be written.
-olivine_status olivine_publisher_open(const char *uri,
-                                      struct olivine_publisher **publisher);
+olivine_status olivine_publisher_open(const char *uri, struct olivine_publisher **publisher);
 
-// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The keys, their values,
-// ranges, units and defaults are those of URIs; a key that the URI has already is refused.
+// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The
+// keys, their values, ranges, units and defaults are those of URIs; a key that the URI has already
+// is refused.
 //
 // # Safety
 //
-// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where
+// that is 0.
 olivine_status olivine_publisher_open_with(const char *uri,
                                            const struct olivine_setting *settings,
                                            size_t count,
                                            struct olivine_publisher **publisher);
 
-// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
-// publisher is then, in bytes of its lane.
+// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL,
+// is where the publisher is then, in bytes of its lane.
 //
 // `data` may be NULL if `length` is 0. `label`: the message's tag and topic; NULL where none is
 // wanted.
 //
-// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
-// `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which
+// waits. Also `TOO_LONG`, `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was
+// sent then.
 //
 // # Safety
 //
@@ -469,18 +481,19 @@ olivine_status olivine_publisher_claim_timeout(struct olivine_publisher *publish
 //
 // # Safety
 //
-// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any more.
+// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any
+// more.
 olivine_status olivine_publisher_commit(struct olivine_publisher *publisher, uint64_t *position);
 
-// Gives the claimed message up; nobody sees anything. Fine where there is no claim.
+// Gives the claimed message up; no subscriber sees it. Does nothing without a claim.
 //
 // # Safety
 //
 // `publisher` is open. The claim's bytes are not written any more.
 olivine_status olivine_publisher_abort(struct olivine_publisher *publisher);
 
-// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever)
-// were not enough.
+// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds
+// (negative: for ever) were not enough.
 //
 // # Safety
 //
@@ -489,42 +502,49 @@ olivine_status olivine_publisher_wait_for_subscribers(struct olivine_publisher *
                                                       size_t count,
                                                       int64_t timeout_ms);
 
-// Waits until every live reliable subscriber has read and released everything published here; `TIMED_OUT` if
-// `timeout_ms` milliseconds (negative: for ever) were not enough.
+// Waits until every live reliable subscriber has read and released everything published here;
+// `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever) were not enough.
 //
 // # Safety
 //
 // `publisher` is open.
-olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publisher, int64_t timeout_ms);
+olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publisher,
+                                              int64_t timeout_ms);
 
-// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never waits.
+// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never
+// waits.
 //
 // # Safety
 //
 // `publisher` is open; `position` may be written.
-olivine_status olivine_publisher_cursor(const struct olivine_publisher *publisher, uint64_t *position);
+olivine_status olivine_publisher_cursor(const struct olivine_publisher *publisher,
+                                        uint64_t *position);
 
-// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never waits.
+// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never
+// waits.
 //
 // # Safety
 //
 // `publisher` is open; `length` may be written.
-olivine_status olivine_publisher_message_max(const struct olivine_publisher *publisher, size_t *length);
+olivine_status olivine_publisher_message_max(const struct olivine_publisher *publisher,
+                                             size_t *length);
 
 // `*count` is how many reliable subscribers are attached now. Never waits.
 //
 // # Safety
 //
 // `publisher` is open; `count` may be written.
-olivine_status olivine_publisher_count_subscribers(const struct olivine_publisher *publisher, size_t *count);
+olivine_status olivine_publisher_count_subscribers(const struct olivine_publisher *publisher,
+                                                   size_t *count);
 
-// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
-// `olivine_subscriber_check_unlinked`.
+// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open,
+// else 0: as for `olivine_subscriber_check_unlinked`.
 //
 // # Safety
 //
 // `publisher` is open; `is_unlinked` may be written.
-olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *publisher, int *is_unlinked);
+olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *publisher,
+                                                int *is_unlinked);
 
 // Fills `*stats`. Never waits.
 //
@@ -534,57 +554,61 @@ olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *
 olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher,
                                        struct olivine_stats *stats);
 
-// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and `IN_USE`; an open claim is
-// given up.
+// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and
+// `IN_USE`; an open claim is given up.
 //
-// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything: `BACK_PRESSURED` if some had
-// not when that was over. Subscribers that are attached lose nothing either way.
+// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
+// `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing
+// either way.
 //
-// Of a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has everything, and there the
-// default 0 is without bound, also where nobody is at the far side: give such channels a `linger` of their own.
-// `LINK_FAILED` if the far side of a channel elsewhere did not
-// get everything; `FORKED` in a forked child, whose parent's publisher goes on.
+// For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
+// everything. There the default 0 waits without bound, even if no far side answers: set `linger`
+// for such channels. `LINK_FAILED` if the far side of a channel elsewhere did not get everything;
+// `FORKED` in a forked child, whose parent's publisher goes on.
 //
 // # Safety
 //
 // `publisher` is open, and is not used any more.
 olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 
-// The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL; lives as long as
-// the program.
+// The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL;
+// lives as long as the program.
 const char *olivine_status_name(int32_t status);
 
-// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the new handle, to be given
-// back to `olivine_subscriber_close`; untouched where this fails, and then nothing stays behind.
+// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the
+// new handle, to be given back to `olivine_subscriber_close`; untouched where this fails, and then
+// nothing stays behind.
 //
-// A reliable subscriber (the default) gets every message published from now until it is closed; publishers wait for
-// it. It may be opened before any publisher is.
+// A reliable subscriber (the default) gets every message published from now until it is closed;
+// publishers wait for it. It may be opened before any publisher is.
 //
 // `uri`, blocking and answers: as for `olivine_publisher_open`.
 //
 // # Safety
 //
 // `uri` is a text, `subscriber` may be written.
-olivine_status olivine_subscriber_open(const char *uri,
-                                       struct olivine_subscriber **subscriber);
+olivine_status olivine_subscriber_open(const char *uri, struct olivine_subscriber **subscriber);
 
 // As `olivine_subscriber_open`, with `count` settings as if they stood at the end of `uri`.
 //
 // # Safety
 //
-// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where
+// that is 0.
 olivine_status olivine_subscriber_open_with(const char *uri,
                                             const struct olivine_setting *settings,
                                             size_t count,
                                             struct olivine_subscriber **subscriber);
 
-// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if `count` is not NULL, is how
-// many were consumed, also where the answer is not `OK`: 0 if there was nothing to read.
+// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if
+// `count` is not NULL, is how many were consumed, also where the answer is not `OK`: 0 if there
+// was nothing to read.
 //
-// A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
+// A message that `handler` returns other than 0 for is not consumed: it comes again first in the
+// next call.
 //
-// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is not final: where a
-// later publisher comes, further calls hand out its messages.
+// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is
+// not final: where a later publisher comes, further calls hand out its messages.
 //
 // # Safety
 //
@@ -598,8 +622,8 @@ olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
 // The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
 // sleeps.
 //
-// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
-// in the ring so long.
+// It lives until the next call with this subscriber that receives, polls, waits, releases or
+// closes, and holds its place in the ring so long.
 //
 // `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
 // and everything was
@@ -631,23 +655,24 @@ olivine_status olivine_subscriber_receive_timeout(struct olivine_subscriber *sub
                                                   int64_t timeout_ms,
                                                   struct olivine_message *message);
 
-// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
-// `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
+// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as
+// for `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
 //
 // # Safety
 //
 // `subscriber` is open.
 olivine_status olivine_subscriber_wait(struct olivine_subscriber *subscriber, int64_t timeout_ms);
 
-// Ends the life of the message received last, and gives the room of everything read back to the publishers now, rather
-// than in steps of an eighth of the ring. Never waits.
+// Ends the life of the message received last, and gives the room of everything read back to the
+// publishers now, rather than in steps of an eighth of the ring. Never waits.
 //
 // # Safety
 //
 // `subscriber` is open. The message received last is not looked at any more.
 olivine_status olivine_subscriber_release(struct olivine_subscriber *subscriber);
 
-// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it was then. Never waits.
+// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it
+// was then. Never waits.
 //
 // # Safety
 //
@@ -655,17 +680,16 @@ olivine_status olivine_subscriber_release(struct olivine_subscriber *subscriber)
 olivine_status olivine_subscriber_position(const struct olivine_subscriber *subscriber,
                                            uint64_t *position);
 
-// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last call that received.
-// Never waits.
+// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last
+// call that received. Never waits.
 //
 // # Safety
 //
 // `subscriber` is open; `lag` may be written.
-olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscriber,
-                                      uint64_t *lag);
+olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscriber, uint64_t *lag);
 
-// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber that was not evicted.
-// Never waits.
+// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber
+// that was not evicted. Never waits.
 //
 // # Safety
 //
@@ -673,7 +697,8 @@ olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscribe
 olivine_status olivine_subscriber_lost_bytes(const struct olivine_subscriber *subscriber,
                                              uint64_t *lost_bytes);
 
-// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE` without a name. Never waits.
+// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE`
+// without a name. Never waits.
 //
 // # Safety
 //
@@ -681,11 +706,11 @@ olivine_status olivine_subscriber_lost_bytes(const struct olivine_subscriber *su
 olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subscriber,
                                           olivine_durable *durable);
 
-// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by `rm`, by `olivine rm
-// --force`, or by systemd-logind at the last logout of their user), else 0.
+// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by
+// `rm`, by `olivine rm --force`, or by systemd-logind at the last logout of their user), else 0.
 //
-// Those who have the channel open go on with each other. A program that opens its name now gets another channel: close
-// this subscriber and open it again to meet it. Makes one system call.
+// Those who have the channel open go on with each other. A program that opens its name now gets
+// another channel: close this subscriber and open it again to meet it. Makes one system call.
 //
 // # Safety
 //
@@ -693,38 +718,38 @@ olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subsc
 olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber *subscriber,
                                                  int *is_unlinked);
 
-// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
-// subscriber: neither read nor close it.
+// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It
+// belongs to the subscriber: neither read nor close it.
 //
-// Poll until it consumes nothing each time, which arms it again; call no function that waits besides. The first call
-// starts a thread that parks on behalf of the loop. `SYSTEM` if there is no descriptor or thread left, or in a forked
-// child.
+// Poll until it consumes nothing each time, which arms it again; call no function that waits
+// besides. The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
+// no descriptor or thread left, or in a forked child.
 //
 // # Safety
 //
 // `subscriber` is open; `descriptor` may be written.
-olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber,
-                                           int *descriptor);
+olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber, int *descriptor);
 
-// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
-// (`name=`) keeps its place, behind the message received last: closing says that it was dealt with, as the next call that
-// receives, polls, waits or releases does. A message that a handler stopped at was not, and comes again.
+// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`.
+// A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
+// that it was dealt with, as the next call that receives, polls, waits or releases does. A message
+// that a handler stopped at was not, and comes again.
 //
 // # Safety
 //
 // `subscriber` is open, and neither it nor a message of it is used any more.
 olivine_status olivine_subscriber_close(struct olivine_subscriber *subscriber);
 
-// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message received last: it was not
-// dealt with, and comes again, first, to the next subscriber of that name. For leaving because of an error; a process
-// that dies leaves like this by itself.
+// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message
+// received last: it was not dealt with, and comes again, first, to the next subscriber of that
+// name. For leaving because of an error; a process that dies leaves the channel in the same way.
 //
 // # Safety
 //
 // As for `olivine_subscriber_close`.
 olivine_status olivine_subscriber_drop(struct olivine_subscriber *subscriber);
 
-// As `olivine_subscriber_close`, and forgets a durable name: nobody waits for it any more.
+// As `olivine_subscriber_close`, and forgets a durable name: publishers no longer wait for it.
 //
 // # Safety
 //

@@ -1,14 +1,17 @@
 // Olivine for C++17: classes over olivine.h. Written by hand, header only; link with libolivine.
 //
-// The names and their meaning are those of Rust and of olivine.h, which says for each call what blocks, what it answers
-// and how long a view lives. A failure is an exception of the family its status is of; what is an everyday outcome is
-// a value: no room is an empty optional, and so is a time-out.
+// The names and their meaning are those of Rust and of olivine.h, which says for each call what
+// blocks, what it returns and how long a view lives. A failure is an exception of the family its
+// status is of; what is an everyday outcome is a value: no room is an empty optional, and so is a
+// time-out.
 //
-// Without exceptions (-fno-exceptions) what would be thrown is printed to the standard error, and the program aborts.
+// Without exceptions (-fno-exceptions) what would be thrown is printed to the standard error, and
+// the program aborts.
 //
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
-// Handles are move-only and leave the channel when they are destroyed: a publisher closes, a subscriber drops. One thread uses a handle at a time.
+// Handles are move-only and leave the channel when they are destroyed: a publisher closes, a
+// subscriber drops. One thread uses a handle at a time.
 
 #ifndef OLIVINE_HPP
 #define OLIVINE_HPP
@@ -63,7 +66,7 @@ class OpenError : public Error {
 class NotSent : public Error {
     using Error::Error;
 };
-// The time-out of a publish is over, and there is no room or nobody to read.
+// The time-out of a publish is over, and there is no room or no subscriber.
 class BackPressured : public NotSent {
     using NotSent::NotSent;
 };
@@ -90,7 +93,7 @@ template <class Failure> [[noreturn]] inline void fail(olivine_status status, co
 
 } // namespace detail
 
-// Throws what `status` stands for; returns where it is OK.
+// Throws the exception of `status`; returns if it is OK.
 inline void check(olivine_status status) {
     if (status == OLIVINE_STATUS_OK) {
         return;
@@ -118,37 +121,42 @@ inline void check(olivine_status status) {
 
 // How long to wait: a duration, or for as long as it takes.
 class Timeout {
+    using Milliseconds = std::chrono::duration<std::int64_t, std::milli>;
+
   public:
     // For as long as it takes.
     constexpr Timeout() noexcept = default;
     // Rounded up to milliseconds, so that a short wait is one; 0 and less do not wait.
     template <class Rep, class Period>
     constexpr Timeout(std::chrono::duration<Rep, Period> duration) noexcept
-        : ms_(duration.count() <= 0
-                  ? 0
-                  : std::chrono::ceil<std::chrono::duration<std::int64_t, std::milli>>(duration).count()) {}
+        : ms_(duration.count() <= 0 ? 0 : std::chrono::ceil<Milliseconds>(duration).count()) {}
     constexpr std::int64_t ms() const noexcept { return ms_; }
 
   private:
     std::int64_t ms_ = -1;
 };
 
-// Bytes of somebody else: a pointer and a length. Made of text, a vector, an array, or anything else with data() and
-// size() in a row. A literal ("text") is text without its NUL; a char array that can be written is all its bytes.
+// A view of the caller's bytes: a pointer and a length. Made of text, a vector, an array, or any
+// other container with data() and size(). A literal ("text") is text without its NUL; of a char
+// array that can be written, all bytes count.
 class Bytes {
   public:
     constexpr Bytes() noexcept = default;
     constexpr Bytes(const void *data, std::size_t size) noexcept : data_(data), size_(size) {}
     constexpr Bytes(const char *text) noexcept : Bytes(std::string_view(text)) {}
-    template <std::size_t Count> constexpr Bytes(char (&row)[Count]) noexcept : data_(row), size_(Count) {}
+    template <std::size_t Count>
+    constexpr Bytes(char (&row)[Count]) noexcept : data_(row), size_(Count) {}
     template <class Value, std::size_t Count,
-              class = std::enable_if_t<std::is_trivially_copyable_v<Value> && !std::is_same_v<Value, char>>>
+              class = std::enable_if_t<std::is_trivially_copyable_v<Value> &&
+                                       !std::is_same_v<Value, char>>>
     constexpr Bytes(const Value (&row)[Count]) noexcept : data_(row), size_(sizeof(row)) {}
     constexpr Bytes(std::string_view text) noexcept : data_(text.data()), size_(text.size()) {}
-    template <class Row, class Value = std::remove_pointer_t<decltype(std::declval<const Row &>().data())>,
+    template <class Row,
+              class Value = std::remove_pointer_t<decltype(std::declval<const Row &>().data())>,
               class = std::enable_if_t<std::is_trivially_copyable_v<Value> &&
                                        !std::is_same_v<std::decay_t<Row>, Bytes>>>
-    constexpr Bytes(const Row &row) noexcept : data_(row.data()), size_(row.size() * sizeof(Value)) {}
+    constexpr Bytes(const Row &row) noexcept
+        : data_(row.data()), size_(row.size() * sizeof(Value)) {}
 
     const std::byte *data() const noexcept { return static_cast<const std::byte *>(data_); }
     constexpr std::size_t size() const noexcept { return size_; }
@@ -164,8 +172,8 @@ class Bytes {
     std::size_t size_ = 0;
 };
 
-// A received message: a view of the ring, nothing copied. It lives until its subscriber is used again; inside a handler,
-// until that returns. Copy bytes out to keep them.
+// A received message: a view of the ring, nothing copied. It lives until its subscriber is used
+// again; inside a handler, until that returns. Copy bytes out to keep them.
 class Message : public Bytes {
   public:
     explicit Message(const olivine_message &message) noexcept
@@ -183,8 +191,8 @@ class Message : public Bytes {
     olivine_message message_;
 };
 
-// Settings by key and value, as a URI has them: {{"capacity", "4MiB"}}. Also made of a map, a vector of pairs, or anything
-// else that goes over pairs of text, and added to at run time.
+// Settings by key and value, as a URI has them: {{"capacity", "4MiB"}}. Also made of a map, a
+// vector of pairs, or anything else that goes over pairs of text, and added to at run time.
 class Settings {
   public:
     using Pair = std::pair<std::string, std::string>;
@@ -220,14 +228,14 @@ inline std::vector<olivine_setting> rows(const Settings &settings) {
     return found;
 }
 
-// What a handle shares with whoever is in the middle of something with it: NULL once it was given back.
+// What a handle shares with the calls that are using it: NULL once it was closed.
 template <class Raw> struct Cell {
     Raw *raw = nullptr;
-    // Nobody has the handle any more: the call that is in the middle of something gives it back.
+    // The handle is destroyed: the call that is using it closes it.
     bool orphaned = false;
 };
 
-// A handle that is given back once: by `Destroy` where nobody says otherwise.
+// A handle that is closed once: with `Destroy` by default.
 template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
   public:
     Handle() : cell_(std::make_shared<Cell<Raw>>()) {}
@@ -243,12 +251,13 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
     Handle &operator=(const Handle &) = delete;
     ~Handle() { abandon(); }
 
-    // NULL once given back or moved from: the calls then say so by a status.
+    // NULL once closed or moved from: the calls then answer a status.
     Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
-    // Where opening puts it; of a new handle only.
+    // Where opening stores the pointer; for a new handle only.
     Raw **place() noexcept { return &cell_->raw; }
     const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
-    // Gives it back by `way`; twice is once. Refused from its own handler, and then the handle stays what it was.
+    // Closes it with `way`; a second call does nothing. A call from its own handler is refused and
+    // leaves the handle as it was.
     olivine_status give_back(olivine_status (*way)(Raw *)) noexcept {
         Raw *raw = get();
         if (raw == nullptr) {
@@ -261,7 +270,7 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
         return status;
     }
 
-    // A call that runs code of somebody else, which may destroy, move or assign the handle meanwhile.
+    // A call that runs a callback, which may destroy, move or assign the handle meanwhile.
     class Call {
       public:
         explicit Call(const Handle &handle) noexcept : cell_(handle.cell_) {}
@@ -269,7 +278,7 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
         Call &operator=(const Call &) = delete;
         ~Call() {
             if (cell_ && cell_->orphaned) {
-                // Nobody is left to tell.
+                // A destructor cannot report an error.
                 static_cast<void>(Destroy(std::exchange(cell_->raw, nullptr)));
             }
         }
@@ -295,17 +304,19 @@ using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
 
 class Publisher;
 
-// A reserved message: fill it in place, then commit it. Destroyed, it is given up. Its publisher may move meanwhile. Where
-// that closes or is destroyed first, the message is given up with it: the bytes are gone, and a commit throws.
+// A reserved message: fill it in place, then commit it. Destroyed, it is given up. Its publisher
+// may move meanwhile. Where that closes or is destroyed first, the message is given up with it: the
+// bytes are gone, and a commit throws.
 class Claim {
   public:
-    Claim(Claim &&other) noexcept : publisher_(std::move(other.publisher_)), data_(other.data_), size_(other.size_) {}
+    Claim(Claim &&other) noexcept
+        : publisher_(std::move(other.publisher_)), data_(other.data_), size_(other.size_) {}
     Claim &operator=(Claim &&) = delete;
     Claim(const Claim &) = delete;
     Claim &operator=(const Claim &) = delete;
     ~Claim() {
         if (olivine_publisher *publisher = let_go()) {
-            // There is nobody to tell, and nothing was sent either way.
+            // A destructor cannot report an error; nothing was sent in either case.
             static_cast<void>(olivine_publisher_abort(publisher));
         }
     }
@@ -329,9 +340,11 @@ class Claim {
     friend class Publisher;
     using Cell = std::shared_ptr<detail::Cell<olivine_publisher>>;
     Claim(Cell publisher, const olivine_claim &claim) noexcept
-        : publisher_(std::move(publisher)), data_(reinterpret_cast<std::byte *>(claim.data)), size_(claim.length) {}
+        : publisher_(std::move(publisher)), data_(reinterpret_cast<std::byte *>(claim.data)),
+          size_(claim.length) {}
 
-    // The publisher, for the last time; NULL where it was closed, or the claim moved from, committed or given up.
+    // The publisher, for the last time; NULL where it was closed, or the claim moved from,
+    // committed or given up.
     olivine_publisher *let_go() noexcept {
         const Cell publisher = std::move(publisher_);
         return publisher ? publisher->raw : nullptr;
@@ -342,9 +355,9 @@ class Claim {
     std::size_t size_;
 };
 
-// What travels with a message besides its bytes: a number of your own, and a topic (a text with a
-// NUL at its end).
-// No topic is the one that the publisher was opened with (`topic=`), if any; an empty one is none.
+// What a message carries besides its bytes: a number of the caller, and a topic (a text with a NUL
+// at its end). Without a topic, the topic that the publisher was opened with (`topic=`) applies,
+// if any; an empty text means no topic.
 struct Label {
     constexpr Label(std::uint32_t number = 0, const char *about = nullptr) noexcept : tag(number),
         topic(about) {}
@@ -361,13 +374,16 @@ struct Part {
 // Sends messages into a channel.
 class Publisher {
   public:
-    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
-    explicit Publisher(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
+    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
+    // UriError or OpenError.
+    explicit Publisher(const std::string &uri, const Settings &settings = {})
+        : handle_(open(uri, settings)) {}
 
     // Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
     // for a time.
 
-    // Sends a copy if there is room; where the publisher is then, or nothing where there is none. Never waits.
+    // Sends a copy if there is room; where the publisher is then, or nothing where there is none.
+    // Never waits.
     std::optional<Position> try_publish(Bytes message, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
@@ -454,7 +470,9 @@ class Publisher {
         return in_time(olivine_publisher_wait_for_subscribers(handle_.get(), count, timeout.ms()));
     }
     // Waits until every live reliable subscriber has read everything; whether they have.
-    bool wait_drained(Timeout timeout = {}) { return in_time(olivine_publisher_wait_drained(handle_.get(), timeout.ms())); }
+    bool wait_drained(Timeout timeout = {}) {
+        return in_time(olivine_publisher_wait_drained(handle_.get(), timeout.ms()));
+    }
 
     Position cursor() const {
         Position position = 0;
@@ -486,9 +504,10 @@ class Publisher {
         return stats;
     }
 
-    // Ends the stream; throws where some had not read everything when `linger` was over. Destroying does the same and
-    // tells nobody. Both wait for as long as `linger` says, and without bound for the far side of a channel elsewhere
-    // (`tcp://`, `nats://`, `file://`) where that is 0, the default: give those one.
+    // Ends the stream; throws if a subscriber had not read everything when `linger` was over.
+    // Destroying does the same without an error. Both wait for `linger`. With the default 0, they
+    // wait without bound for the far side of a channel elsewhere (`tcp://`, `nats://`, `file://`):
+    // set `linger` for such channels.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
 
   private:
@@ -533,12 +552,14 @@ class Publisher {
     detail::PublisherHandle handle_;
 };
 
-// Receives messages of a channel from all its publishers, in order for each publisher. Iterating waits for each message
-// and ends with the stream.
+// Receives messages of a channel from all its publishers, in order for each publisher. Iterating
+// waits for each message and ends with the stream.
 class Subscriber {
   public:
-    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws UriError or OpenError.
-    explicit Subscriber(const std::string &uri, const Settings &settings = {}) : handle_(open(uri, settings)) {}
+    // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
+    // UriError or OpenError.
+    explicit Subscriber(const std::string &uri, const Settings &settings = {})
+        : handle_(open(uri, settings)) {}
 
     // The next message, or nothing where there is none. Never sleeps. Throws EndOfStream.
     std::optional<Message> try_receive() {
@@ -558,9 +579,10 @@ class Subscriber {
             message);
     }
 
-    // Hands up to `limit` messages to `handler`; how many. Never sleeps. A handler that throws gets the same message
-    // again in the next call, and what it threw comes out here. A handler may destroy or assign the subscriber, which then
-    // leaves the channel with the end of this call, but neither close it nor call it otherwise: that throws.
+    // Hands up to `limit` messages to `handler`; how many. Never sleeps. A handler that throws gets
+    // the same message again in the next call, and what it threw comes out here. A handler may
+    // destroy or assign the subscriber, which then leaves the channel with the end of this call,
+    // but neither close it nor call it otherwise: that throws.
     template <class Function> std::size_t poll(Function &&handler, std::size_t limit) {
         struct Context {
             std::remove_reference_t<Function> &handler;
@@ -583,7 +605,8 @@ class Subscriber {
         };
         std::size_t count = 0;
         const detail::SubscriberHandle::Call call(handle_);
-        const olivine_status status = olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
+        const olivine_status status =
+            olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
         if (context.thrown) {
             std::rethrow_exception(context.thrown);
         }
@@ -641,17 +664,19 @@ class Subscriber {
 
     // Leaves the channel. A durable subscriber keeps its place, behind the message received last.
     void close() { check(handle_.give_back(olivine_subscriber_close)); }
-    // Leaves the channel, as destroying does. A durable subscriber keeps its place before the message received last,
-    // which comes again: a program that ends in good order closes.
+    // Leaves the channel, as destroying does. A durable subscriber keeps its place before the
+    // message received last, which comes again: a program that ends in good order closes.
     void drop() { check(handle_.give_back(olivine_subscriber_drop)); }
-    // Leaves the channel and forgets a durable name. Throws where it has left: the name is kept then.
+    // Leaves the channel and forgets a durable name. Throws where it has left: the name is kept
+    // then.
     void unsubscribe() {
         check(handle_.get() == nullptr ? olivine_subscriber_unsubscribe(nullptr)
                                        : handle_.give_back(olivine_subscriber_unsubscribe));
     }
 
-    // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives until the next step.
-    // It ends when the last publisher closes; where a later one comes, a new loop goes on with its messages.
+    // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives
+    // until the next step. It ends when the last publisher closes; where a later one comes, a new
+    // loop goes on with its messages.
     class Iterator {
       public:
         using iterator_category = std::input_iterator_tag;
@@ -673,7 +698,9 @@ class Subscriber {
         friend bool operator==(const Iterator &one, const Iterator &other) noexcept {
             return one.subscriber_ == other.subscriber_;
         }
-        friend bool operator!=(const Iterator &one, const Iterator &other) noexcept { return !(one == other); }
+        friend bool operator!=(const Iterator &one, const Iterator &other) noexcept {
+            return !(one == other);
+        }
 
       private:
         void step() {

@@ -1,4 +1,4 @@
-//! Why a call failed: its status, and its text for whoever asks afterwards.
+//! Why a call failed: its status, and its text for `olivine_last_error`.
 
 use crate::status::Status;
 use core::cell::{Cell, RefCell};
@@ -66,7 +66,8 @@ impl Failure {
             Self::Null { argument } => format!("argument '{argument}' is NULL: it must not be"),
             Self::Bad { argument, problem } => format!("argument '{argument}' {problem}"),
             Self::InUse { what } => format!(
-                "the {what} is in use: call it neither from its own handler nor from two threads at a time"
+                "the {what} is in use: call it neither from its own handler nor from two threads \
+                 at a time"
             ),
             Self::ClaimOpen => {
                 "the publisher has an open claim: commit it or abort it first".to_owned()
@@ -75,7 +76,8 @@ impl Failure {
             Self::TimedOut => "the time-out is over: call again, or give it more time".to_owned(),
             Self::System { action, source } => format!("cannot {action}: {source}"),
             Self::Panicked => {
-                "the library panicked: a bug of ours, please report what it printed; close the handle"
+                "the library panicked, which is a bug: please report what it printed; close the \
+                 handle"
                     .to_owned()
             }
             Self::Open(error) => chain(error),
@@ -122,8 +124,8 @@ impl From<ReceiveError> for Failure {
     }
 }
 
-/// The latest failure of a thread. Its text is made when it is asked for: back-pressure is an everyday outcome, and
-/// costs no allocation.
+/// The latest failure of a thread. Its text is made when it is asked for: back-pressure is an
+/// everyday outcome, and costs no allocation.
 #[derive(Default)]
 struct Last {
     failure: Option<Failure>,
@@ -136,19 +138,21 @@ const TEXT_BYTES: usize = 2048;
 
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
-    /// What a caller was handed: it lies here as long as the thread lives, whatever fails meanwhile.
+    /// The text a caller received: it stays here as long as the thread lives, also after later
+    /// failures.
     static TEXT: [Cell<u8>; TEXT_BYTES] = const { [const { Cell::new(0) }; TEXT_BYTES] };
 }
 
 /// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // A panic leaves handles as they are when a call fails: whole, and in the worst case without the message.
+    // A panic leaves handles as they are when a call fails: whole, and in the worst case without
+    // the message.
     let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Panicked));
     let Err(failure) = done else {
         return Status::Ok;
     };
     let status = failure.status();
-    // While the thread ends, there is nobody left to ask.
+    // While the thread ends, its text can no longer be read.
     let _ = LAST.try_with(|last| {
         *last.borrow_mut() = Last {
             failure: Some(failure),
@@ -158,11 +162,12 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     status
 }
 
-/// Why this thread's latest call that failed did: what, with which value, and what to do, in one line of UTF-8. Empty
-/// if none has failed. Never NULL.
+/// Why this thread's latest call that failed did: what, with which value, and what to do, in one
+/// line of UTF-8. Empty if none has failed. Never NULL.
 ///
-/// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the thread, and is valid until
-/// the thread ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
+/// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the
+/// thread, and is valid until the thread ends. Only this function changes it, if a call has failed
+/// since; texts are cut at 2047 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn olivine_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
@@ -188,7 +193,7 @@ pub extern "C" fn olivine_last_error() -> *const c_char {
     }
 }
 
-/// Puts `said` into `text`, with a NUL behind it; what does not fit is cut off between two characters.
+/// Copies `said` into `text` and adds a NUL; a text that is too long is cut between two characters.
 fn write(text: &[Cell<u8>; TEXT_BYTES], said: &str) {
     let fits = (0..TEXT_BYTES)
         .rev()

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value behind an opaque pointer, used by one call at a time.
 ///
-/// A handler that calls back into its own subscriber is found always. Two threads that use one handle at the same time
-/// are found nearly always, which is help and no permission: the mark is no lock, so that it costs next to nothing.
+/// A handler that calls back into its own subscriber is always found. Two threads that use one
+/// handle at the same time are nearly always found; this use remains forbidden. The mark is not a
+/// lock, so it costs almost nothing.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     used: AtomicBool,

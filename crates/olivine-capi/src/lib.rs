@@ -1,8 +1,9 @@
-//! The C interface of Olivine. `include/olivine.h` is made from this crate by cbindgen and is its documentation;
-//! `include/olivine.hpp` is the C++ layer over it, written by hand.
+//! The C interface of Olivine. `include/olivine.h` is made from this crate by cbindgen and is its
+//! documentation; `include/olivine.hpp` is the C++ layer over it, written by hand.
 //!
-//! What every function here does: no panic leaves it (`failure::guard`), a bad argument is a status, and a handle
-//! that is in use by another call is refused (`handle::Handle`). The names are the names of the Rust interface.
+//! What every function here does: no panic leaves it (`failure::guard`), a bad argument is a
+//! status, and a handle that is in use by another call is refused (`handle::Handle`). The names are
+//! the names of the Rust interface.
 
 mod argument;
 pub mod failure;

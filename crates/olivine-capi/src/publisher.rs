@@ -248,15 +248,17 @@ unsafe fn claim(
     })
 }
 
-/// Opens the channel that `uri` names as a publisher, making it if need be. `*publisher` is the new handle, to be given
-/// back to `olivine_publisher_close`; untouched where this fails, and then nothing stays behind.
+/// Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
+/// the new handle; close it with `olivine_publisher_close`. On failure it is unchanged, and nothing
+/// stays behind.
 ///
-/// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`; UTF-8.
+/// `uri`: `scheme://[host:port/]channel[?key=value&...]`, such as `shm://ticks?capacity=4MiB`;
+/// UTF-8.
 ///
-/// Blocks while somebody else opens or closes the same channel: milliseconds, and 10 seconds at most where they are
-/// stopped in the middle of it, after which opening fails. A far side (`tcp://`, `nats://`, `file://`) is waited for by a
-/// thread of the handle, of which this call awaits the first answer, for up to a second. A subscriber of `shm+fd://` waits
-/// for its publisher, for up to `timeout`, and fails where none has come.
+/// Blocks while another participant opens or closes the same channel: milliseconds. If that
+/// participant is stopped meanwhile, opening fails after 10 seconds. A thread of the handle
+/// connects to a far side (`tcp://`, `nats://`, `file://`); this call waits up to a second for its
+/// first result. A subscriber of `shm+fd://` waits up to `timeout` for its publisher, then fails.
 ///
 /// Families 1, 2 and 3.
 ///
@@ -272,12 +274,14 @@ pub unsafe extern "C" fn olivine_publisher_open(
     unsafe { olivine_publisher_open_with(uri, null(), 0, publisher) }
 }
 
-/// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The keys, their values,
-/// ranges, units and defaults are those of URIs; a key that the URI has already is refused.
+/// As `olivine_publisher_open`, with `count` settings as if they stood at the end of `uri`. The
+/// keys, their values, ranges, units and defaults are those of URIs; a key that the URI has already
+/// is refused.
 ///
 /// # Safety
 ///
-/// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+/// As for `olivine_publisher_open`; `settings` has `count` elements with texts, or is NULL where
+/// that is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_open_with(
     uri: *const c_char,
@@ -296,14 +300,15 @@ pub unsafe extern "C" fn olivine_publisher_open_with(
     })
 }
 
-/// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL, is where the
-/// publisher is then, in bytes of its lane.
+/// Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL,
+/// is where the publisher is then, in bytes of its lane.
 ///
 /// `data` may be NULL if `length` is 0. `label`: the message's tag and topic; NULL where none is
 /// wanted.
 ///
-/// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which waits. Also `TOO_LONG`,
-/// `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
+/// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which
+/// waits. Also `TOO_LONG`, `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was
+/// sent then.
 ///
 /// # Safety
 ///
@@ -494,7 +499,8 @@ pub unsafe extern "C" fn olivine_publisher_claim_timeout(
 ///
 /// # Safety
 ///
-/// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any more.
+/// `publisher` is open; `position` may be written or is NULL. The claim's bytes are not written any
+/// more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_publisher_commit(
     publisher: *mut Publisher,
@@ -509,7 +515,7 @@ pub unsafe extern "C" fn olivine_publisher_commit(
     })
 }
 
-/// Gives the claimed message up; nobody sees anything. Fine where there is no claim.
+/// Gives the claimed message up; no subscriber sees it. Does nothing without a claim.
 ///
 /// # Safety
 ///
@@ -527,8 +533,8 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
     })
 }
 
-/// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever)
-/// were not enough.
+/// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds
+/// (negative: for ever) were not enough.
 ///
 /// # Safety
 ///
@@ -551,8 +557,8 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
     })
 }
 
-/// Waits until every live reliable subscriber has read and released everything published here; `TIMED_OUT` if
-/// `timeout_ms` milliseconds (negative: for ever) were not enough.
+/// Waits until every live reliable subscriber has read and released everything published here;
+/// `TIMED_OUT` if `timeout_ms` milliseconds (negative: for ever) were not enough.
 ///
 /// # Safety
 ///
@@ -573,7 +579,8 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
     })
 }
 
-/// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never waits.
+/// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never
+/// waits.
 ///
 /// # Safety
 ///
@@ -592,7 +599,8 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
     })
 }
 
-/// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never waits.
+/// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never
+/// waits.
 ///
 /// # Safety
 ///
@@ -630,8 +638,8 @@ pub unsafe extern "C" fn olivine_publisher_count_subscribers(
     })
 }
 
-/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open, else 0: as for
-/// `olivine_subscriber_check_unlinked`.
+/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open,
+/// else 0: as for `olivine_subscriber_check_unlinked`.
 ///
 /// # Safety
 ///
@@ -668,16 +676,17 @@ pub unsafe extern "C" fn olivine_publisher_stats(
     })
 }
 
-/// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and `IN_USE`; an open claim is
-/// given up.
+/// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and
+/// `IN_USE`; an open claim is given up.
 ///
-/// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything: `BACK_PRESSURED` if some had
-/// not when that was over. Subscribers that are attached lose nothing either way.
+/// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
+/// `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing
+/// either way.
 ///
-/// Of a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has everything, and there the
-/// default 0 is without bound, also where nobody is at the far side: give such channels a `linger` of their own.
-/// `LINK_FAILED` if the far side of a channel elsewhere did not
-/// get everything; `FORKED` in a forked child, whose parent's publisher goes on.
+/// For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
+/// everything. There the default 0 waits without bound, even if no far side answers: set `linger`
+/// for such channels. `LINK_FAILED` if the far side of a channel elsewhere did not get everything;
+/// `FORKED` in a forked child, whose parent's publisher goes on.
 ///
 /// # Safety
 ///

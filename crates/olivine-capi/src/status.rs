@@ -1,10 +1,12 @@
-//! What a call answers: one number, in families of a hundred that are the families of errors in Rust.
+//! What a call answers: one number, in families of a hundred that are the families of errors in
+//! Rust.
 
 use core::ffi::{CStr, c_char};
 use olivine::{NotSent, OpenError, ReceiveError, UriError};
 
-/// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a URI or a setting is
-/// wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was received.
+/// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a
+/// URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was
+/// received.
 ///
 /// Later versions add values, and none changes: treat one you do not know by its family.
 #[repr(i32)]
@@ -76,9 +78,9 @@ pub enum Status {
     OpenNameInUse = 309,
     /// Shared memory is full.
     OpenNoSpace = 310,
-    /// Somebody holds the channel's membership lock and does not let go.
+    /// Another process holds the channel's membership lock and does not release it.
     OpenBusy = 311,
-    /// Whenever the channel was found, it was just going away.
+    /// Each time the channel was found, it was being removed.
     OpenRestless = 312,
     /// There is no such channel.
     OpenMissing = 313,
@@ -122,7 +124,8 @@ pub enum Status {
     Corrupt = 504,
     /// The handle was made before a `fork` and this is the child: open the channel again.
     ReceiveForked = 505,
-    /// The far side of a channel elsewhere cannot be reached any more; everything that had arrived was read.
+    /// The far side of a channel elsewhere cannot be reached any more; everything that had arrived
+    /// was read.
     ReceiveLink = 506,
     /// A publisher's lane appeared but could not be mapped. The call may be repeated.
     ReceiveLane = 507,
@@ -278,8 +281,8 @@ impl From<&ReceiveError> for Status {
     }
 }
 
-/// The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL; lives as long as
-/// the program.
+/// The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL;
+/// lives as long as the program.
 #[unsafe(no_mangle)]
 pub extern "C" fn olivine_status_name(status: i32) -> *const c_char {
     let word = WORDS.iter().find(|(known, _)| *known as i32 == status);

@@ -1,5 +1,5 @@
-//! The structures of the interface. Those that the library writes begin with their size, so that later versions can
-//! add fields at the end.
+//! The structures of the interface. Those that the library writes begin with their size, so that
+//! later versions can add fields at the end.
 
 use core::ffi::{c_char, c_void};
 use olivine::{Message as RustMessage, PublisherStats as RustStats};
@@ -52,8 +52,8 @@ pub struct Part {
 
 /// A received message: a view of the ring, nothing copied. Begin with `OLIVINE_MESSAGE_INIT`.
 ///
-/// `data` and `topic` live until the next call with this subscriber that receives, polls, waits, releases or closes;
-/// inside a handler, until it returns.
+/// `data` and `topic` live until the next call with this subscriber that receives, polls, waits,
+/// releases or closes; inside a handler, until it returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
@@ -128,8 +128,8 @@ unsafe impl Versioned for Claim {
     const FIRST: usize = 24;
 }
 
-/// Counters of a publisher; the first three include those of its lane's earlier publishers. Begin with
-/// `OLIVINE_STATS_INIT`.
+/// Counters of a publisher; the first three include those of its lane's earlier publishers. Begin
+/// with `OLIVINE_STATS_INIT`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PublisherStats {

@@ -33,19 +33,22 @@ impl Opaque for Subscriber {
     }
 }
 
-/// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else stops the poll, and
-/// the same message comes again first in the next call. It must not throw, jump out, or use the subscriber.
+/// What `olivine_subscriber_poll` hands messages to, one after the other. 0 goes on; anything else
+/// stops the poll, and the same message comes again first in the next call. It must not throw, jump
+/// out, or use the subscriber.
 pub type Handler =
     Option<unsafe extern "C" fn(context: *mut c_void, message: *const Message) -> c_int>;
 
-/// What a handler that stops unwinds the walk with: the message stays unread, as for a handler of Rust that panics.
+/// What a handler that stops unwinds the walk with: the message stays unread, as for a handler of
+/// Rust that panics.
 struct Stopped;
 
-/// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the new handle, to be given
-/// back to `olivine_subscriber_close`; untouched where this fails, and then nothing stays behind.
+/// Opens the channel that `uri` names as a subscriber, making it if need be. `*subscriber` is the
+/// new handle, to be given back to `olivine_subscriber_close`; untouched where this fails, and then
+/// nothing stays behind.
 ///
-/// A reliable subscriber (the default) gets every message published from now until it is closed; publishers wait for
-/// it. It may be opened before any publisher is.
+/// A reliable subscriber (the default) gets every message published from now until it is closed;
+/// publishers wait for it. It may be opened before any publisher is.
 ///
 /// `uri`, blocking and answers: as for `olivine_publisher_open`.
 ///
@@ -65,7 +68,8 @@ pub unsafe extern "C" fn olivine_subscriber_open(
 ///
 /// # Safety
 ///
-/// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where that is 0.
+/// As for `olivine_subscriber_open`; `settings` has `count` elements with texts, or is NULL where
+/// that is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_subscriber_open_with(
     uri: *const c_char,
@@ -83,13 +87,15 @@ pub unsafe extern "C" fn olivine_subscriber_open_with(
     })
 }
 
-/// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if `count` is not NULL, is how
-/// many were consumed, also where the answer is not `OK`: 0 if there was nothing to read.
+/// Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if
+/// `count` is not NULL, is how many were consumed, also where the answer is not `OK`: 0 if there
+/// was nothing to read.
 ///
-/// A message that `handler` returns other than 0 for is not consumed: it comes again first in the next call.
+/// A message that `handler` returns other than 0 for is not consumed: it comes again first in the
+/// next call.
 ///
-/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is not final: where a
-/// later publisher comes, further calls hand out its messages.
+/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is
+/// not final: where a later publisher comes, further calls hand out its messages.
 ///
 /// # Safety
 ///
@@ -169,8 +175,8 @@ unsafe fn receive(
 /// The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
 /// sleeps.
 ///
-/// It lives until the next call with this subscriber that receives, polls, waits, releases or closes, and holds its place
-/// in the ring so long.
+/// It lives until the next call with this subscriber that receives, polls, waits, releases or
+/// closes, and holds its place in the ring so long.
 ///
 /// `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
 /// and everything was
@@ -220,8 +226,8 @@ pub unsafe extern "C" fn olivine_subscriber_receive_timeout(
     unsafe { receive(subscriber, timeout(timeout_ms), message) }
 }
 
-/// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as for
-/// `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
+/// Waits until a poll would find something (a message, or the end of the stream). `timeout_ms` as
+/// for `olivine_subscriber_receive_timeout`; `TIMED_OUT` when it is over. Families 1 and 5.
 ///
 /// # Safety
 ///
@@ -242,8 +248,8 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
     })
 }
 
-/// Ends the life of the message received last, and gives the room of everything read back to the publishers now, rather
-/// than in steps of an eighth of the ring. Never waits.
+/// Ends the life of the message received last, and gives the room of everything read back to the
+/// publishers now, rather than in steps of an eighth of the ring. Never waits.
 ///
 /// # Safety
 ///
@@ -254,7 +260,7 @@ pub unsafe extern "C" fn olivine_subscriber_release(subscriber: *mut Subscriber)
         // SAFETY: the contract is the same.
         unsafe {
             with(subscriber, |subscriber| {
-                // Goes past what was handed out, and hands out nothing.
+                // Consumes what was handed out, and hands out nothing.
                 subscriber.poll(|_| (), 0)?;
                 subscriber.release();
                 Ok(())
@@ -263,7 +269,8 @@ pub unsafe extern "C" fn olivine_subscriber_release(subscriber: *mut Subscriber)
     })
 }
 
-/// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it was then. Never waits.
+/// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it
+/// was then. Never waits.
 ///
 /// # Safety
 ///
@@ -281,8 +288,8 @@ pub unsafe extern "C" fn olivine_subscriber_position(
     }
 }
 
-/// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last call that received.
-/// Never waits.
+/// `*lag` is how many bytes of frames are published and not read, over all lanes seen at the last
+/// call that received. Never waits.
 ///
 /// # Safety
 ///
@@ -296,8 +303,8 @@ pub unsafe extern "C" fn olivine_subscriber_lag(
     unsafe { number(subscriber, "lag", lag, |subscriber| subscriber.lag()) }
 }
 
-/// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber that was not evicted.
-/// Never waits.
+/// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber
+/// that was not evicted. Never waits.
 ///
 /// # Safety
 ///
@@ -326,10 +333,11 @@ pub enum Durable {
     Created = 1,
     /// It goes on where the name was. Nothing was missed.
     Resumed = 2,
-    /// The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
-    /// absent for longer than `expire=`. It goes on with the oldest message that is still there;
-    /// `olivine_subscriber_lost_bytes` says how much it missed, and the first call that receives answers `EVICTED` once,
-    /// unless the subscriber that lost the place was told before it left.
+    /// The place of the name was taken, because it held a publisher back for longer than
+    /// `slow=evict:` allows or was absent for longer than `expire=`. It goes on with the oldest
+    /// message that is still there; `olivine_subscriber_lost_bytes` says how much it missed, and
+    /// the first call that receives answers `EVICTED` once, unless the subscriber that lost the
+    /// place was told before it left.
     LostPlace = 3,
 }
 
@@ -344,7 +352,8 @@ impl From<Option<RustDurable>> for Durable {
     }
 }
 
-/// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE` without a name. Never waits.
+/// `*durable` is what a subscriber with a name (`name=`) found of it when it was opened: `NONE`
+/// without a name. Never waits.
 ///
 /// # Safety
 ///
@@ -363,11 +372,11 @@ pub unsafe extern "C" fn olivine_subscriber_durable(
     })
 }
 
-/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by `rm`, by `olivine rm
-/// --force`, or by systemd-logind at the last logout of their user), else 0.
+/// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by
+/// `rm`, by `olivine rm --force`, or by systemd-logind at the last logout of their user), else 0.
 ///
-/// Those who have the channel open go on with each other. A program that opens its name now gets another channel: close
-/// this subscriber and open it again to meet it. Makes one system call.
+/// Those who have the channel open go on with each other. A program that opens its name now gets
+/// another channel: close this subscriber and open it again to meet it. Makes one system call.
 ///
 /// # Safety
 ///
@@ -410,12 +419,12 @@ unsafe fn number(
     })
 }
 
-/// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It belongs to the
-/// subscriber: neither read nor close it.
+/// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It
+/// belongs to the subscriber: neither read nor close it.
 ///
-/// Poll until it consumes nothing each time, which arms it again; call no function that waits besides. The first call
-/// starts a thread that parks on behalf of the loop. `SYSTEM` if there is no descriptor or thread left, or in a forked
-/// child.
+/// Poll until it consumes nothing each time, which arms it again; call no function that waits
+/// besides. The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
+/// no descriptor or thread left, or in a forked child.
 ///
 /// # Safety
 ///
@@ -442,9 +451,10 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
     })
 }
 
-/// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`. A durable subscriber
-/// (`name=`) keeps its place, behind the message received last: closing says that it was dealt with, as the next call that
-/// receives, polls, waits or releases does. A message that a handler stopped at was not, and comes again.
+/// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`.
+/// A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
+/// that it was dealt with, as the next call that receives, polls, waits or releases does. A message
+/// that a handler stopped at was not, and comes again.
 ///
 /// # Safety
 ///
@@ -458,9 +468,9 @@ pub unsafe extern "C" fn olivine_subscriber_close(subscriber: *mut Subscriber) -
     })
 }
 
-/// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message received last: it was not
-/// dealt with, and comes again, first, to the next subscriber of that name. For leaving because of an error; a process
-/// that dies leaves like this by itself.
+/// As `olivine_subscriber_close`, but a durable subscriber keeps its place before the message
+/// received last: it was not dealt with, and comes again, first, to the next subscriber of that
+/// name. For leaving because of an error; a process that dies leaves the channel in the same way.
 ///
 /// # Safety
 ///
@@ -474,7 +484,7 @@ pub unsafe extern "C" fn olivine_subscriber_drop(subscriber: *mut Subscriber) ->
     })
 }
 
-/// As `olivine_subscriber_close`, and forgets a durable name: nobody waits for it any more.
+/// As `olivine_subscriber_close`, and forgets a durable name: publishers no longer wait for it.
 ///
 /// # Safety
 ///

@@ -38,7 +38,8 @@ fn the_header_is_fresh() {
     );
 }
 
-/// Every function, type and constant of the header has a comment above it: it is all the documentation there is.
+/// Every function, type and constant of the header has a comment above it: C has no other
+/// documentation.
 #[test]
 fn everything_in_the_header_is_documented() {
     let made = made();

@@ -1,12 +1,14 @@
-//! Each language publishes to each: Rust, C, C++ and Python, over shared memory, a connection and a journal, by URI only.
+//! Each language publishes to each: Rust, C, C++ and Python, over shared memory, a connection and a
+//! journal, by URI only.
 //!
-//! Numbered messages, small and large, arrive once and in order up to the end of the stream. The subscriber has a name,
-//! fails half way, and its successor goes on with the message it failed at. Over inproc:// the languages' own tests run.
+//! Numbered messages, small and large, arrive once and in order up to the end of the stream. The
+//! subscriber has a name, fails half way, and its successor goes on with the message it failed at.
+//! Over inproc:// the languages' own tests run.
 
 mod stage;
 
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
-use stage::{Link, Place, Running, WATCHDOG, libraries, numbered, source};
+use stage::{Link, Running, TestFolder, WATCHDOG, libraries, numbered, source};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ struct Language {
 }
 
 /// The languages that this machine has; those that are missing are named in a line.
-fn languages(place: &Place) -> Vec<Language> {
+fn languages(place: &TestFolder) -> Vec<Language> {
     let compiled = |name, compiler, standard, publish, receive| {
         let publish = place.compile(compiler, standard, publish, Link::Shared)?;
         let receive = place.compile(compiler, standard, receive, Link::Shared)?;
@@ -41,7 +43,7 @@ fn languages(place: &Place) -> Vec<Language> {
     [c, cpp, python(place)].into_iter().flatten().collect()
 }
 
-fn python(place: &Place) -> Option<Language> {
+fn python(place: &TestFolder) -> Option<Language> {
     let native = libraries().join("libolivine_native.so");
     if !native.is_file() {
         // Past the capture of output: `cargo xtask test` counts the line.
@@ -58,7 +60,7 @@ fn python(place: &Place) -> Option<Language> {
         std::fs::copy(from, package.join(name)).unwrap();
     }
     std::os::unix::fs::symlink(native, package.join("_native.abi3.so")).unwrap();
-    // What the name stands for may be a script that takes longer than all the rest.
+    // `python3` may be a script that takes longer than the whole test.
     let asked = Command::new("python3")
         .args(["-c", "import sys; print(sys.executable)"])
         .output();
@@ -123,7 +125,8 @@ fn pair(publisher: Option<&Language>, subscriber: Option<&Language>, uris: &(Str
     let (done, own) = mpsc::channel();
     if publisher.is_none() {
         let to = to.clone();
-        // Not to be waited for where the subscriber fails: it would wait for room behind that one's name.
+        // Not to be waited for where the subscriber fails: it would wait for room behind that one's
+        // name.
         thread::spawn(move || {
             publish(&to);
             let _ = done.send(());
@@ -149,7 +152,7 @@ fn pair(publisher: Option<&Language>, subscriber: Option<&Language>, uris: &(Str
 
 /// URIs of a publisher and of a subscriber with a name.
 fn places(folder: &str, number: usize) -> [(String, String); 3] {
-    // Free a moment ago, and nobody else's soon.
+    // Free a moment ago; no other process is likely to take it soon.
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = port.local_addr().unwrap().port();
     let ring = format!("dir={folder}&capacity=16KiB");
@@ -168,7 +171,7 @@ fn places(folder: &str, number: usize) -> [(String, String); 3] {
 
 #[test]
 fn each_language_is_read_by_each_in_every_place() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let languages = languages(&place);
     let mut ends: Vec<_> = languages.iter().map(Some).collect();
     ends.push(None);

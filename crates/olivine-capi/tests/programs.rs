@@ -1,16 +1,16 @@
-//! Programs in C and C++, compiled by the machine's compilers against the headers and the built library, and run: among
-//! themselves, and with publishers and subscribers of Rust in this process.
+//! Programs in C and C++, compiled by the machine's compilers against the headers and the built
+//! library, and run: among themselves, and with publishers and subscribers of Rust in this process.
 
 mod stage;
 
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
-use stage::{Link, Place, Running, WATCHDOG, numbered};
+use stage::{Link, Running, TestFolder, WATCHDOG, numbered};
 
 const MESSAGES: u64 = 50_000;
 
 #[test]
 fn what_is_wrong_is_refused_in_words() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (compiler, link) in [
         ("cc", Link::Shared),
         ("cc", Link::Static),
@@ -33,7 +33,7 @@ fn every_verb_does_in_c_and_cpp_what_the_table_says() {
         .filter_map(|line| line.split_once(" = "))
         .collect();
     assert!(rows.len() > 90, "{}", rows.len());
-    let place = Place::new();
+    let place = TestFolder::new();
     let file = place.0.path().join("rows");
     let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
     std::fs::write(&file, text).unwrap();
@@ -55,19 +55,19 @@ fn every_verb_does_in_c_and_cpp_what_the_table_says() {
 
 #[test]
 fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
-    let place = Place::new();
+    let place = TestFolder::new();
     if let Some(program) = place.compile("cc", "c11", "durable.c", Link::Static) {
         let words = [&*place.uri(""), &*place.uri("&name=archive")];
         assert_eq!(Running::launch(&program, &words).finish(), "kept");
     }
 }
 
-/// A channel that waits for nobody for long.
+/// A channel that evicts slow subscribers after a millisecond.
 const IMPATIENT: &str = "&capacity=4KiB&slow=evict:1ms";
 
 #[test]
 fn a_durable_name_and_removed_files_are_told_in_c() {
-    let place = Place::new();
+    let place = TestFolder::new();
     if let Some(program) = place.compile("cc", "c11", "place.c", Link::Static) {
         let words = [
             &*place.uri(IMPATIENT),
@@ -77,7 +77,7 @@ fn a_durable_name_and_removed_files_are_told_in_c() {
     }
 }
 
-/// No byte is read or written that is not the program's, and none is kept that nobody can reach.
+/// The programs read and write only their own memory, and leak none.
 #[test]
 fn valgrind_finds_nothing_in_programs_in_c() {
     let mut probe = std::process::Command::new("valgrind");
@@ -94,7 +94,7 @@ fn valgrind_finds_nothing_in_programs_in_c() {
             "found",
         ),
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let Some(program) = place.compile("cc", "c11 -g", name, Link::Static) else {
             return;
         };
@@ -115,7 +115,7 @@ fn valgrind_finds_nothing_in_programs_in_c() {
 
 #[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (compiler, standard) in [("c++", "c++17"), ("c++", "c++20"), ("clang++", "c++17")] {
         if let Some(program) = place.compile(compiler, standard, "layer.cpp", Link::Shared) {
             assert_eq!(
@@ -129,7 +129,7 @@ fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
 #[test]
 fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_without_exceptions() {
     for standard in ["c++17", "c++20", "c++17 -fno-exceptions"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         if let Some(program) = place.compile("c++", standard, "plain.cpp", Link::Shared) {
             assert_eq!(Running::launch(&program, &[]).finish(), "plain");
         }
@@ -139,7 +139,7 @@ fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_withou
 /// Copied in, claimed, in batches, and what was given up: all of it arrives once and in order.
 #[test]
 fn a_publisher_in_c_is_read_in_rust() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let Some(program) = place.compile("cc", "c11", "publish.c", Link::Shared) else {
         return;
     };
@@ -164,7 +164,7 @@ fn a_publisher_in_c_is_read_in_rust() {
 
 #[test]
 fn a_subscriber_in_c_reads_rust() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let Some(program) = place.compile("cc", "c11", "subscribe.c", Link::Static) else {
         return;
     };
@@ -183,8 +183,8 @@ fn a_subscriber_in_c_reads_rust() {
 
 /// Killed anywhere in the middle, a publisher in C leaves whole messages, and its lane to the next.
 #[test]
-fn a_publisher_in_c_that_is_killed_harms_nobody() {
-    let place = Place::new();
+fn a_killed_publisher_in_c_leaves_the_channel_working() {
+    let place = TestFolder::new();
     let Some(program) = place.compile("cc", "c11", "publish.c", Link::Shared) else {
         return;
     };
@@ -219,7 +219,7 @@ fn a_publisher_in_c_that_is_killed_harms_nobody() {
 fn the_programs_of_the_readme_run() {
     let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
     for (language, compiler, standard) in [("c", "cc", "c11"), ("cpp", "c++", "c++17")] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let (_, rest) = readme.split_once(&format!("```{language}\n")).unwrap();
         let file = place.0.path().join(format!("readme.{language}"));
         std::fs::write(&file, rest.split("```").next().unwrap()).unwrap();

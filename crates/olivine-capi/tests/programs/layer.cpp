@@ -1,5 +1,5 @@
-// The C++ layer, within one process: values, exceptions, moves, handlers that throw, iteration, and how handles end.
-// Argument: a channel that is not there yet.
+// The C++ layer, within one process: values, exceptions, moves, handlers that throw, iteration, and
+// how handles end. Argument: a channel that is not there yet.
 
 #include "olivine.hpp"
 
@@ -36,7 +36,8 @@ static void refusals() {
     WANT(throws<OpenError>(OLIVINE_STATUS_OPEN_FOLDER, [] { Publisher("shm://x?dir=/proc/none"); }) ||
          throws<OpenError>(OLIVINE_STATUS_OPEN_IO, [] { Publisher("shm://x?dir=/proc/none"); }));
     Publisher publisher("inproc://layer?capacity=4KiB");
-    WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG, [&] { publisher.publish(std::string(1 << 20, 'x')); }));
+    WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG,
+                         [&] { publisher.publish(std::string(1 << 20, 'x')); }));
     Publisher moved = std::move(publisher);
     WANT(moved.message_max() > 1000);
     WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,
@@ -51,7 +52,8 @@ static void values() {
     using namespace olivine;
     Subscriber subscriber("inproc://values", {{"capacity", "4KiB"}, {"topic", "a.*"}});
     Publisher publisher("inproc://values?topic=a.b");
-    WANT(publisher.wait_for_subscribers(1) && !publisher.wait_for_subscribers(2, std::chrono::microseconds(1)));
+    WANT(publisher.wait_for_subscribers(1));
+    WANT(!publisher.wait_for_subscribers(2, std::chrono::microseconds(1)));
     WANT(!subscriber.try_receive() && !subscriber.wait(std::chrono::nanoseconds(1)));
     const std::array<std::uint16_t, 2> numbers{0x0102, 0x0304};
     const auto offered = publisher.try_publish(numbers, 7);
@@ -154,7 +156,8 @@ static void claims() {
     WANT(!subscriber.try_receive());
 }
 
-// A handler that ends its own subscriber: that leaves the channel with the end of the poll at the latest.
+// A handler that ends its own subscriber: that leaves the channel with the end of the poll at the
+// latest.
 static void ending() {
     using namespace olivine;
     const char *uri = "inproc://ending?capacity=4KiB";
@@ -242,7 +245,8 @@ static void durable(const char *uri) {
     WANT(next_of(uri, [](Subscriber &subscriber) { subscriber = Subscriber("inproc://other"); }) == '2');
     const auto forget = [](Subscriber &subscriber) {
         subscriber.unsubscribe();
-        WANT(throws<olivine::UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { subscriber.unsubscribe(); }));
+        WANT(throws<olivine::UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,
+                                         [&] { subscriber.unsubscribe(); }));
     };
     WANT(next_of(uri, forget) == '2');
 }

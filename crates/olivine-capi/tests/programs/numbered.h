@@ -1,5 +1,5 @@
-// Numbered messages: eight bytes of number, then as many bytes more as the number's last two digits say, and some of them
-// are large.
+// Numbered messages: eight bytes of number, then as many bytes more as the number's last two digits
+// say, and some of them are large.
 
 #include "olivine.h"
 
@@ -12,17 +12,20 @@
 #define LENGTH_MAX (8 + 99 + LARGE_BYTES)
 
 // Ends the program with a line that says where and why.
-#define WANT(condition)                                                                                    \
-    do {                                                                                                   \
-        if (!(condition)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, olivine_last_error());      \
-            exit(1);                                                                                       \
-        }                                                                                                  \
+#define WANT(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition,                     \
+                    olivine_last_error());                                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 #define WANT_OK(call) WANT((call) == OLIVINE_STATUS_OK)
 
-static inline size_t length_of(uint64_t number) { return 8 + number % 100 + (number % 250 == 249 ? LARGE_BYTES : 0); }
+static inline size_t length_of(uint64_t number) {
+    return 8 + number % 100 + (number % 250 == 249 ? LARGE_BYTES : 0);
+}
 
 static inline void fill(uint8_t *to, uint64_t number) {
     memcpy(to, &number, 8);
@@ -32,7 +35,8 @@ static inline void fill(uint8_t *to, uint64_t number) {
 static inline int holds(const void *data, size_t length, uint32_t tag, uint64_t number) {
     uint8_t wanted[LENGTH_MAX];
     fill(wanted, number);
-    return length == length_of(number) && memcmp(data, wanted, length) == 0 && tag == (uint32_t)number;
+    return length == length_of(number) && memcmp(data, wanted, length) == 0 &&
+           tag == (uint32_t)number;
 }
 
 static inline int is_numbered(const olivine_message *message, uint64_t number) {

@@ -1,4 +1,7 @@
-"""Numbered messages from Python: numbered.py publish URI COUNT, or receive URI FIRST [STOP]. Says "open" once it is."""
+"""Numbered messages from Python: numbered.py publish URI COUNT, or receive URI FIRST [STOP].
+
+Prints "open" once the channel is open.
+"""
 
 import sys
 
@@ -29,7 +32,8 @@ def receive(uri, first, stop=None):
         with olivine.Subscriber(uri) as subscriber:
             print("open", flush=True)
             for message in subscriber:
-                assert (bytes(message), message.tag) == (numbered(number), number), (message, number)
+                got = (bytes(message), message.tag)
+                assert got == (numbered(number), number), (message, number)
                 if number == stop:
                     raise LookupError("in the middle")
                 number += 1

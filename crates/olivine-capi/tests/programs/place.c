@@ -1,4 +1,5 @@
-// What a durable name found, and files that were removed under both ends. Arguments: the channel, as it is and with a name.
+// What a durable name found, and files that were removed under both ends. Arguments: the channel,
+// as it is and with a name.
 
 #include <string.h>
 
@@ -30,7 +31,7 @@ int main(int count, char **words) {
     WANT(olivine_subscriber_close(plain) == OLIVINE_STATUS_OK);
     WANT(olivine_subscriber_close(opened(named, OLIVINE_DURABLE_CREATED)) == OLIVINE_STATUS_OK);
     WANT(olivine_subscriber_close(opened(named, OLIVINE_DURABLE_RESUMED)) == OLIVINE_STATUS_OK);
-    // The ring is full several times over, and the channel waits for nobody for long.
+    // The ring fills several times, and the channel evicts slow subscribers early.
     char bytes[512] = {0};
     for (int number = 0; number < 100; number++) {
         WANT(olivine_publisher_publish(publisher, bytes, sizeof bytes, NULL, NULL)

@@ -5,13 +5,14 @@
 #include <cstdlib>
 #include <map>
 
-#define WANT(condition)                                                                                                \
-    if (!(condition)) {                                                                                                \
-        std::fprintf(stderr, "plain.cpp:%d: %s\n", __LINE__, #condition);                                              \
-        std::exit(1);                                                                                                  \
+#define WANT(condition)                                                                            \
+    if (!(condition)) {                                                                            \
+        std::fprintf(stderr, "plain.cpp:%d: %s\n", __LINE__, #condition);                          \
+        std::exit(1);                                                                              \
     }
 
-static std::size_t sent(olivine::Publisher &publisher, olivine::Subscriber &subscriber, olivine::Bytes bytes) {
+static std::size_t sent(olivine::Publisher &publisher, olivine::Subscriber &subscriber,
+                        olivine::Bytes bytes) {
     publisher.publish(bytes);
     return subscriber.receive().size();
 }
@@ -20,7 +21,8 @@ int main() {
     using olivine::Bytes;
     // Settings that are known only at run time, from whatever holds pairs of text.
     const std::map<std::string, std::string> map{{"capacity", "4KiB"}, {"align", "64"}};
-    const std::vector<std::pair<const char *, std::string>> rows{{"capacity", std::to_string(4096)}};
+    const std::vector<std::pair<const char *, std::string>> rows{
+        {"capacity", std::to_string(4096)}};
     olivine::Settings settings{{"wait", "park"}};
     settings.add("capacity", "4KiB").add("align", "64");
     olivine::Publisher publisher("inproc://plain", map);

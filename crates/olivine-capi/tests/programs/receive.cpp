@@ -1,5 +1,5 @@
-// Receives numbered messages from FIRST on: receive URI FIRST [STOP]. Without STOP to the end of the stream; with it, it
-// fails at message STOP. Says "open" once it is.
+// Receives numbered messages from FIRST on: receive URI FIRST [STOP]. Without STOP to the end of
+// the stream; with it, it fails at message STOP. Says "open" once it is.
 
 #include "olivine.hpp"
 

@@ -1,4 +1,5 @@
-// What is refused, and how: arguments, settings, handles in use, claims, forked children. Within one process.
+// What is refused, and how: arguments, settings, handles in use, claims, forked children. Within
+// one process.
 
 #define _POSIX_C_SOURCE 200809L
 

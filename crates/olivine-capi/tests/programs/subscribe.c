@@ -1,5 +1,5 @@
-// Receives numbered messages to the end of the stream, by turns with poll and receive: subscribe URI. Says "open" once it
-// is.
+// Receives numbered messages to the end of the stream, by turns with poll and receive: subscribe
+// URI. Says "open" once it is.
 
 #include "numbered.h"
 

@@ -1,4 +1,5 @@
-//! What tests with programs of other languages need: a folder, compilers, children with a watchdog, numbered messages.
+//! What tests with programs of other languages need: a folder, compilers, children with a watchdog,
+//! numbered messages.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -46,9 +47,9 @@ pub(crate) enum Link {
 }
 
 /// A folder for programs and channels, removed at the end of the test.
-pub(crate) struct Place(pub(crate) tempfile::TempDir);
+pub(crate) struct TestFolder(pub(crate) tempfile::TempDir);
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
@@ -67,7 +68,8 @@ impl Place {
         format!("shm://capi?dir={}{query}", self.0.path().display())
     }
 
-    /// Compiles a program of `tests/programs`. `None` where there is no such compiler, which is said in a line.
+    /// Compiles a program of `tests/programs`. `None` where there is no such compiler, which is
+    /// said in a line.
     pub(crate) fn compile(
         &self,
         compiler: &str,
@@ -139,7 +141,7 @@ impl Running {
         let output = BufReader::new(child.stdout.take().unwrap());
         let (said, lines) = mpsc::channel();
         thread::spawn(move || {
-            // Until it ends, or nobody listens any more.
+            // Until it ends, or the receiver is dropped.
             let _ = output.lines().try_for_each(|line| said.send(line.unwrap()));
         });
         Self { child, lines }

@@ -67,7 +67,8 @@ pyo3::create_exception!(
     olivine,
     Overrun,
     ReceiveError,
-    "A delivery=latest subscriber was lapped; `lost_bytes` says by how much, and it goes on with the newest message."
+    "A delivery=latest subscriber was lapped; `lost_bytes` says by how much, and it goes on with \
+     the newest message."
 );
 pyo3::create_exception!(
     olivine,
@@ -201,14 +202,15 @@ pub(crate) fn ours(opener: u32, what: &str) -> PyResult<()> {
 /// Another thread is in the middle of a call.
 pub(crate) fn in_use(what: &str) -> PyErr {
     InUse::new_err(format!(
-        "the {what} is in use by another thread: give each thread one of its own"
+        "the {what} is in use by another thread: open one for each thread"
     ))
 }
 
 /// Bytes are still looked at whose life a call would end.
 pub(crate) fn viewed(what: &str, views: usize) -> PyErr {
     PyBufferError::new_err(format!(
-        "{what} still has {views} view{} (memoryview, numpy array): release or delete {}, or copy the bytes",
+        "{what} still has {views} view{} (memoryview, numpy array): release or delete {}, or copy \
+         the bytes",
         if views == 1 { "" } else { "s" },
         if views == 1 { "it" } else { "them" },
     ))

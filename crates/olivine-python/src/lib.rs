@@ -1,16 +1,17 @@
-//! The native part of the Python package `olivine`; `python/olivine` is the rest of it, and its documentation.
+//! The native part of the Python package `olivine`; `python/olivine` is the rest of it, and its
+//! documentation.
 //!
-//! What is received or claimed is memory of the ring, and Python may keep a view of it for as long as it likes. So
-//! everything that would end the life of those bytes (the next receive, a commit, an abort) is refused with `BufferError`
-//! as long as there are views: see `views`. Waits release the interpreter, and look for signals at bounded intervals: see
-//! `patience`.
+//! What is received or claimed is memory of the ring, and Python may keep a view of it for as long
+//! as it likes. So everything that would end the life of those bytes (the next receive, a commit,
+//! an abort) is refused with `BufferError` as long as there are views: see `views`. Waits release
+//! the interpreter, and look for signals at bounded intervals: see `waits`.
 
 mod errors;
-mod patience;
 mod publisher;
 mod settings;
 mod subscriber;
 mod views;
+mod waits;
 
 /// The native part of the package.
 #[pyo3::pymodule]

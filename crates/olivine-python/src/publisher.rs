@@ -1,9 +1,9 @@
 //! The sending end.
 
 use crate::errors::{closed, in_use, of_open, of_sent, ours, viewed, with};
-use crate::patience::{aside, forget, seconds, wait};
 use crate::settings::{config, link};
-use crate::views::{Bytes, Place, Views, export};
+use crate::views::{Bytes, Span, Views, export};
+use crate::waits::{aside, forget, seconds, wait};
 use core::ffi::c_int;
 use olivine::{BatchNotSent, Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -453,7 +453,8 @@ impl Publisher {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         match self.close(py) {
-            // A claim is still looked at, by what the exception holds as a rule: it closes when it is collected.
+            // A claim is still looked at, by what the exception holds as a rule: it closes when it
+            // is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
                 Ok(())
             }
@@ -519,7 +520,7 @@ impl Publisher {
         };
         match OwnedClaim::try_claim(publisher, wanted) {
             Ok(mut claim) => {
-                let place = Place {
+                let span = Span {
                     data: claim.as_mut_ptr(),
                     length: claim.len(),
                     writable: true,
@@ -535,7 +536,7 @@ impl Publisher {
                 Ok(Claim {
                     publisher: slf.clone().unbind(),
                     serial,
-                    place,
+                    span,
                     views,
                     shown: Mutex::new(None),
                     failed: AtomicBool::new(false),
@@ -576,11 +577,12 @@ static CLAIMS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Claim {
     publisher: Py<Publisher>,
     serial: u64,
-    place: Place,
+    span: Span,
     views: Views,
     /// The view that `__enter__` gave.
     shown: Mutex<Option<Py<PyMemoryView>>>,
-    /// Its block was left by an exception while its bytes were looked at: it is given up with the last view.
+    /// Its block was left by an exception while its bytes were looked at: it is given up with the
+    /// last view.
     failed: AtomicBool,
 }
 
@@ -649,8 +651,8 @@ impl Claim {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         if !exception.is_none() {
-            // Where its bytes are still looked at it is given up later, with the last view: the exception matters more.
-            // Relaxed here and below: the interpreter's lock orders.
+            // Where its bytes are still looked at it is given up later, with the last view: the
+            // exception matters more. Relaxed here and below: the interpreter's lock orders.
             self.failed.store(true, Ordering::Relaxed);
             let _ = self.abort(py);
         } else if self.is_open()? {
@@ -660,10 +662,11 @@ impl Claim {
     }
 
     fn __len__(&self) -> usize {
-        self.place.length
+        self.span.length
     }
 
-    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer protocol says.
+    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer
+    // protocol says.
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -673,8 +676,9 @@ impl Claim {
         if !claim.is_open()? {
             return Err(PyValueError::new_err("the claim was committed or aborted"));
         }
-        // SAFETY: Python's own view; open claims are neither committed nor aborted while there are views.
-        unsafe { export(slf.as_any(), claim.place, &claim.views, view, flags) }
+        // SAFETY: Python's own view; open claims are neither committed nor aborted while there are
+        // views.
+        unsafe { export(slf.as_any(), claim.span, &claim.views, view, flags) }
     }
 
     // SAFETY: as above.
@@ -686,19 +690,20 @@ impl Claim {
     }
 
     fn __repr__(&self) -> String {
-        format!("<olivine.Claim of {} bytes>", self.place.length)
+        format!("<olivine.Claim of {} bytes>", self.span.length)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Nobody looks at it any more, or it would live.
+        // No view of it exists any more: a view would keep it alive.
         self.give_up();
     }
 }
 
 impl Claim {
-    /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no claim of ours.
+    /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no
+    /// claim of ours.
     fn give_up(&self) {
         if let Ok(mut state) = lock(&self.publisher.get().state)
             && let Ok(Some(claim)) = state.take_claim(self.serial)

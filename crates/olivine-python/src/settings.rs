@@ -1,4 +1,5 @@
-//! `Publisher(uri, **keys)`: the keywords are the keys of URIs. And what the link behind a channel elsewhere says.
+//! `Publisher(uri, **keys)`: the keywords are the keys of URIs. And what the link behind a channel
+//! elsewhere says.
 
 use crate::errors::of_uri;
 use olivine::{Config, LinkStatus};
@@ -6,7 +7,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
-/// The settings that a URI and keywords give. A key may end in `_`, for `from_`; what is `None` is left out.
+/// The settings that a URI and keywords give. A key may end in `_`, for `from_`; what is `None` is
+/// left out.
 pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Config> {
     let mut pairs = Vec::new();
     for (key, value) in keys.into_iter().flatten() {

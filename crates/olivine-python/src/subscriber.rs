@@ -1,9 +1,9 @@
 //! The receiving end.
 
 use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed};
-use crate::patience::{aside, seconds, wait};
 use crate::settings::{config, link};
-use crate::views::{Place, Views, export};
+use crate::views::{Span, Views, export};
+use crate::waits::{aside, seconds, wait};
 use core::ffi::c_int;
 use olivine::{Durable, Message as RustMessage, Subscriber as RustSubscriber};
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How many messages a poll takes where nobody says.
+/// How many messages a poll takes by default.
 const LIMIT_DEFAULT: usize = 256;
 
 /// Receives messages of a channel.
@@ -61,7 +61,7 @@ impl Ending {
 /// A message as it lies in the ring.
 #[derive(Clone, Debug)]
 struct Found {
-    place: Place,
+    span: Span,
     tag: u32,
     lane: usize,
     position: u64,
@@ -71,7 +71,7 @@ struct Found {
 impl Found {
     fn of(message: &RustMessage<'_>) -> Self {
         Self {
-            place: Place {
+            span: Span {
                 data: message.as_ptr().cast_mut(),
                 length: message.len(),
                 writable: false,
@@ -91,7 +91,8 @@ impl State {
         subscriber.ok_or_else(|| closed("subscriber"))
     }
 
-    /// The subscriber, to go past the last message: refused while its bytes are looked at. That message is gone then.
+    /// The subscriber, to go past the last message: refused while its bytes are looked at. That
+    /// message is gone then.
     fn go_on(&mut self) -> PyResult<&mut RustSubscriber> {
         self.look()?;
         if self.views.count() > 0 {
@@ -120,8 +121,8 @@ impl State {
         Ok(received.as_ref().map(Found::of))
     }
 
-    /// The next message of a call that has handed out `count` already: those are told of first, and what goes wrong behind
-    /// them by the next call.
+    /// The next message of a call that has handed out `count` already: those are told of first, and
+    /// what goes wrong behind them by the next call.
     fn next_of(&mut self, count: usize, py: Python<'_>) -> PyResult<Option<Found>> {
         match self.next(py) {
             Err(error) if count > 0 && !error.is_instance_of::<PyBufferError>(py) => {
@@ -149,14 +150,16 @@ impl State {
         match ready {
             None => Ok(None),
             Some(Err(error)) => Err(of_received(py, &error)),
-            // A new lane, or a message of a topic that is not asked for, is something to poll and no message.
+            // A new lane, or a message of a topic that is not asked for, is something to poll and
+            // no message.
             Some(Ok(_)) => self.next(py),
         }
     }
 
-    /// Leaves the channel, or will with the last view of the last message. What is said first holds.
+    /// Leaves the channel, or will with the last view of the last message. What is said first
+    /// holds.
     fn end(&mut self, ending: Ending) -> Option<(Ending, RustSubscriber)> {
-        // What a handler raised at was not dealt with, whoever closes.
+        // A message whose handler raised is not consumed, however the subscriber ends.
         let refused = self.again.take().is_some();
         let ending = if refused { Ending::Drop } else { ending };
         let ending = *self.ending.get_or_insert(ending);
@@ -230,7 +233,7 @@ impl Subscriber {
                 Message::view(slf, &state, found).into_pyobject(py)?
             };
             if let Err(raised) = handler.call1((&message,)) {
-                // It comes again, unless the handler went on by itself.
+                // It comes again, unless the handler received another message.
                 let mut state = lock(&slf.get().state)?;
                 let message = message.get();
                 if state.serial == message.serial && state.ending.is_none() {
@@ -265,7 +268,7 @@ impl Subscriber {
         let mut state = lock(&self.state)?;
         state.again = None;
         let subscriber = state.go_on()?;
-        // Goes past what was handed out, and hands out nothing.
+        // Consumes what was handed out, and hands out nothing.
         subscriber
             .poll(|_| (), 0)
             .map_err(|error| of_received(py, &error))?;
@@ -350,7 +353,7 @@ impl Subscriber {
             if state.views.count() > 0 {
                 return Err(viewed("the message received last", state.views.count()));
             }
-            // Nobody who is closed can forget a name, which would be waited for.
+            // A closed subscriber cannot forget a name: publishers would go on waiting for it.
             state.look()?;
             state.end(Ending::Close)
         };
@@ -487,8 +490,9 @@ impl Message {
 
     fn copy(subscriber: &Bound<'_, Subscriber>, state: &State, found: &Found) -> Self {
         let py = subscriber.py();
-        // SAFETY: the message received last, which lives until the subscriber goes on; its state is locked.
-        let bytes = unsafe { core::slice::from_raw_parts(found.place.data, found.place.length) };
+        // SAFETY: the message received last, which lives until the subscriber goes on; its state is
+        // locked.
+        let bytes = unsafe { core::slice::from_raw_parts(found.span.data, found.span.length) };
         let mut copy = Self::view(subscriber, state, found.clone());
         copy.copy = Some(PyBytes::new(py, bytes).unbind());
         copy.views = Views::default();
@@ -500,8 +504,8 @@ impl Message {
         if self.copy.is_none() {
             return self.alive();
         }
-        // Copies go anywhere, with work of their own: a call under way in another thread has gone past it, and where the
-        // subscriber was closed or dropped it is known what becomes of it.
+        // A copy can be used in any thread. A call in another thread has consumed the message; a
+        // closed or dropped subscriber has already decided about it.
         let state = lock(&self.subscriber.get().state);
         Ok(state.is_ok_and(|state| state.serial == self.serial && state.look().is_ok()))
     }
@@ -575,12 +579,13 @@ impl Message {
         if exception.is_none() {
             return self.release(py);
         }
-        // Nobody says that it was dealt with: the subscriber's next call does, and its end by the exception does not.
+        // The message is not consumed yet: the subscriber's next call consumes it, and an end by
+        // the exception does not.
         Ok(())
     }
 
     fn __len__(&self) -> usize {
-        self.found.place.length
+        self.found.span.length
     }
 
     fn __bytes__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyBytes>> {
@@ -590,28 +595,30 @@ impl Message {
             return Ok(copy.bind(py).clone());
         }
         message.there()?;
-        let place = message.found.place;
-        // SAFETY: alive, and the interpreter is held, so that nobody goes on meanwhile.
-        let bytes = unsafe { core::slice::from_raw_parts(place.data, place.length) };
+        let span = message.found.span;
+        // SAFETY: alive, and the interpreter is held: no other thread receives meanwhile.
+        let bytes = unsafe { core::slice::from_raw_parts(span.data, span.length) };
         Ok(PyBytes::new(py, bytes))
     }
 
-    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer protocol says.
+    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer
+    // protocol says.
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
         let message = slf.get();
-        let mut place = message.found.place;
+        let mut span = message.found.span;
         if let Some(copy) = &message.copy {
             // `bytes` stay where they are.
-            place.data = copy.bind(slf.py()).as_bytes().as_ptr().cast_mut();
+            span.data = copy.bind(slf.py()).as_bytes().as_ptr().cast_mut();
         } else {
             message.there()?;
         }
-        // SAFETY: Python's own view; a copy lives with the message, and a subscriber does not go on while there are views.
-        unsafe { export(slf.as_any(), place, &message.views, view, flags) }
+        // SAFETY: Python's own view; a copy lives with the message, and a subscriber does not go on
+        // while there are views.
+        unsafe { export(slf.as_any(), span, &message.views, view, flags) }
     }
 
     // SAFETY: as above.
@@ -620,7 +627,8 @@ impl Message {
         if self.copy.is_some() || self.views.count() > 0 {
             return;
         }
-        // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would be refused.
+        // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would
+        // be refused.
         let ended = lock(&self.subscriber.get().state)
             .ok()
             .filter(|state| state.serial == self.serial)
@@ -635,15 +643,16 @@ impl Message {
 
     fn __repr__(&self) -> String {
         let Found {
-            place,
+            span,
             tag,
             lane,
             position,
             topic,
         } = &self.found;
         format!(
-            "<olivine.Message of {} bytes, tag {tag}, lane {lane}, position {position}, topic {topic:?}>",
-            place.length
+            "<olivine.Message of {} bytes, tag {tag}, lane {lane}, position {position}, \
+             topic {topic:?}>",
+            span.length
         )
     }
 }
@@ -651,6 +660,7 @@ impl Message {
 /// The message was given back.
 fn gone() -> PyErr {
     PyValueError::new_err(
-        "the message is gone: its subscriber went on; copy it by bytes(message) before, or poll or iterate, which copy",
+        "the message is gone: its subscriber went on; copy it by bytes(message) before, or poll or \
+         iterate, which copy",
     )
 }

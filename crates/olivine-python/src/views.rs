@@ -31,25 +31,27 @@ impl Views {
 
 /// Bytes that Python may look at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Span {
     pub(crate) data: *mut u8,
     pub(crate) length: usize,
     pub(crate) writable: bool,
 }
 
-// SAFETY: an address and a length; whoever follows it holds the interpreter and has asked whether the bytes live.
-unsafe impl Send for Place {}
+// SAFETY: an address and a length; code that reads the address holds the interpreter and has
+// checked that the bytes are alive.
+unsafe impl Send for Span {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Span {}
 
-/// Fills `view` with `place`, as a view of `owner`, which lives as long as the view.
+/// Fills `view` with `span`, as a view of `owner`, which lives as long as the view.
 ///
 /// # Safety
 ///
-/// `view` is what Python passed to `__getbuffer__`; the bytes live for as long as `views` counts the view.
+/// `view` is what Python passed to `__getbuffer__`; the bytes live for as long as `views` counts
+/// the view.
 pub(crate) unsafe fn export(
     owner: &Bound<'_, PyAny>,
-    place: Place,
+    span: Span,
     views: &Views,
     view: *mut ffi::Py_buffer,
     flags: c_int,
@@ -57,15 +59,16 @@ pub(crate) unsafe fn export(
     if view.is_null() {
         return Err(PyBufferError::new_err("there is no view to fill"));
     }
-    let length = isize::try_from(place.length).map_err(|_| PyBufferError::new_err("too long"))?;
-    // SAFETY: `view` may be filled by contract; it takes a reference to the owner, who counts it below.
+    let length = isize::try_from(span.length).map_err(|_| PyBufferError::new_err("too long"))?;
+    // SAFETY: `view` may be filled by contract; it takes a reference to the owner, who counts it
+    // below.
     let answer = unsafe {
         ffi::PyBuffer_FillInfo(
             view,
             owner.as_ptr(),
-            place.data.cast::<c_void>(),
+            span.data.cast::<c_void>(),
             length,
-            c_int::from(!place.writable),
+            c_int::from(!span.writable),
             flags,
         )
     };
@@ -76,7 +79,8 @@ pub(crate) unsafe fn export(
     Ok(())
 }
 
-/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or whatever else lies in a row.
+/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or whatever else lies in
+/// a row.
 pub(crate) struct Bytes {
     view: ffi::Py_buffer,
 }
@@ -97,14 +101,15 @@ impl Bytes {
         Ok(Self { view })
     }
 
-    /// The bytes, while the interpreter is held: no Python code writes them meanwhile. Native code that works without the
-    /// interpreter (numpy does) could, which the stub forbids its caller.
+    /// The bytes, while the interpreter is held: no Python code writes them meanwhile. Native code
+    /// that works without the interpreter (numpy does) could, which the stub forbids its caller.
     pub(crate) fn get<'a>(&'a self, _py: Python<'a>) -> &'a [u8] {
         let length = usize::try_from(self.view.len).unwrap_or(0);
         if length == 0 || self.view.buf.is_null() {
             return &[];
         }
-        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs `self`.
+        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
+        // `self`.
         unsafe { core::slice::from_raw_parts(self.view.buf.cast::<u8>(), length) }
     }
 

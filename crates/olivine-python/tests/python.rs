@@ -16,7 +16,7 @@ fn python() -> (Command, tempfile::TempDir) {
     }
     let native = built.join("libolivine_native.so");
     std::os::unix::fs::symlink(native, package.join("_native.abi3.so")).unwrap();
-    // The one that `cargo xtask` prepared, with numpy and mypy, else the system's.
+    // The interpreter that `cargo xtask` prepared, with numpy and mypy, else the system's.
     let target = built.ancestors().nth(2).unwrap();
     let prepared = target.join("tools/python/bin/python3");
     let is_prepared = prepared.is_file();

@@ -30,10 +30,12 @@ class Sending(Case):
         publisher.publish(memoryview(b"-three-")[1:-1])
         publisher.publish(array.array("H", [1, 2]))
         message = subscriber.receive()
-        self.assertEqual((bytes(message), message.tag, message.lane, message.position), (b"one", 7, 0, 0))
+        fields = (bytes(message), message.tag, message.lane, message.position)
+        self.assertEqual(fields, (b"one", 7, 0, 0))
         self.assertEqual((message.topic, len(message)), ("", 3))
         self.assertGreater(subscriber.lag, 0)
-        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"two", b"three", b"\x01\x00\x02\x00"])
+        polled = [bytes(m) for m in subscriber.poll()]
+        self.assertEqual(polled, [b"two", b"three", b"\x01\x00\x02\x00"])
         self.assertEqual((subscriber.lag, subscriber.lost_bytes), (0, 0))
         self.assertEqual(subscriber.position, publisher.cursor)
         self.assertEqual(subscriber.poll(), [])
@@ -64,7 +66,8 @@ class Sending(Case):
     def test_batches_are_sent_whole_however_long(self):
         publisher, subscriber = self.pair()
         messages = [b"%d" % n for n in range(1000)]
-        thread = threading.Thread(target=lambda: self.assertEqual(publisher.publish_batch(messages), 1000))
+        publish = lambda: self.assertEqual(publisher.publish_batch(messages), 1000)
+        thread = threading.Thread(target=publish)
         thread.start()
         got = [bytes(subscriber.receive_timeout(WATCHDOG)) for _ in messages]
         thread.join()
@@ -109,7 +112,8 @@ class Sending(Case):
         publisher.publish(b"1")
         publisher.publish(b"2", topic="b")
         publisher.publish(b"3", topic="a.c")
-        self.assertEqual([(m.topic, bytes(m)) for m in subscriber.poll()], [("a.b", b"1"), ("a.c", b"3")])
+        polled = [(m.topic, bytes(m)) for m in subscriber.poll()]
+        self.assertEqual(polled, [("a.b", b"1"), ("a.c", b"3")])
         self.assertEqual(publisher.topic, "a.b")
         with self.assertRaisesRegex(olivine.NotSent, "the topic is refused"):
             publisher.publish(b"4", topic="a..b")
@@ -173,7 +177,7 @@ class Claims(Case):
         with self.assertRaises(BufferError):
             with publisher.claim(4) as view:
                 outside = view[1:]
-        # It still writes into the claim, and into nothing else: nobody else gets those bytes.
+        # It still writes into the claim, and into nothing else: the bytes are not reused.
         outside[:] = b"our"
         with self.assertRaisesRegex(ValueError, "open claim"):
             publisher.try_publish(b"x")
@@ -422,7 +426,7 @@ class Ending(Case):
         with self.assertRaises(olivine.Closed):
             subscriber.unsubscribe()
 
-    def test_lingering_tells_who_did_not_read(self):
+    def test_closing_reports_unread_messages_after_linger(self):
         subscriber = Subscriber("inproc://lingering")
         publisher = Publisher("inproc://lingering", linger="1ms")
         publisher.publish(b"unread")
@@ -471,7 +475,7 @@ class Ending(Case):
 
 
 class Durable(Case):
-    """Whose name comes again after whatever ended it: `with` closes, an exception in its block drops."""
+    """A durable name that is opened again: `with` closes, an exception in its block drops."""
 
     def setUp(self):
         super().setUp()
@@ -512,7 +516,7 @@ class Durable(Case):
         with Subscriber("shm://pair", dir=self.folder) as plain:
             self.assertIsNone(plain.durable)
 
-    def test_a_name_whose_place_was_taken_says_so(self):
+    def test_a_name_whose_place_was_taken_reports_it(self):
         uri = "shm://short?capacity=4KiB&slow=evict:1ms"
         publisher = Publisher(uri, dir=self.folder)
         self.addCleanup(publisher.close)
@@ -545,7 +549,7 @@ class Durable(Case):
         gc.collect()
         self.assertEqual(self.first(), b"0")
 
-    def test_a_message_whose_block_fails_is_not_gone_past(self):
+    def test_a_message_whose_block_fails_comes_again(self):
         def work():
             with self.subscriber.receive() as message:
                 self.assertEqual(bytes(message), b"0")
@@ -553,7 +557,7 @@ class Durable(Case):
 
         self.failing(work)
         with self.again() as subscriber:
-            # Whoever catches it goes on with the next: nobody meets a bad message for ever.
+            # A program that catches it goes on with the next: a bad message does not block it.
             with self.assertRaises(LookupError):
                 with subscriber.receive() as message:
                     self.assertEqual(bytes(message), b"0")
@@ -562,7 +566,7 @@ class Durable(Case):
             self.assertEqual(bytes(subscriber.receive()), b"1")
         self.assertEqual(self.first(), b"2")
 
-    def test_a_copy_whose_block_ends_well_is_gone_past(self):
+    def test_a_copy_whose_block_ends_well_is_consumed(self):
         async def one():
             async for message in self.subscriber:
                 return message
@@ -690,7 +694,7 @@ class Refusing(Case):
         ]:
             self.assertTrue(issubclass(narrow, wide))
 
-    def test_a_forked_child_is_refused_and_harms_nobody(self):
+    def test_a_forked_child_is_refused_and_the_parent_goes_on(self):
         publisher, subscriber = self.pair()
         publisher.publish(b"parent")
         publisher.publish(b"parent, too")
@@ -708,7 +712,8 @@ class Refusing(Case):
             if message.alive or bytes(copy) != b"parent":
                 os._exit(100)
             looks.append(subscriber.event_fd)
-            for call in looks + [lambda: publisher.publish(b"child"), subscriber.receive, publisher.close]:
+            publish = lambda: publisher.publish(b"child")
+            for call in looks + [publish, subscriber.receive, publisher.close]:
                 try:
                     call()
                 except olivine.Forked:
@@ -749,7 +754,8 @@ class Stubs(unittest.TestCase):
                 compared += 1
         self.assertGreaterEqual(compared, 20)
         self.assertGreaterEqual(seen, 20)
-        self.assertEqual(set(olivine.__all__) - {"__version__"}, {n.name for n in stubs.body if isinstance(n, ast.ClassDef)})
+        classes = {n.name for n in stubs.body if isinstance(n, ast.ClassDef)}
+        self.assertEqual(set(olivine.__all__) - {"__version__"}, classes)
 
 
 if __name__ == "__main__":

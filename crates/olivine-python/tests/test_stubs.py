@@ -27,7 +27,8 @@ class Stubtest(unittest.TestCase):
             with open(allowed, "w", encoding="utf-8") as file:
                 file.write(ALLOWED)
             found = subprocess.run(
-                [sys.executable, "-m", "mypy.stubtest", "olivine", "--concise", "--allowlist", allowed],
+                [sys.executable, "-m", "mypy.stubtest", "olivine", "--concise"]
+                + ["--allowlist", allowed],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": folder, "MYPYPATH": folder},
                 capture_output=True,

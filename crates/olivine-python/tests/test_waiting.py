@@ -29,7 +29,7 @@ class Waiting(Case):
         self.assertEqual(got, [b"woken"])
 
     def test_ctrl_c_ends_every_wait(self):
-        # Whoever starts us in the background of a shell has us ignore it.
+        # A shell that starts the test in the background makes it ignore SIGINT.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
         publisher, subscriber = self.pair()
@@ -95,7 +95,8 @@ class Waiting(Case):
 
         for wait in [subscriber.receive, lambda: next(subscriber)]:
             stop.clear()
-            threads = [threading.Thread(target=target, daemon=True) for target in (publish, interrupt)]
+            targets = (publish, interrupt)
+            threads = [threading.Thread(target=target, daemon=True) for target in targets]
             try:
                 with self.assertRaises(KeyboardInterrupt):
                     for thread in threads:
@@ -109,11 +110,12 @@ class Waiting(Case):
     def test_ctrl_c_ends_opening(self):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
-        timer = threading.Timer(0.01, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
+        main = threading.main_thread().ident
+        timer = threading.Timer(0.01, signal.pthread_kill, [main, signal.SIGINT])
         with self.assertRaises(KeyboardInterrupt):
             timer.start()
-            # Nobody hands out descriptors there, which is waited for.
-            Subscriber(f"shm+fd://{self.folder}/nobody", timeout="1h")
+            # No publisher hands out descriptors there: opening waits.
+            Subscriber(f"shm+fd://{self.folder}/absent", timeout="1h")
         timer.join()
 
     def test_a_loop_waits_for_the_descriptor(self):
@@ -135,7 +137,8 @@ class Waiting(Case):
             return [int(bytes(message)) async for message in subscriber]
 
         async def run():
-            return await asyncio.wait_for(asyncio.gather(read(subscriber), read(other), publish()), WATCHDOG)
+            all_three = asyncio.gather(read(subscriber), read(other), publish())
+            return await asyncio.wait_for(all_three, WATCHDOG)
 
         first, second, _ = asyncio.run(run())
         self.assertEqual((first, second), (list(range(count)), list(range(count))))
@@ -155,12 +158,13 @@ class Waiting(Case):
             subscriber.close()
             with self.assertRaises(olivine.Closed):
                 await asyncio.wait_for(task, WATCHDOG)
-            # The number of its descriptor is free for somebody else's.
+            # The number of its descriptor is free for other files.
             ours, theirs = os.pipe()
             self.addCleanup(os.close, theirs)
             self.addCleanup(os.close, ours)
             heard = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().add_reader(ours, lambda: heard.done() or heard.set_result(None))
+            hear = lambda: heard.done() or heard.set_result(None)
+            asyncio.get_running_loop().add_reader(ours, hear)
             os.write(theirs, b"x")
             await asyncio.wait_for(heard, WATCHDOG)
             asyncio.get_running_loop().remove_reader(ours)

@@ -10,10 +10,12 @@ A channel is named by a URI. A publisher sends, any number of subscribers receiv
         for message in subscriber:
             print(bytes(message))
 
-Keywords are the keys of URIs, with the same units, ranges and defaults; `from_` stands for `from`. What `receive` and a
-handler of `poll` get is a view of the ring (`memoryview(message)`, `numpy.frombuffer(message)`), nothing copied; as long as
-it is looked at, the subscriber refuses to go on. What takes an address out of a buffer and lets go of the buffer escapes
-that count: give `torch.frombuffer(memoryview(message), ...)` the view, which the tensor keeps, and not the message. Iterating, and `poll` without a handler, give copies.
+Keywords are the keys of URIs, with the same units, ranges and defaults; `from` is written `from_`.
+`receive` and a handler of `poll` get a view of the ring (`memoryview(message)`,
+`numpy.frombuffer(message)`); nothing is copied. The subscriber refuses to go on while a view
+exists. Code that takes the address of a buffer and releases the buffer is not counted: give
+`torch.frombuffer(memoryview(message), ...)` the view, which the tensor keeps, and not the message.
+Iterating, and `poll` without a handler, give copies.
 
 One thread uses a handle at a time. Waits let other threads run, and Ctrl-C ends them.
 """

@@ -10,7 +10,10 @@ TURN_MAX = 64
 
 
 class Messages:
-    """Copies of a subscriber's messages, until the end of the stream. One at a time for each subscriber."""
+    """Copies of a subscriber's messages, until the end of the stream.
+
+    One at a time for each subscriber.
+    """
 
     def __init__(self, subscriber):
         self._subscriber = subscriber
@@ -26,8 +29,8 @@ class Messages:
                 self._left = TURN_MAX
                 await asyncio.sleep(0)
             try:
-                # One: a durable subscriber gets again what it fails at, and with more it would have gone past them.
-                # Finding nothing arms the descriptor.
+                # One: a durable subscriber gets again what it fails at, and with more it would have
+                # gone past them. Finding nothing arms the descriptor.
                 descriptor = self._subscriber.event_fd()
                 taken = self._subscriber.poll(1)
             except EndOfStream:
@@ -42,7 +45,8 @@ class Messages:
 async def _readable(descriptor):
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    # One of our own: closing the subscriber wakes it, and closes its own number, which may be another file's by then.
+    # One of our own: closing the subscriber wakes it, and closes its own number, which may be
+    # another file's by then.
     own = os.dup(descriptor)
     try:
         loop.add_reader(own, lambda: ready.done() or ready.set_result(None))

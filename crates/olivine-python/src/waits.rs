@@ -25,8 +25,8 @@ pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
     Ok(Duration::try_from_secs_f64(timeout.max(0.0)).ok())
 }
 
-/// Calls `wait` with a slice of the time at a time, without the interpreter, until it says what came of it or the time is
-/// over (`None`). Between two slices signals are looked for: Ctrl-C interrupts.
+/// Calls `wait` with slices of the time, without the interpreter, until it returns a result or the
+/// time is over (`None`). Between two slices it checks for signals: Ctrl-C interrupts.
 pub(crate) fn wait<R: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,
@@ -47,8 +47,8 @@ pub(crate) fn wait<R: Send>(
     }
 }
 
-/// Does what may block and knows of no signals by a thread of its own, and waits for it: Ctrl-C leaves it to that thread.
-/// `what` is for texts: "closing".
+/// Runs work that may block and does not see signals in a new thread, and waits for it. Ctrl-C ends
+/// the wait; the thread goes on. `what` is for texts: "closing".
 pub(crate) fn aside<R: Send + 'static>(
     py: Python<'_>,
     what: &str,
@@ -56,7 +56,8 @@ pub(crate) fn aside<R: Send + 'static>(
 ) -> PyResult<R> {
     let (done, answer) = sync_channel(1);
     let builder = std::thread::Builder::new().name("olivine-aside".into());
-    // Without the interpreter: where there is no thread left, what `work` holds is dropped here, which may block.
+    // Without the interpreter: where there is no thread left, what `work` holds is dropped here,
+    // which may block.
     let started = py.detach(|| builder.spawn(move || done.send(work())));
     let thread = started.map_err(|error| {
         Error::new_err(format!(
@@ -68,15 +69,15 @@ pub(crate) fn aside<R: Send + 'static>(
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => Some(None),
     })?;
-    // It has said its last word.
+    // It has sent its result.
     let _ = thread.join();
     answered
         .flatten()
         .ok_or_else(|| Error::new_err(format!("{what} panicked: please report what it printed")))
 }
 
-/// Drops what lingers where Python collects the object that had it: there nothing can be raised, so that what a signal
-/// raises meanwhile is raised right after.
+/// Drops a handle that may linger, where Python collects its object. Nothing can be raised there:
+/// an exception by a signal is raised right after.
 pub(crate) fn forget(gone: impl Send + 'static) {
     Python::attach(|py| {
         // Collected while something else is being raised: that goes on afterwards.

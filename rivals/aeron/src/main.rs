@@ -22,7 +22,8 @@ const TAKEN: usize = 256;
 
 static AERON: Described = Described {
     name: "aeron-ipc",
-    about: "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads not pinned",
+    about: "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads \
+            not pinned",
     wait: "spin",
     streams: true,
     batches: false,

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 /// Messages of a ring, and how many the publisher stays behind the slowest subscriber.
 const CAPACITY: usize = 4096;
 const WATERMARK: usize = 0;
-/// Longest message: the bus takes a value apart into words, and compilers take ages over thousands of them.
+/// Longest message: the bus takes a value apart into words, and compilers take ages over thousands
+/// of them.
 const SIZE_MAX: usize = 1024;
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -35,7 +36,8 @@ static CROSSBAR: Described = Described {
         bytes => Err(BenchError::TooLong {
             bytes,
             max: SIZE_MAX,
-            limit: "a plain value on crossbar's bus, which copies it word by word and is built for few sizes,",
+            limit: "a plain value on crossbar's bus, which copies it word by word and is built \
+                    for few sizes,",
         }),
     },
 };

@@ -1,4 +1,5 @@
-//! NATS through its own client library: core messages between two processes, and messages stored in a stream.
+//! NATS through its own client library: core messages between two processes, and messages stored in
+//! a stream.
 
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
@@ -26,7 +27,8 @@ const AWAITED_MAX: usize = 4096;
 
 static CORE: Described = Described {
     name: "nats-core",
-    about: "NATS core messages through nats-server, its threads not pinned; settings: the server's address",
+    about: "NATS core messages through nats-server, its threads not pinned; settings: the server's \
+            address",
     wait: "block",
     streams: true,
     batches: false,
@@ -75,7 +77,7 @@ fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<
     let runtime = runtime()?;
     let opened = runtime.block_on(async {
         let client = connect(settings).await?;
-        // A subject that nobody used before.
+        // A subject that is new.
         let inbox = match side {
             Side::Asks => client.new_inbox(),
             Side::Answers => String::new(),

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// Longest single wait.
 const WAIT: Duration = Duration::from_millis(400);
-/// Messages that a socket holds in each direction while streaming; without, every message is waited for.
+/// Messages that a socket holds in each direction while streaming; without, every message is waited
+/// for.
 const STREAMED: i32 = 1024;
 
 static IPC: Described = Described {

@@ -66,8 +66,8 @@ impl<const N: usize> Append<N> for To<N> {
 
     #[inline(always)]
     fn append_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
-        // The first shows whether there is room, from what the producer remembers of the slowest reader; the rest is
-        // as lossless, and waits by the library's own means where the ring is full in between.
+        // The first message shows whether there is room, by the producer's copy of the slowest
+        // reader's position. The rest is lossless too: the library waits if the ring is full.
         let Some((first, rest)) = messages.split_first() else {
             return Ok(0);
         };

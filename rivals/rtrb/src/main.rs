@@ -58,7 +58,8 @@ fn hand_over<const N: usize>(
     let count = chunk.len();
     let (first, second) = chunk.as_mut_slices();
     for (number, slot) in first.iter_mut().chain(second).enumerate() {
-        // SAFETY: every slot has held bytes since `ring`, and popping leaves them: any bytes are a value.
+        // SAFETY: every slot has held bytes since `ring`, and popping leaves them: any bytes are a
+        // value.
         fill(number, unsafe { slot.assume_init_mut() });
     }
     // SAFETY: as above, all of it holds values.
@@ -83,10 +84,10 @@ impl<const N: usize> Push<N> for To<N> {
 
     #[inline(always)]
     fn push_some(&mut self, count: usize, fill: impl FnMut(usize, &mut [u8; N])) -> Result<usize> {
-        // Only where what the producer remembers is not enough does it look at the consumer's place.
+        // The producer reads the consumer's position only if its own copy shows too little room.
         let room = match self.0.write_chunk_uninit(count) {
             Ok(chunk) => return Ok(hand_over(chunk, fill)),
-            // Nothing to hand over: committing it would store all the same, into the consumer's way.
+            // Nothing to send: a commit would still write the cache line that the consumer reads.
             Err(ChunkError::TooFewSlots(0)) => return Ok(0),
             Err(ChunkError::TooFewSlots(room)) => room,
         };

@@ -1,4 +1,5 @@
-//! shaq: its single-producer single-consumer queue and its broadcast queue, in shared memory between processes.
+//! shaq: its single-producer single-consumer queue and its broadcast queue, in shared memory
+//! between processes.
 
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
@@ -22,7 +23,7 @@ static SINGLE: Described = Described {
     streams: true,
     batches: true,
     threads: false,
-    lacks: "fixed size of messages, one reader; nobody notices a dead side",
+    lacks: "fixed size of messages, one reader; a dead side is not noticed",
     open: |side, door, size, _| for_size!(size, N => single::<N>(side, door)),
 };
 
@@ -33,7 +34,7 @@ static BROADCAST: Described = Described {
     streams: true,
     batches: true,
     threads: false,
-    lacks: "fixed size of messages; nobody notices a dead side",
+    lacks: "fixed size of messages; a dead side is not noticed",
     open: |side, door, size, _| for_size!(size, N => cast::<N>(side, door)),
 };
 
@@ -67,7 +68,8 @@ fn files(side: Side, door: &mut Door) -> Result<(File, File)> {
 fn single<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
     let (to, from) = files(side, door)?;
     let bytes = spsc::minimum_file_size::<[u8; N]>(CAPACITY);
-    // SAFETY: this side alone initialises the file it made and is its only producer; messages are plain bytes.
+    // SAFETY: this side alone initialises the file it made and is its only producer; messages are
+    // plain bytes.
     let producer = unsafe { spsc::Producer::<[u8; N]>::create(&to, bytes) }.map_err(says)?;
     door.exchange("initialised")?;
     // SAFETY: the other side has initialised it, and this is its only consumer.
@@ -84,7 +86,8 @@ impl<const N: usize> To<N> {
     fn write(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8; N])) -> usize {
         let mut batch = self.0.write_batch();
         for number in 0..count {
-            // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are written below.
+            // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are
+            // written below.
             let Some(slot) = (unsafe { batch.try_as_mut() }) else {
                 if number == 0 {
                     // Nothing is to be published; dropped, it would store and wake all the same.
@@ -168,7 +171,8 @@ struct CastTo<const N: usize>(broadcast::Producer<[u8; N]>);
 impl<const N: usize> Push<N> for CastTo<N> {
     #[inline(always)]
     fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool> {
-        // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are written below.
+        // SAFETY: bytes of a mapped file, which starts as zeros: any are a value, and they are
+        // written below.
         let Some(mut slot) = (unsafe { self.0.try_reserve_write() }) else {
             return Ok(false);
         };

@@ -1,4 +1,5 @@
-//! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over UNIX sockets.
+//! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over
+//! UNIX sockets.
 
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};

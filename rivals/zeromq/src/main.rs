@@ -85,7 +85,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sends a message. Copied in, because the library drops one that it is handed when an alarm interrupts it.
+    /// Sends a message. It is copied, because the library drops an owned message when an alarm
+    /// interrupts the call.
     fn pass(&self, message: &[u8], patience: &mut Patience<'_>) -> Result<()> {
         loop {
             match self.socket.send(message, 0) {

@@ -9,7 +9,11 @@ use olivine_rivals_http::{BODY, address};
 struct Hello;
 
 impl HttpService for Hello {
-    fn call(&mut self, request: Request<'_, '_, '_>, response: &mut Response<'_>) -> io::Result<()> {
+    fn call(
+        &mut self,
+        request: Request<'_, '_, '_>,
+        response: &mut Response<'_>,
+    ) -> io::Result<()> {
         match request.path() {
             "/plaintext" => {
                 response.header("Content-Type: text/plain");

@@ -1,4 +1,4 @@
-"""What the native part offers. Time-outs are seconds; None waits for as long as it takes. Lengths are bytes."""
+"""The native part. Time-outs are seconds; None waits for as long as it takes. Lengths are bytes."""
 
 import os
 import sys
@@ -72,13 +72,17 @@ class Corrupt(ReceiveError): ...
 class Publisher:
     """Sends messages into a channel; each publisher has a lane of its own.
 
-    While a call sends bytes, no other thread may write them: numpy, for one, writes without holding the interpreter.
+    While a call sends bytes, no other thread may write them. numpy, for example, writes without
+    holding the interpreter.
     """
 
     def __new__(cls, uri: str, **keys: _Setting) -> Self:
-        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
+        """Opens the channel, and creates it if necessary.
 
-        Waits while others open or close it (10 s at most), and up to 1 s for the first answer of a far side.
+        Raises UriError or OpenError; nothing stays behind then.
+
+        Waits while others open or close it (10 s at most), and up to 1 s for the first answer of a
+        far side.
         """
 
     # Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
@@ -138,7 +142,10 @@ class Publisher:
     @property
     def capacity(self) -> int: ...
     def check_unlinked(self) -> bool:
-        """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
+        """Whether the channel's files were removed while it was open.
+
+        A program that opens the name now gets another channel.
+        """
 
     def count_subscribers(self) -> int:
         """Counts the reliable subscribers attached now, by system calls; reclaims the dead."""
@@ -149,14 +156,17 @@ class Publisher:
     def uri(self) -> str: ...
     @property
     def link_status(self) -> dict[str, str | int] | None:
-        """What the link behind a channel elsewhere is doing ("stage", "note", "peers" and counts); None without one."""
+        """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
 
     def stats(self) -> dict[str, int]: ...
     def close(self) -> None:
-        """Ends the stream, after up to `linger`; raises BackPressured if some had not read everything by then.
+        """Ends the stream, after up to `linger`; raises BackPressured if a subscriber had not read
+        everything by then.
 
-        On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has everything: without bound where
-        `linger` is 0, the default. Give those one: `linger="5s"`. So ends one that is forgotten, too, and tells nobody.
+        On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
+        everything: without bound if `linger` is 0, the default. Set it for such channels:
+        `linger="5s"`. A publisher that is collected ends its stream in the same way, without an
+        error.
         """
 
     def __enter__(self) -> Self: ...
@@ -172,7 +182,7 @@ class Claim:
     """A reserved message. Leaving its block commits it, an exception aborts it."""
 
     def commit(self) -> int:
-        """Makes the message visible; where the publisher is then. BufferError while its bytes are looked at."""
+        """Makes the message visible; returns the position. BufferError while views exist."""
 
     def abort(self) -> None:
         """Gives the message up. BufferError while its bytes are looked at."""
@@ -201,13 +211,14 @@ class Message:
     def topic(self) -> str: ...
     @property
     def alive(self) -> bool:
-        """Whether the bytes can still be looked at: always for copies, until the subscriber goes on for views."""
+        """Whether the bytes can be read: copies always, views until the subscriber goes on."""
 
     def release(self) -> None:
-        """Goes past the message and gives its room back now. BufferError while its bytes are looked at in the ring.
+        """Consumes the message and gives its room back now. BufferError while views of it exist.
 
-        Leaving the message's `with` block does it too, unless an exception does: then the subscriber's next call goes past.
-        Nothing is left to do, for a view or a copy, once the subscriber has gone on. A copy's bytes stay.
+        Leaving the message's `with` block does the same. After an exception in the block, the
+        subscriber's next call consumes it. Once the subscriber has gone on, this does nothing. The
+        bytes of a copy stay.
         """
 
     def __enter__(self) -> Self: ...
@@ -225,16 +236,18 @@ class Message:
 class Subscriber:
     """Receives messages of a channel from all its publishers, in order for each publisher.
 
-    A durable one (`name=`) goes past a message with the next call after the one that handed it out, or with `close`:
-    what it was working on when it was dropped, died, or left its `with` block by an exception comes again, first, to the
-    next subscriber of that name.
+    A durable subscriber (`name=`) consumes a message with the next call that receives, or with
+    `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
+    of that name gets its last message again, first.
     """
 
     def __new__(cls, uri: str, **keys: _Setting) -> Self:
-        """Opens the channel, making it if need be. Raises UriError or OpenError; nothing stays behind then.
+        """Opens the channel, and creates it if necessary.
 
-        Waits while others open or close it (10 s at most), up to 1 s for the first answer of a far side, and up to
-        `timeout` for the publisher of a shm+fd:// channel.
+        Raises UriError or OpenError; nothing stays behind then.
+
+        Waits while others open or close it (10 s at most), up to 1 s for the first answer of a far
+        side, and up to `timeout` for the publisher of a shm+fd:// channel.
         """
 
     def try_receive(self) -> Message | None:
@@ -246,29 +259,32 @@ class Subscriber:
     def receive(self) -> Message:
         """The next message, a view of the ring; waits for it.
 
-        Raises EndOfStream once every publisher has closed and everything was read. That is not final: where a later
-        publisher comes, further calls hand out its messages. A `for` loop ends there.
+        Raises EndOfStream once every publisher has closed and everything was read. That is not
+        final: if a publisher opens later, further calls return its messages. A `for` loop ends.
         """
 
     @overload
     def poll(self, limit: int = 256, handler: None = None) -> list[Message]:
         """Copies of up to `limit` messages. Never waits. Raises EndOfStream as `receive` does.
 
-        An empty list says that there is nothing to read now. The end of the stream is looked for every few calls that find
-        nothing, so that a few empty lists may come before it is raised; `wait` looks for it at once.
+        An empty list says that there is nothing to read now. Only every few empty calls check for
+        the end of the stream, so a few empty lists may come before it is raised; `wait` checks at
+        once.
 
-        What goes wrong behind messages (Overrun, Evicted, Corrupt) does not take them away: they are returned, and the
-        next call that receives raises it.
+        An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
+        and the next call that receives raises the error.
 
-        A durable subscriber goes past all of them but the last, and past that too if there were fewer than `limit`: where
-        each has to be dealt with, receive, iterate or give a handler.
+        A durable subscriber consumes all of them but the last, and the last too if there were fewer
+        than `limit`. To process each message safely, receive, iterate or give a handler.
         """
 
     @overload
     def poll(self, limit: int = 256, *, handler: Callable[[Message], object]) -> int: ...
     @overload
     def poll(self, limit: int, handler: Callable[[Message], object]) -> int:
-        """Hands out up to `limit` messages, views of the ring; how many. A handler that raises gets the same again."""
+        """Hands out up to `limit` messages, views of the ring, and returns how many. A handler that
+        raises gets the same message again.
+        """
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until a poll would find something; whether it would."""
@@ -282,11 +298,17 @@ class Subscriber:
     def lag(self) -> int: ...
     @property
     def durable(self) -> str | None:
-        """What a name (name=) found when it was opened: "created", "resumed", or "lost place", where it was evicted or
-        expired while it was away and lost_bytes says how much it missed. None without a name."""
+        """What a name (name=) found when it was opened: "created", "resumed" or "lost place".
+
+        "lost place": it was evicted or expired while it was away; lost_bytes says how much it
+        missed. None without a name.
+        """
 
     def check_unlinked(self) -> bool:
-        """Whether the channel's files were removed while it was open: who opens the name now gets another channel."""
+        """Whether the channel's files were removed while it was open.
+
+        A program that opens the name now gets another channel.
+        """
 
     @property
     def lost_bytes(self) -> int: ...
@@ -296,7 +318,7 @@ class Subscriber:
     def uri(self) -> str: ...
     @property
     def link_status(self) -> dict[str, str | int] | None:
-        """What the link behind a channel elsewhere is doing ("stage", "note", "peers" and counts); None without one."""
+        """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
 
     def event_fd(self) -> int:
         """Readable when there is something to poll; belongs to the subscriber."""
@@ -309,16 +331,20 @@ class Subscriber:
         """
 
     def drop(self) -> None:
-        """As `close`, but a durable subscriber keeps its place before the message received last, which comes again.
+        """As `close`, but a durable subscriber keeps its place before the message received last,
+        which comes again.
 
-        So ends one that is forgotten, or whose `with` block an exception leaves.
+        A subscriber that is collected, or whose `with` block an exception leaves, ends in this way.
         """
 
     def unsubscribe(self) -> None:
-        """Leaves the channel and forgets a durable name. Raises Closed where it has left: the name is kept then."""
+        """Leaves the channel and forgets a durable name.
 
-    # `for` and `async for` end when the last publisher closes. That is not final: where a later publisher comes, a new
-    # loop goes on with its messages, and so does `receive`.
+        Raises Closed, and keeps the name, if it has left.
+        """
+
+    # `for` and `async for` end when the last publisher closes. That is not final: if a publisher
+    # opens later, a new loop goes on with its messages, and so does `receive`.
     def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...
     def __aiter__(self) -> AsyncIterator[Message]: ...

@@ -2,6 +2,8 @@
 
 mod bridges;
 mod headline;
+#[cfg(test)]
+mod kept;
 mod methods;
 mod points;
 mod ranking;

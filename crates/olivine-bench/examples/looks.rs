@@ -59,13 +59,13 @@ const WAYS: [Way; 11] = [
 ];
 
 /// One side of the game: the words it writes are those from `ours` on in steps of 2.
-struct Player<'a> {
+struct Driver<'a> {
     words: &'a SharedWords,
     way: Way,
     ours: usize,
 }
 
-impl Player<'_> {
+impl Driver<'_> {
     /// The word of number `ball` in the direction that begins at `first`.
     fn place(&self, first: usize, ball: u64) -> usize {
         let step = if self.way.walks { ball % WALKED } else { 0 };
@@ -110,24 +110,24 @@ fn middle(mut samples: Vec<u64>) -> f64 {
 }
 
 /// Sends first; `seen` is what the other side will have noted.
-fn ask(player: &Player<'_>, first: u64) -> [Vec<u64>; 2] {
+fn ask(driver: &Driver<'_>, first: u64) -> [Vec<u64>; 2] {
     let mut sent = Vec::new();
     let mut answered = Vec::new();
     for ball in first..first + ROUNDS {
         sent.push(TickClock::ticks());
-        player.send(ball);
-        pauses(player.way.before);
-        answered.push(player.await_ball(ball));
+        driver.send(ball);
+        pauses(driver.way.before);
+        answered.push(driver.await_ball(ball));
     }
     [sent, answered]
 }
 
-fn answer(player: &Player<'_>, first: u64) -> Vec<u64> {
+fn answer(driver: &Driver<'_>, first: u64) -> Vec<u64> {
     let mut seen = Vec::new();
     for ball in first..first + ROUNDS {
-        seen.push(player.await_ball(ball));
-        player.send(ball);
-        pauses(player.way.before);
+        seen.push(driver.await_ball(ball));
+        driver.send(ball);
+        pauses(driver.way.before);
     }
     seen
 }
@@ -158,12 +158,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut seen = Vec::new();
             for (number, way) in (0..).zip(WAYS.iter().cycle().take(turns * WAYS.len())) {
                 barrier.wait();
-                let player = Player {
+                let driver = Driver {
                     words: &words,
                     way: *way,
                     ours: 1,
                 };
-                seen.push(answer(&player, 1 + number * ROUNDS));
+                seen.push(answer(&driver, 1 + number * ROUNDS));
                 barrier.wait();
             }
             Ok::<_, std::io::Error>(seen)
@@ -172,12 +172,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut asked = Vec::new();
         for (number, way) in (0..).zip(WAYS.iter().cycle().take(turns * WAYS.len())) {
             barrier.wait();
-            let player = Player {
+            let driver = Driver {
                 words: &words,
                 way: *way,
                 ours: 0,
             };
-            asked.push(ask(&player, 1 + number * ROUNDS));
+            asked.push(ask(&driver, 1 + number * ROUNDS));
             barrier.wait();
         }
         let seen = answering

@@ -1,6 +1,13 @@
-//! Channels that a measurement makes for itself and takes away again.
+//! Channels that a measurement makes for itself and removes again, and waits on them.
 
-use olivine::{Config, UriError, admin};
+use crate::error::Result;
+use olivine::{Config, Message, NotSent, Subscriber, UriError, admin};
+use std::time::Duration;
+
+/// Longest single wait for a message, so that a limit on the whole can be kept.
+pub(crate) const WAIT_STEP: Duration = Duration::from_millis(200);
+/// Messages taken in one poll.
+pub(crate) const POLL_LIMIT: usize = 1 << 16;
 
 /// A channel with a private name in the usual folder; removed when this is dropped.
 ///
@@ -16,7 +23,7 @@ impl TemporaryChannel {
     /// # Errors
     ///
     /// [`UriError`] if a setting is not usable.
-    pub fn new(purpose: &str, serial: u32, settings: &str) -> Result<Self, UriError> {
+    pub fn new(purpose: &str, serial: u32, settings: &str) -> std::result::Result<Self, UriError> {
         let mark = if settings.is_empty() { "" } else { "?" };
         let name = format!("{purpose}-{}-{serial}", std::process::id());
         Ok(Self {
@@ -41,4 +48,29 @@ impl Drop for TemporaryChannel {
         // Nothing to remove is the usual case: the last user of a channel may have done so.
         let _ = admin::remove(&self.config, true);
     }
+}
+
+/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is asked now and then
+/// whether to go on.
+#[inline(always)]
+pub(crate) fn receive<T>(
+    subscriber: &mut Subscriber,
+    mut look: impl FnMut() -> Result<()>,
+    mut handle: impl FnMut(&Message<'_>) -> T,
+) -> Result<T> {
+    let mut result = None;
+    loop {
+        if !subscriber.wait(WAIT_STEP)? {
+            look()?;
+        }
+        subscriber.poll(|message| result = Some(handle(&message)), 1)?;
+        if let Some(result) = result {
+            return Ok(result);
+        }
+    }
+}
+
+/// Whether a send was refused only because there is no room yet.
+pub(crate) fn is_back_pressure(error: NotSent) -> bool {
+    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
 }

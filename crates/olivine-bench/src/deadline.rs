@@ -1,8 +1,9 @@
 //! Bounds on waiting: nobody waits for ever, and nobody waits for the dead.
 
-use super::{Line, is_back_pressure};
+use crate::channel::is_back_pressure;
 use crate::error::{BenchError, Result};
 use olivine::{NotSent, Publisher, clock};
+use std::fmt;
 use std::time::Duration;
 
 /// Spins between two looks at the time and at the other process.
@@ -10,23 +11,29 @@ const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
 /// Longest single wait for room, so that the other process is looked at.
 const ROOM_STEP: Duration = Duration::from_millis(200);
 
+/// What a wait looks at besides the time.
+pub(crate) trait Watched: fmt::Debug {
+    /// Fails once the wait is in vain: the other process is gone or has failed.
+    fn look(&mut self) -> Result<()>;
+}
+
 /// Bounds a wait: looks now and then whether the other process lives and the time is not up.
 ///
-/// Spinning code calls [`Patience::spend`] each time round; code that sleeps in the kernel calls
-/// [`Patience::look`] whenever a call returns without what it waited for.
+/// Spinning code calls [`Deadline::spend`] each time round; code that sleeps in the kernel calls
+/// [`Deadline::look`] whenever a call returns without what it waited for.
 #[derive(Debug)]
-pub struct Patience<'a> {
+pub struct Deadline<'a> {
     /// The other process; the second one learns of the end of the first by other means.
-    line: Option<&'a mut Line>,
+    watched: Option<&'a mut dyn Watched>,
     limit: Duration,
     left: u32,
     give_up_ns: Option<u64>,
 }
 
-impl<'a> Patience<'a> {
-    pub(super) fn with(line: &'a mut Line, limit: Duration) -> Self {
+impl<'a> Deadline<'a> {
+    pub(crate) fn watching(watched: &'a mut dyn Watched, limit: Duration) -> Self {
         Self {
-            line: Some(line),
+            watched: Some(watched),
             ..Self::of(limit)
         }
     }
@@ -35,7 +42,7 @@ impl<'a> Patience<'a> {
     #[must_use]
     pub fn of(limit: Duration) -> Self {
         Self {
-            line: None,
+            watched: None,
             limit,
             left: SPINS_BETWEEN_LOOKS,
             give_up_ns: None,
@@ -46,7 +53,7 @@ impl<'a> Patience<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Patience::look`], which it calls now and then.
+    /// As [`Deadline::look`], which it calls now and then.
     #[inline(always)]
     pub fn spend(&mut self) -> Result<()> {
         self.left -= 1;
@@ -80,7 +87,9 @@ impl<'a> Patience<'a> {
                 seconds: self.limit.as_secs(),
             });
         }
-        self.line.as_mut().map_or(Ok(()), |line| line.look())
+        self.watched
+            .as_mut()
+            .map_or(Ok(()), |watched| watched.look())
     }
 
     /// Waits until a message of `length` bytes has room, after a refusal with `error`.

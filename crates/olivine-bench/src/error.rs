@@ -151,11 +151,11 @@ pub enum BenchError {
     /// A method that carries one message at a time was asked to stream.
     #[error("this method carries one message at a time: measure it with pingpong")]
     OneAtATime,
-    /// A rate outside of [`crate::scenario::latency::RATES_PER_S`].
+    /// A rate outside of [`crate::pace::RATES_PER_S`].
     #[error(
         "a rate of {per_s} messages a second is not within {least} to {most}: below, a slice has no message; above, none leaves when it is due",
-        least = crate::scenario::latency::RATES_PER_S.start(),
-        most = crate::scenario::latency::RATES_PER_S.end()
+        least = crate::pace::RATES_PER_S.start(),
+        most = crate::pace::RATES_PER_S.end()
     )]
     Rate {
         /// What was asked for.

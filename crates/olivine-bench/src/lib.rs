@@ -6,7 +6,7 @@
 //! result can be given as a ratio to it. Refuses to report a figure for a message that was not checked.
 
 pub mod channel;
-pub mod compare;
+pub mod deadline;
 pub mod error;
 pub mod floor;
 pub mod job;

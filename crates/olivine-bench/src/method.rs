@@ -1,7 +1,7 @@
 //! Ways to pass bytes between two processes, behind one trait, played by one harness.
 //!
 //! A [`Method`] opens the two ends of a connection, each in its own process; an [`End`] sends and receives.
-//! What is measured is the same for all: [`Player`] fills a message, sends it, waits for the answer, checks every
+//! What is measured is the same for all: [`Driver`] fills a message, sends it, waits for the answer, checks every
 //! byte; the other side checks, and sends back what it received. Methods sleep in the kernel where that is their
 //! nature and spin where it is theirs; the name or the description says which. Refuses to clamp a size: what a
 //! method cannot carry is an error that names the limit.
@@ -12,12 +12,13 @@ mod condvar;
 mod datagram;
 mod exchange;
 mod fixed;
+mod harness;
 mod mirror;
 mod olivine_shm;
 mod olivine_tcp;
-mod place;
-mod player;
 mod queue;
+mod registry;
+mod rendezvous;
 mod seqlock;
 mod signals;
 mod threads;
@@ -26,14 +27,16 @@ mod vm;
 mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
-pub use place::{Door, remove};
-pub use player::{Batches, End, Pair, Player, play};
-pub use threads::play_in_threads;
+pub use harness::{Batches, Driver, End, drive};
+pub use registry::{BUILT_IN, OLIVINE, SELF_CHECK, find, names};
+pub use rendezvous::{Rendezvous, remove};
+pub use threads::drive_in_threads;
 
-pub(crate) use place::Held;
-pub(crate) use player::PATIENCE;
+pub(crate) use harness::WAIT_MAX;
+pub(crate) use registry::FUTEX;
+pub(crate) use rendezvous::{Held, Place};
 
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 
 /// How the names of this library's methods start.
 pub const OLIVINE_PREFIX: &str = "olivine-";
@@ -43,25 +46,25 @@ pub const OLIVINE_PREFIX: &str = "olivine-";
 #[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]
 pub enum Side {
     /// The measuring process: makes kernel objects, sends first.
-    Asks,
+    Client,
     /// The second process: joins, checks, sends back.
-    Answers,
+    Server,
 }
 
 impl Side {
-    /// Picks what belongs to this side out of (asking, answering).
-    pub(crate) fn pick<T>(self, asks: T, answers: T) -> T {
+    /// Picks what belongs to this side out of (client, server).
+    pub(crate) fn pick<T>(self, client: T, server: T) -> T {
         match self {
-            Self::Asks => asks,
-            Self::Answers => answers,
+            Self::Client => client,
+            Self::Server => server,
         }
     }
 
     /// Of two directions, what this side reads from and what it writes to.
     pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
         match self {
-            Self::Asks => (back, there),
-            Self::Answers => (there, back),
+            Self::Client => (back, there),
+            Self::Server => (there, back),
         }
     }
 }
@@ -101,7 +104,7 @@ pub trait Method: Sync {
         ""
     }
 
-    /// Opens one end for messages of `size` bytes. Both sides call it at the same time; `door` connects them.
+    /// Opens one end for messages of `size` bytes. Both sides call it at the same time; `rendezvous` connects them.
     ///
     /// `settings` are those of the variant, for methods that have any.
     ///
@@ -111,10 +114,10 @@ pub trait Method: Sync {
     fn open(
         &self,
         side: Side,
-        door: &mut Door,
+        rendezvous: &mut Rendezvous,
         size: usize,
         settings: &str,
-    ) -> Result<Box<dyn Player>>;
+    ) -> Result<Box<dyn Driver>>;
 }
 
 /// The setting that rows of a method between threads state.
@@ -125,7 +128,7 @@ const ONE_SLOT: &str =
     "no queue: one message under way, for one reader; a dead side is not noticed";
 
 /// How a [`Described`] method opens its ends.
-pub type Open = fn(Side, &mut Door, usize, &str) -> Result<Box<dyn Player>>;
+pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Result<Box<dyn Driver>>;
 
 /// A method that is a description and a function.
 #[derive(Debug)]
@@ -180,11 +183,11 @@ impl Method for Described {
     fn open(
         &self,
         side: Side,
-        door: &mut Door,
+        rendezvous: &mut Rendezvous,
         size: usize,
         settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        (self.open)(side, door, size, settings)
+    ) -> Result<Box<dyn Driver>> {
+        (self.open)(side, rendezvous, size, settings)
     }
 }
 
@@ -192,69 +195,4 @@ impl std::fmt::Debug for dyn Method + '_ {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// This library with both sides spinning: what others are compared with.
-pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
-
-/// Two sides that sleep and wake each other: part of the floor.
-pub(crate) const FUTEX: &dyn Method = &bell::FUTEX;
-
-/// The methods that need nothing but the kernel and this library.
-pub const BUILT_IN: &[&dyn Method] = &[
-    &olivine_shm::SPIN,
-    &olivine_shm::ADAPTIVE,
-    &olivine_shm::YIELD,
-    &olivine_shm::PARK,
-    &olivine_tcp::TCP,
-    &exchange::POSIX,
-    &exchange::SYSTEM_V,
-    &exchange::FILE,
-    &seqlock::SEQ_LOCK,
-    &mirror::MIRROR,
-    &condvar::CONDVAR,
-    &bell::FUTEX,
-    &bell::EVENT_FD,
-    &signals::PLAIN,
-    &signals::REAL_TIME,
-    &bytes::PIPE,
-    &bytes::FIFO,
-    &bytes::VMSPLICE,
-    &vm::PROCESS_VM,
-    &bytes::UNIX_STREAM,
-    &bytes::SOCKET_PAIR,
-    &datagram::UNIX_DATAGRAM,
-    &datagram::UNIX_SEQPACKET,
-    &uring::IO_URING,
-    &bytes::TCP,
-    &bytes::TCP_DELAYED,
-    &datagram::UDP,
-    &queue::SYSTEM_V,
-    &queue::POSIX,
-];
-
-/// What the self-check measures: a method that works and two that lie.
-pub const SELF_CHECK: &[&dyn Method] = &[
-    &olivine_shm::ADAPTIVE,
-    &wrong_echo::WRONG_ECHO,
-    &wrong_echo::SHORT_ECHO,
-];
-
-/// The method called `name`.
-///
-/// # Errors
-///
-/// [`BenchError::NoMethod`] naming what there is.
-pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
-    let found = methods.iter().find(|method| method.name() == name);
-    found.copied().ok_or_else(|| BenchError::NoMethod {
-        name: name.to_owned(),
-        known: names(methods).join(", "),
-    })
-}
-
-/// The names of methods.
-#[must_use]
-pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {
-    methods.iter().map(|method| method.name()).collect()
 }

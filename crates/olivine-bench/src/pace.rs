@@ -6,7 +6,12 @@
 
 use olivine::clock::TickClock;
 use olivine::probe;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// Rates that can be measured, in messages a second. At the least, a slice is one message in a
+/// second; at the most, its samples take 32 MiB on each side.
+pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
 
 /// Below this distance a gentle wait stops sleeping and looks at the clock: the kernel wakes late by about this.
 const SLEEP_MARGIN_NS: u64 = 120_000;

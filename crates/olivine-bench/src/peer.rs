@@ -11,20 +11,18 @@
 //! | 2    | second     | serial of the order it is ready to begin        |
 //! | 3    | second     | its clock as it saw the last stamped ball       |
 //!
-//! Every spin is bounded by a `Patience`; the second process ends when its standard input does, so neither
+//! Every spin is bounded by a `Deadline`; the second process ends when its standard input does, so neither
 //! can outlive or wait for the other for ever.
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
 
 mod many;
-mod patience;
 mod serve;
 pub(crate) mod socket;
 
-pub use patience::Patience;
 pub use serve::serve;
-pub(crate) use serve::{is_back_pressure, receive};
 
+use crate::deadline::{Deadline, Watched};
 use crate::error::{BenchError, Result, io};
 use crate::latency::Snapshot;
 use crate::privileges::Privileges;
@@ -61,7 +59,7 @@ pub(crate) enum Order {
     Stamp { first: u64, rounds: u64 },
     /// Open a subscriber.
     Open { there: String },
-    /// Take the answering end of a method, at the door of `folder`.
+    /// Take the answering end of a method, at the rendezvous of `folder`.
     Join {
         method: String,
         settings: String,
@@ -237,9 +235,9 @@ impl Peer {
             return Err(self.line.gone());
         }
         let serial = self.serial;
-        let (words, mut patience) = self.spin();
+        let (words, mut deadline) = self.spin();
         while words.load(READY) != serial {
-            patience.spend()?;
+            deadline.spend()?;
             probe::spin_hint();
         }
         Ok(())
@@ -275,18 +273,18 @@ impl Peer {
     }
 
     /// The shared words and the bound of a spin on them.
-    pub(crate) fn spin(&mut self) -> (&SharedWords, Patience<'_>) {
-        (&self.words, Patience::with(&mut self.line, ANSWER_MAX))
+    pub(crate) fn spin(&mut self) -> (&SharedWords, Deadline<'_>) {
+        (&self.words, Deadline::watching(&mut self.line, ANSWER_MAX))
     }
 
     /// Bounds a wait of this process.
-    pub(crate) fn patience(&mut self) -> Patience<'_> {
-        Patience::with(&mut self.line, ANSWER_MAX)
+    pub(crate) fn deadline(&mut self) -> Deadline<'_> {
+        Deadline::watching(&mut self.line, ANSWER_MAX)
     }
 
     /// Bounds a wait of this process to `limit`.
-    pub(crate) fn patience_of(&mut self, limit: Duration) -> Patience<'_> {
-        Patience::with(&mut self.line, limit)
+    pub(crate) fn deadline_of(&mut self, limit: Duration) -> Deadline<'_> {
+        Deadline::watching(&mut self.line, limit)
     }
 
     /// What the second process says went wrong, if it said so within a moment; else `error`.
@@ -314,21 +312,6 @@ impl Line {
         }
     }
 
-    /// Looks whether the process lives and is content.
-    fn look(&mut self) -> Result<()> {
-        match self.answers.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Disconnected) => Err(self.gone()),
-            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
-            // It has sent its last message and is done before that message was read here.
-            Ok(done @ Answer::Done { .. }) if self.early.is_none() => {
-                self.early = Some(done);
-                Ok(())
-            }
-            Ok(other) => Err(unfit(&other)),
-        }
-    }
-
     fn gone(&mut self) -> BenchError {
         // Its answer, if one is left, says more than its exit status.
         if let Ok(Answer::Failed { message }) = self.answers.try_recv() {
@@ -342,6 +325,22 @@ impl Line {
                 action: "wait for the second process",
                 source,
             },
+        }
+    }
+}
+
+impl Watched for Line {
+    fn look(&mut self) -> Result<()> {
+        match self.answers.try_recv() {
+            Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Disconnected) => Err(self.gone()),
+            Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
+            // It has sent its last message and is done before that message was read here.
+            Ok(done @ Answer::Done { .. }) if self.early.is_none() => {
+                self.early = Some(done);
+                Ok(())
+            }
+            Ok(other) => Err(unfit(&other)),
         }
     }
 }

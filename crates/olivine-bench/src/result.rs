@@ -6,15 +6,21 @@
 //! are part of each name. `docs/bench-schema.json` describes the file to other programs.
 
 mod collect;
+pub mod compare;
 mod distribution;
 pub mod export;
 pub mod file;
+mod floor;
+mod measuring_error;
+mod placement;
 
 pub use collect::{Collector, Figures, Slice};
 pub use distribution::Distribution;
 pub use file::{FileError, ResultFile};
+pub use floor::{FloorResult, LineResult};
+pub use measuring_error::MeasuringError;
+pub use placement::{ClockAhead, Placement};
 
-use crate::floor::{ClockAhead, Placement};
 use crate::kernel::{Cause, Counts};
 use crate::latency::Percentiles;
 use crate::spread::Spread;

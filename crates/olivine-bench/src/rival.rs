@@ -28,7 +28,7 @@ const MEASURE: &str = "measure";
 const PEER: &str = "__peer";
 /// How long a rival's program may take to start and to say what it knows.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long a method may take to fail, longer than the patience of either end.
+/// How long a method may take to fail, longer than the deadline of either end.
 const FAILING_MAX: Duration = Duration::from_secs(6);
 /// Letters of a wrong answer that are shown.
 const SHOWN_MAX: usize = 40;
@@ -77,7 +77,7 @@ pub struct Job {
 
 impl Job {
     /// How long its program may take: what was asked for twice over, with room in each run for a method that
-    /// fails by its own patience.
+    /// fails by its own deadline.
     fn limit(&self) -> Duration {
         let variants = u32::try_from(self.variants.len()).unwrap_or(u32::MAX);
         let runs = FAILING_MAX.saturating_mul(self.runs);
@@ -346,7 +346,7 @@ fn text_of(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
         let mut bytes = Vec::new();
         // What was read before an error is what there is.
         let _ = pipe.read_to_end(&mut bytes);
-        // Whoever asked may have lost patience.
+        // Whoever asked may have lost deadline.
         let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     text
@@ -395,7 +395,7 @@ mod tests {
             seconds: 2.0,
             privileges: Privileges::default(),
         };
-        let patience = crate::method::PATIENCE * 5 * 3;
-        assert!(job.limit() > patience + Duration::from_secs(6));
+        let deadline = crate::method::WAIT_MAX * 5 * 3;
+        assert!(job.limit() > deadline + Duration::from_secs(6));
     }
 }

@@ -5,13 +5,13 @@
 //! that sends back a part of what it got, every byte of it right. And
 //! the same thing measured twice in turns tells how far apart two figures may lie without meaning anything.
 
-use crate::compare::RUNS_MIN;
 use crate::error::Result;
-use crate::result::{Distribution, Outcome, Parameters, Row};
+use crate::result::compare::RUNS_MIN;
+use crate::result::{Distribution, MeasuringError, Outcome, Parameters, Row};
 use crate::scenario::latency::{self, STALL_NS};
 use crate::scenario::{Setup, Variant, Watch, pingpong};
 use crate::text;
-use crate::twice::{self, MeasuringError};
+use crate::twice;
 
 /// Messages a second of the stalled run: a tenth of a slice is delayed by the stall.
 const RATE_PER_S: f64 = 100_000.0;

@@ -1,16 +1,15 @@
 //! The published schema and the result file say the same.
 
 use olivine::clock::TickClock;
-use olivine_bench::floor::{ClockAhead, Placement};
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::Machine;
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
 use olivine_bench::result::{
-    Collector, Figures, Load, Outcome, Pair, Parameters, Published, ResultFile, Row, Slice,
+    ClockAhead, Collector, Figures, Load, MeasuringError, Outcome, Pair, Parameters, Placement,
+    Published, ResultFile, Row, Slice,
 };
-use olivine_bench::twice::MeasuringError;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
 
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
-use olivine_bench::peer::Patience;
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::rival;
 use rusteron_media_driver::{
     Aeron, AeronDriver, AeronDriverContext, AeronExclusivePublication, AeronSubscription,
@@ -53,7 +53,12 @@ fn driver(folder: &str) -> Result<EmbeddedMediaDriver> {
     Ok(AeronDriver::launch_embedded_guard(context, false))
 }
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     if size > SIZE_MAX {
         return Err(BenchError::TooLong {
             bytes: size,
@@ -61,17 +66,17 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
             limit: "Aeron's largest fragment",
         });
     }
-    let folder = door.folder().join("aeron").display().to_string();
+    let folder = rendezvous.folder().join("aeron").display().to_string();
     let streams = rival::unpinned(|| -> Result<Streams> {
         let driver = match side {
-            Side::Asks => Some(driver(&folder)?),
-            Side::Answers => {
-                let _started = door.hear()?;
+            Side::Client => Some(driver(&folder)?),
+            Side::Server => {
+                let _started = rendezvous.hear()?;
                 None
             }
         };
-        if side == Side::Asks {
-            door.tell("started")?;
+        if side == Side::Client {
+            rendezvous.tell("started")?;
         }
         let client = Aeron::connect_dir(&folder).map_err(says)?;
         let (from, to) = side.from_to(1, 2);
@@ -92,8 +97,8 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
             _driver: driver,
         })
     })?;
-    door.exchange("added")?;
-    Ok(play(streams, size))
+    rendezvous.exchange("added")?;
+    Ok(drive(streams, size))
 }
 
 // Dropped in this order: the driver goes last.
@@ -110,12 +115,12 @@ struct Streams {
 fn offer(
     publication: &AeronExclusivePublication,
     message: &[u8],
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
 ) -> Result<()> {
     loop {
         match publication.offer(message) {
             Ok(_position) => return Ok(()),
-            Err(error) if error.is_retryable() => patience.spend()?,
+            Err(error) if error.is_retryable() => deadline.spend()?,
             Err(error) => return Err(says(error)),
         }
     }
@@ -123,12 +128,12 @@ fn offer(
 
 impl End for Streams {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let mut claim = loop {
             match self.publication.try_claim_owned(self.size) {
                 Ok(claim) => break claim,
                 // Also while the other side is not connected yet.
-                Err(error) if error.is_retryable() => patience.spend()?,
+                Err(error) if error.is_retryable() => deadline.spend()?,
                 Err(error) => return Err(says(error)),
             }
         };
@@ -141,7 +146,7 @@ impl End for Streams {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let mut handle = Some(handle);
         let mut handled = None;
@@ -153,7 +158,7 @@ impl End for Streams {
             if let Some(handled) = handled.take() {
                 return Ok(handled);
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 
@@ -162,7 +167,7 @@ impl End for Streams {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
         let publication = &self.publication;
         let mut check = Some(check);
@@ -172,7 +177,7 @@ impl End for Streams {
             let take = |message: &[u8], _header| {
                 let fits = check.take().is_some_and(|check| check(message));
                 echoed = Some(if fits {
-                    offer(publication, message, patience).map(|()| true)
+                    offer(publication, message, deadline).map(|()| true)
                 } else {
                     Ok(false)
                 });
@@ -181,7 +186,7 @@ impl End for Streams {
             if let Some(echoed) = echoed.take() {
                 return echoed;
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 
@@ -190,7 +195,7 @@ impl End for Streams {
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
         loop {
             let room = limit.min(TAKEN);
@@ -201,7 +206,7 @@ impl End for Streams {
             if taken > 0 {
                 return Ok(usize::try_from(taken).unwrap_or(0));
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 }

@@ -3,7 +3,7 @@
 use crossbar::{BusSubscriber, Pod, PodBus};
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{
-    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play,
+    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side, drive,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -25,14 +25,14 @@ static CROSSBAR: Described = Described {
     batches: false,
     threads: false,
     lacks: "fixed size of messages on its bus; the dead are told by their process number",
-    open: |side, door, size, _| match size {
-        16 => open::<16, 2>(side, door),
-        32 => open::<32, 4>(side, door),
-        64 => open::<64, 8>(side, door),
-        100 => open::<100, 13>(side, door),
-        128 => open::<128, 16>(side, door),
-        256 => open::<256, 32>(side, door),
-        1024 => open::<1024, 128>(side, door),
+    open: |side, rendezvous, size, _| match size {
+        16 => open::<16, 2>(side, rendezvous),
+        32 => open::<32, 4>(side, rendezvous),
+        64 => open::<64, 8>(side, rendezvous),
+        100 => open::<100, 13>(side, rendezvous),
+        128 => open::<128, 16>(side, rendezvous),
+        256 => open::<256, 32>(side, rendezvous),
+        1024 => open::<1024, 128>(side, rendezvous),
         bytes => Err(BenchError::TooLong {
             bytes,
             max: SIZE_MAX,
@@ -84,16 +84,19 @@ fn says(error: impl std::fmt::Display) -> BenchError {
     }
 }
 
-fn open<const N: usize, const W: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    let folder = door.folder().file_name().unwrap_or_default();
+fn open<const N: usize, const W: usize>(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+) -> Result<Box<dyn Driver>> {
+    let folder = rendezvous.folder().file_name().unwrap_or_default();
     let folder = folder.to_string_lossy().into_owned();
     let (from, to) = side.from_to(format!("{folder}-there"), format!("{folder}-back"));
     let bus = PodBus::<Message<W>>::create_bounded(&to, CAPACITY, WATERMARK).map_err(says)?;
-    door.exchange("made")?;
+    rendezvous.exchange("made")?;
     let subscriber = BusSubscriber::<Message<W>>::connect(&from).map_err(says)?;
-    door.exchange("connected")?;
+    rendezvous.exchange("connected")?;
     let to = Copies::<_, N>::new(To(bus));
-    Ok(play(Fixed::new(to, From(subscriber)), N))
+    Ok(drive(Fixed::new(to, From(subscriber)), N))
 }
 
 struct To<const W: usize>(PodBus<Message<W>>);

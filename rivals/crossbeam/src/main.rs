@@ -5,7 +5,8 @@ use crossbeam_queue::ArrayQueue;
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play_in_threads,
+    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side,
+    drive_in_threads,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ static QUEUE: Described = Described {
     batches: false,
     threads: true,
     lacks: "threads of one process only, fixed size",
-    open: |side, door, size, _| for_size!(size, N => queue::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => queue::<N>(side, rendezvous)),
 };
 
 static CHANNEL: Described = Described {
@@ -33,7 +34,7 @@ static CHANNEL: Described = Described {
     batches: false,
     threads: true,
     lacks: "threads of one process only, fixed size",
-    open: |side, door, size, _| for_size!(size, N => channel::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => channel::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -41,8 +42,8 @@ fn main() -> ExitCode {
     rival::main(&METHODS)
 }
 
-fn queue<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    play_in_threads(side, door, N, || {
+fn queue<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    drive_in_threads(side, rendezvous, N, || {
         let make = || Arc::new(ArrayQueue::<[u8; N]>::new(CAPACITY));
         let (there, back) = (make(), make());
         let asks = Fixed::new(Copies::new(End(Arc::clone(&there))), End(Arc::clone(&back)));
@@ -50,8 +51,8 @@ fn queue<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>>
     })
 }
 
-fn channel<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    play_in_threads(side, door, N, || {
+fn channel<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    drive_in_threads(side, rendezvous, N, || {
         let (there, taken) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
         let (back, answered) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
         let asks = Fixed::new(Copies::new(To(there)), From(answered));

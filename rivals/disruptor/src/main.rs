@@ -7,7 +7,7 @@ use disruptor::{
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
+    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive_in_threads,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ static DISRUPTOR: Described = Described {
     batches: true,
     threads: true,
     lacks: "threads of one process only, fixed size",
-    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -40,8 +40,8 @@ fn ring<const N: usize>() -> (To<N>, From<N>) {
     (To(builder.build()), From(poller))
 }
 
-fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    play_in_threads(side, door, N, || {
+fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    drive_in_threads(side, rendezvous, N, || {
         let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
         Ok((Fixed::new(there, answered), Fixed::new(back, taken)))
     })

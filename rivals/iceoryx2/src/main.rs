@@ -6,7 +6,7 @@ use iceoryx2::prelude::*;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive,
 };
 use olivine_bench::rival;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ static ICEORYX2: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -38,9 +38,9 @@ fn says(error: impl std::fmt::Debug) -> BenchError {
     }
 }
 
-fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
+fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
     let node = NodeBuilder::new().create::<ipc::Service>().map_err(says)?;
-    let folder = door.folder().file_name().unwrap_or_default();
+    let folder = rendezvous.folder().file_name().unwrap_or_default();
     let folder = folder.to_string_lossy().into_owned();
     let service = |direction: &str| {
         let name = format!("{folder}/{direction}");
@@ -60,14 +60,14 @@ fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> 
         .buffer_size(CAPACITY)
         .create()
         .map_err(says)?;
-    door.exchange("subscribed")?;
+    rendezvous.exchange("subscribed")?;
     let publisher = to
         .publisher_builder()
         .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
         .create()
         .map_err(says)?;
-    door.exchange("open")?;
-    Ok(play(Fixed::new(To::<N>(publisher), From(subscriber)), N))
+    rendezvous.exchange("open")?;
+    Ok(drive(Fixed::new(To::<N>(publisher), From(subscriber)), N))
 }
 
 struct To<const N: usize>(Publisher<ipc::Service, [u8; N], ()>);

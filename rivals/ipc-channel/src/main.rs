@@ -3,9 +3,9 @@
 use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, TryRecvError, bytes_channel,
 };
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
-use olivine_bench::peer::Patience;
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::rival;
 use std::process::ExitCode;
 
@@ -35,27 +35,32 @@ fn says(error: impl std::fmt::Debug) -> BenchError {
 /// What the answering side hands over: where to send to, and where answers come from.
 type Ends = (IpcBytesSender, IpcBytesReceiver);
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let (to, from) = match side {
-        Side::Asks => {
+        Side::Client => {
             let (server, name) = IpcOneShotServer::<Ends>::new().map_err(says)?;
-            door.tell(name)?;
+            rendezvous.tell(name)?;
             // The other side has sent before it says so, so this does not wait.
-            door.hear()?;
+            rendezvous.hear()?;
             server.accept().map_err(says)?.1
         }
-        Side::Answers => {
-            let name = door.hear()?;
+        Side::Server => {
+            let name = rendezvous.hear()?;
             let ends = IpcSender::<Ends>::connect(name).map_err(says)?;
             let (there, taken) = bytes_channel().map_err(says)?;
             let (back, answered) = bytes_channel().map_err(says)?;
             ends.send((there, answered)).map_err(says)?;
-            door.tell("sent")?;
+            rendezvous.tell("sent")?;
             (back, taken)
         }
     };
     let message = vec![0; size];
-    Ok(play(Channels { to, from, message }, size))
+    Ok(drive(Channels { to, from, message }, size))
 }
 
 struct Channels {
@@ -66,11 +71,11 @@ struct Channels {
 
 impl Channels {
     /// Waits for a message.
-    fn next(&self, patience: &mut Patience<'_>) -> Result<Vec<u8>> {
+    fn next(&self, deadline: &mut Deadline<'_>) -> Result<Vec<u8>> {
         loop {
             match self.from.try_recv() {
                 Ok(message) => return Ok(message),
-                Err(TryRecvError::Empty) => patience.spend()?,
+                Err(TryRecvError::Empty) => deadline.spend()?,
                 Err(error) => return Err(says(error)),
             }
         }
@@ -78,7 +83,7 @@ impl Channels {
 }
 
 impl End for Channels {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.message);
         self.to.send(&self.message).map_err(says)
     }
@@ -87,9 +92,9 @@ impl End for Channels {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        let message = self.next(patience)?;
+        let message = self.next(deadline)?;
         let fits = check(&message);
         if fits {
             self.to.send(&message).map_err(says)?;
@@ -100,8 +105,8 @@ impl End for Channels {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.next(patience).map(|message| handle(&message))
+        self.next(deadline).map(|message| handle(&message))
     }
 }

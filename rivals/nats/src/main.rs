@@ -7,10 +7,10 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::payload::{self, Stamp};
-use olivine_bench::peer::Patience;
 use olivine_bench::rival;
 use olivine_bench::scenario::bridge::{STORE, StoreJob, Stored};
 use std::collections::VecDeque;
@@ -73,24 +73,29 @@ async fn connect(address: &str) -> Result<Client> {
     options.connect(address).await.map_err(says)
 }
 
-fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    settings: &str,
+) -> Result<Box<dyn Driver>> {
     let runtime = runtime()?;
     let opened = runtime.block_on(async {
         let client = connect(settings).await?;
         // A subject that is new.
         let inbox = match side {
-            Side::Asks => client.new_inbox(),
-            Side::Answers => String::new(),
+            Side::Client => client.new_inbox(),
+            Side::Server => String::new(),
         };
         Ok::<_, BenchError>((client, inbox))
     });
     let (client, inbox) = opened?;
     let inbox = match side {
-        Side::Asks => {
-            door.tell(&inbox)?;
+        Side::Client => {
+            rendezvous.tell(&inbox)?;
             inbox
         }
-        Side::Answers => door.hear()?,
+        Side::Server => rendezvous.hear()?,
     };
     let (from, to) = side.from_to(format!("{inbox}.there"), format!("{inbox}.back"));
     let subscriber = runtime.block_on(async {
@@ -99,8 +104,8 @@ fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<
         client.flush().await.map_err(says)?;
         Ok::<_, BenchError>(subscriber)
     })?;
-    door.exchange("subscribed")?;
-    Ok(play(
+    rendezvous.exchange("subscribed")?;
+    Ok(drive(
         Core {
             runtime,
             client,
@@ -122,7 +127,7 @@ struct Core {
 
 impl Core {
     /// Waits for the next message.
-    fn next(&mut self, patience: &mut Patience<'_>) -> Result<Bytes> {
+    fn next(&mut self, deadline: &mut Deadline<'_>) -> Result<Bytes> {
         loop {
             let next = self.subscriber.next();
             let waited = self
@@ -131,14 +136,14 @@ impl Core {
             match waited {
                 Ok(Some(message)) => return Ok(message.payload),
                 Ok(None) => return Err(BenchError::EndClosed),
-                Err(_) => patience.look()?,
+                Err(_) => deadline.look()?,
             }
         }
     }
 }
 
 impl End for Core {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.outgoing);
         let payload = Bytes::copy_from_slice(&self.outgoing);
         let sent = self.client.publish(self.to.clone(), payload);
@@ -148,16 +153,16 @@ impl End for Core {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.next(patience).map(|message| handle(&message))
+        self.next(deadline).map(|message| handle(&message))
     }
 
     fn send_many(
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        _patience: &mut Patience<'_>,
+        _patience: &mut Deadline<'_>,
     ) -> Result<()> {
         let Self {
             runtime,
@@ -180,9 +185,9 @@ impl End for Core {
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
-        handle(&self.next(patience)?);
+        handle(&self.next(deadline)?);
         let mut taken = 1;
         while taken < limit {
             match self.subscriber.next().now_or_never() {

@@ -2,9 +2,9 @@
 
 use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
-use olivine_bench::peer::Patience;
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::rival;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
@@ -24,9 +24,9 @@ static IPC: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _| {
-        let endpoint = format!("ipc://{}", door.folder().join("nng").display());
-        open(side, door, size, endpoint)
+    open: |side, rendezvous, size, _| {
+        let endpoint = format!("ipc://{}", rendezvous.folder().join("nng").display());
+        open(side, rendezvous, size, endpoint)
     },
 };
 
@@ -38,13 +38,13 @@ static TCP: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _| {
+    open: |side, rendezvous, size, _| {
         // This version cannot say which port it was given, so a free one is looked for first.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
             .map_err(says)?
             .port();
-        open(side, door, size, format!("tcp://127.0.0.1:{port}"))
+        open(side, rendezvous, size, format!("tcp://127.0.0.1:{port}"))
     },
 };
 
@@ -60,19 +60,24 @@ fn says(error: impl std::fmt::Display) -> BenchError {
     }
 }
 
-fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    endpoint: String,
+) -> Result<Box<dyn Driver>> {
     let socket = rival::unpinned(|| -> Result<Socket> {
         let socket = Socket::new(Protocol::Pair0).map_err(says)?;
         socket.set_opt::<RecvTimeout>(Some(WAIT)).map_err(says)?;
         socket.set_opt::<SendTimeout>(Some(WAIT)).map_err(says)?;
         match side {
-            Side::Asks => {
+            Side::Client => {
                 socket.listen(&endpoint).map_err(says)?;
-                door.exchange(endpoint)?;
+                rendezvous.exchange(endpoint)?;
             }
-            Side::Answers => {
-                socket.dial(&door.hear()?).map_err(says)?;
-                door.tell("connected")?;
+            Side::Server => {
+                socket.dial(&rendezvous.hear()?).map_err(says)?;
+                rendezvous.tell("connected")?;
             }
         }
         Ok(socket)
@@ -82,7 +87,7 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: String) -> Result<Bo
         size,
         streams: false,
     };
-    Ok(play(pair, size))
+    Ok(drive(pair, size))
 }
 
 struct Pair {
@@ -94,13 +99,13 @@ struct Pair {
 
 impl Pair {
     /// Sends a message, which is the socket's from then on.
-    fn pass(&self, mut message: nng::Message, patience: &mut Patience<'_>) -> Result<()> {
+    fn pass(&self, mut message: nng::Message, deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             match self.socket.send(message) {
                 Ok(()) => return Ok(()),
                 Err((back, nng::Error::TimedOut)) => {
                     message = back;
-                    patience.look()?;
+                    deadline.look()?;
                 }
                 Err((_, error)) => return Err(says(error)),
             }
@@ -108,11 +113,11 @@ impl Pair {
     }
 
     /// Waits for a message.
-    fn next(&self, patience: &mut Patience<'_>) -> Result<nng::Message> {
+    fn next(&self, deadline: &mut Deadline<'_>) -> Result<nng::Message> {
         loop {
             match self.socket.recv() {
                 Ok(message) => return Ok(message),
-                Err(nng::Error::TimedOut) => patience.look()?,
+                Err(nng::Error::TimedOut) => deadline.look()?,
                 Err(error) => return Err(says(error)),
             }
         }
@@ -130,23 +135,23 @@ impl End for Pair {
         Ok(())
     }
 
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let mut message = nng::Message::with_zeros(self.size);
         fill(&mut message);
-        self.pass(message, patience)
+        self.pass(message, deadline)
     }
 
     fn echo(
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        let message = self.next(patience)?;
+        let message = self.next(deadline)?;
         let fits = check(&message);
         if fits {
             // The same message goes back, as a program would send it.
-            self.pass(message, patience)?;
+            self.pass(message, deadline)?;
         }
         Ok(fits)
     }
@@ -154,8 +159,8 @@ impl End for Pair {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.next(patience).map(|message| handle(&message))
+        self.next(deadline).map(|message| handle(&message))
     }
 }

@@ -3,7 +3,7 @@
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Append, Copies, Described, Door, Fixed, Method, OLIVINE, Player, Pop, Side, play,
+    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side, drive,
 };
 use olivine_bench::rival;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
@@ -22,7 +22,7 @@ static RINGFIRE: Described = Described {
     batches: true,
     threads: false,
     lacks: "fixed size of messages, copies out; a dead reader is told by its process number",
-    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -37,23 +37,26 @@ fn says(error: impl std::fmt::Display) -> BenchError {
     }
 }
 
-fn open<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    let (there, back) = (door.folder().join("there"), door.folder().join("back"));
+fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let (there, back) = (
+        rendezvous.folder().join("there"),
+        rendezvous.folder().join("back"),
+    );
     let (from, to) = side.from_to(there, back);
     let producer = RingProducerBuilder::new(CAPACITY)
         .flow_control(FlowControl::LosslessBackpressure)
         .build::<[u8; N], _>(&to)
         .map_err(says)?;
-    door.exchange("made")?;
+    rendezvous.exchange("made")?;
     let consumer = RingConsumerBuilder::<[u8; N]>::new()
         .consumer_name("bench")
         .start_from_head()
         .attach(&from)
         .map_err(says)?;
-    door.exchange("attached")?;
+    rendezvous.exchange("attached")?;
     let stage = vec![[0; N]; TAKEN];
     let from = From { consumer, stage };
-    Ok(play(Fixed::new(Copies::new(To(producer)), from), N))
+    Ok(drive(Fixed::new(Copies::new(To(producer)), from), N))
 }
 
 struct To<const N: usize>(RingProducer<[u8; N]>);

@@ -3,7 +3,7 @@
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play_in_threads,
+    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Side, drive_in_threads,
 };
 use olivine_bench::rival;
 use rtrb::chunks::{ChunkError, WriteChunkUninit};
@@ -20,7 +20,7 @@ static RTRB: Described = Described {
     batches: true,
     threads: true,
     lacks: "threads of one process only, one reader, fixed size",
-    open: |side, door, size, _| for_size!(size, N => open::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -33,9 +33,9 @@ struct From<const N: usize>(rtrb::Consumer<[u8; N]>);
 
 fn open<const N: usize>(
     side: Side,
-    door: &mut olivine_bench::method::Door,
-) -> Result<Box<dyn Player>> {
-    play_in_threads(side, door, N, || {
+    rendezvous: &mut olivine_bench::method::Rendezvous,
+) -> Result<Box<dyn Driver>> {
+    drive_in_threads(side, rendezvous, N, || {
         let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
         Ok((Fixed::new(there, answered), Fixed::new(back, taken)))
     })

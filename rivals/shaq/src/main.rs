@@ -4,7 +4,7 @@
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Door, Fixed, Method, OLIVINE, Player, Pop, Push, Side, play,
+    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive,
 };
 use olivine_bench::rival;
 use shaq::{broadcast, spsc};
@@ -24,7 +24,7 @@ static SINGLE: Described = Described {
     batches: true,
     threads: false,
     lacks: "fixed size of messages, one reader; a dead side is not noticed",
-    open: |side, door, size, _| for_size!(size, N => single::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => single::<N>(side, rendezvous)),
 };
 
 static BROADCAST: Described = Described {
@@ -35,7 +35,7 @@ static BROADCAST: Described = Described {
     batches: true,
     threads: false,
     lacks: "fixed size of messages; a dead side is not noticed",
-    open: |side, door, size, _| for_size!(size, N => cast::<N>(side, door)),
+    open: |side, rendezvous, size, _| for_size!(size, N => cast::<N>(side, rendezvous)),
 };
 
 fn main() -> ExitCode {
@@ -57,25 +57,28 @@ fn file(path: &Path, make: bool) -> Result<File> {
 }
 
 /// The two files, ours to write first; both exist when this returns on either side.
-fn files(side: Side, door: &mut Door) -> Result<(File, File)> {
-    let (there, back) = (door.folder().join("there"), door.folder().join("back"));
+fn files(side: Side, rendezvous: &mut Rendezvous) -> Result<(File, File)> {
+    let (there, back) = (
+        rendezvous.folder().join("there"),
+        rendezvous.folder().join("back"),
+    );
     let (from, to) = side.from_to(there, back);
     let to = file(&to, true)?;
-    door.exchange("made")?;
+    rendezvous.exchange("made")?;
     Ok((to, file(&from, false)?))
 }
 
-fn single<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    let (to, from) = files(side, door)?;
+fn single<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let (to, from) = files(side, rendezvous)?;
     let bytes = spsc::minimum_file_size::<[u8; N]>(CAPACITY);
     // SAFETY: this side alone initialises the file it made and is its only producer; messages are
     // plain bytes.
     let producer = unsafe { spsc::Producer::<[u8; N]>::create(&to, bytes) }.map_err(says)?;
-    door.exchange("initialised")?;
+    rendezvous.exchange("initialised")?;
     // SAFETY: the other side has initialised it, and this is its only consumer.
     let consumer = unsafe { spsc::Consumer::<[u8; N]>::join(&from) }.map_err(says)?;
-    door.exchange("joined")?;
-    Ok(play(Fixed::new(To(producer), From(consumer)), N))
+    rendezvous.exchange("joined")?;
+    Ok(drive(Fixed::new(To(producer), From(consumer)), N))
 }
 
 struct To<const N: usize>(spsc::Producer<[u8; N]>);
@@ -148,8 +151,8 @@ impl<const N: usize> Pop<N> for From<N> {
     }
 }
 
-fn cast<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> {
-    let (to, from) = files(side, door)?;
+fn cast<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let (to, from) = files(side, rendezvous)?;
     let config = broadcast::BroadcastConfig {
         capacity: CAPACITY,
         producer_slots: 1,
@@ -159,11 +162,11 @@ fn cast<const N: usize>(side: Side, door: &mut Door) -> Result<Box<dyn Player>> 
     // SAFETY: this side alone initialises the file it made; messages are plain bytes.
     let producer = unsafe { broadcast::Producer::<[u8; N]>::create(&to, config, id) };
     let producer = producer.map_err(says)?;
-    door.exchange("initialised")?;
+    rendezvous.exchange("initialised")?;
     // SAFETY: the other side has initialised it with the same type.
     let consumer = unsafe { broadcast::Consumer::<[u8; N]>::join(&from) }.map_err(says)?;
-    door.exchange("joined")?;
-    Ok(play(Fixed::new(CastTo(producer), CastFrom(consumer)), N))
+    rendezvous.exchange("joined")?;
+    Ok(drive(Fixed::new(CastTo(producer), CastFrom(consumer)), N))
 }
 
 struct CastTo<const N: usize>(broadcast::Producer<[u8; N]>);

@@ -1,9 +1,9 @@
 //! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over
 //! UNIX sockets.
 
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
-use olivine_bench::peer::Patience;
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::rival;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -49,13 +49,13 @@ fn says(error: impl std::fmt::Display) -> BenchError {
     }
 }
 
-/// A session that talks to one other, through a socket in the door's folder.
-fn session(side: Side, door: &mut Door) -> Result<Session> {
-    let socket = door.folder().join("zenoh");
+/// A session that talks to one other, through a socket in the rendezvous's folder.
+fn session(side: Side, rendezvous: &mut Rendezvous) -> Result<Session> {
+    let socket = rendezvous.folder().join("zenoh");
     let endpoint = format!("[\"unixsock-stream/{}\"]", socket.display());
     let (ours, none) = match side {
-        Side::Asks => ("listen/endpoints", "connect/endpoints"),
-        Side::Answers => ("connect/endpoints", "listen/endpoints"),
+        Side::Client => ("listen/endpoints", "connect/endpoints"),
+        Side::Server => ("connect/endpoints", "listen/endpoints"),
     };
     let mut config = Config::default();
     for (key, value) in [
@@ -67,20 +67,25 @@ fn session(side: Side, door: &mut Door) -> Result<Session> {
     ] {
         config.insert_json5(key, value).map_err(says)?;
     }
-    if side == Side::Answers {
-        let _listening = door.hear()?;
+    if side == Side::Server {
+        let _listening = rendezvous.hear()?;
     }
     let session = zenoh::open(config).wait().map_err(says)?;
     match side {
-        Side::Asks => drop(door.exchange("listening")?),
-        Side::Answers => door.tell("connected")?,
+        Side::Client => drop(rendezvous.exchange("listening")?),
+        Side::Server => rendezvous.tell("connected")?,
     }
     Ok(session)
 }
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let pair = rival::unpinned(|| -> Result<Pair> {
-        let session = session(side, door)?;
+        let session = session(side, rendezvous)?;
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
         // At once for a message that is waited for, gathered where messages stream.
@@ -106,8 +111,8 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
             _session: session,
         })
     })?;
-    door.exchange("matched")?;
-    Ok(play(pair, size))
+    rendezvous.exchange("matched")?;
+    Ok(drive(pair, size))
 }
 
 /// Waits until the other side subscribes.
@@ -137,12 +142,12 @@ struct Pair {
 
 impl Pair {
     /// Waits for a message.
-    fn next(&self, patience: &mut Patience<'_>) -> Result<Sample> {
+    fn next(&self, deadline: &mut Deadline<'_>) -> Result<Sample> {
         loop {
             if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
                 return Ok(sample);
             }
-            patience.look()?;
+            deadline.look()?;
         }
     }
 }
@@ -155,7 +160,7 @@ impl End for Pair {
         Ok(())
     }
 
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let mut message = loop {
             let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();
             match place.wait() {
@@ -165,7 +170,7 @@ impl End for Pair {
                     ZAllocError::OutOfMemory | ZAllocError::NeedDefragment,
                 )) => {
                     std::thread::yield_now();
-                    patience.spend()?;
+                    deadline.spend()?;
                 }
                 Err(error) => return Err(says(error)),
             }
@@ -178,9 +183,9 @@ impl End for Pair {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        let sample = self.next(patience)?;
+        let sample = self.next(deadline)?;
         let fits = check(&sample.payload().to_bytes());
         if fits {
             // The same shared memory goes back, as a program would send it.
@@ -193,9 +198,9 @@ impl End for Pair {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        let sample = self.next(patience)?;
+        let sample = self.next(deadline)?;
         Ok(handle(&sample.payload().to_bytes()))
     }
 }

@@ -1,8 +1,8 @@
 //! ZeroMQ (libzmq): PAIR sockets over TCP and over its ipc transport, between processes.
 
+use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Door, End, Method, OLIVINE, Player, Side, play};
-use olivine_bench::peer::Patience;
+use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
 use olivine_bench::rival;
 use std::process::ExitCode;
 
@@ -17,9 +17,9 @@ static IPC: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _| {
-        let endpoint = format!("ipc://{}", door.folder().join("zeromq").display());
-        open(side, door, size, &endpoint)
+    open: |side, rendezvous, size, _| {
+        let endpoint = format!("ipc://{}", rendezvous.folder().join("zeromq").display());
+        open(side, rendezvous, size, &endpoint)
     },
 };
 
@@ -31,7 +31,7 @@ static TCP: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _| open(side, door, size, "tcp://127.0.0.1:*"),
+    open: |side, rendezvous, size, _| open(side, rendezvous, size, "tcp://127.0.0.1:*"),
 };
 
 fn main() -> ExitCode {
@@ -46,7 +46,12 @@ fn says(error: zmq::Error) -> BenchError {
     }
 }
 
-fn open(side: Side, door: &mut Door, size: usize, endpoint: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    endpoint: &str,
+) -> Result<Box<dyn Driver>> {
     let socket = rival::unpinned(|| -> Result<zmq::Socket> {
         // The socket keeps the context alive.
         let socket = zmq::Context::new().socket(zmq::PAIR).map_err(says)?;
@@ -54,21 +59,21 @@ fn open(side: Side, door: &mut Door, size: usize, endpoint: &str) -> Result<Box<
         socket.set_rcvtimeo(WAIT_MS).map_err(says)?;
         socket.set_sndtimeo(WAIT_MS).map_err(says)?;
         match side {
-            Side::Asks => {
+            Side::Client => {
                 socket.bind(endpoint).map_err(says)?;
                 let bound = socket.get_last_endpoint().map_err(says)?;
-                door.exchange(bound.unwrap_or_else(|_| endpoint.to_owned()))?;
+                rendezvous.exchange(bound.unwrap_or_else(|_| endpoint.to_owned()))?;
             }
-            Side::Answers => {
-                let bound = door.hear()?;
+            Side::Server => {
+                let bound = rendezvous.hear()?;
                 socket.connect(&bound).map_err(says)?;
-                door.tell("connected")?;
+                rendezvous.tell("connected")?;
             }
         }
         Ok(socket)
     })?;
     let message = zmq::Message::new();
-    Ok(play(
+    Ok(drive(
         Pair {
             socket,
             message,
@@ -87,22 +92,22 @@ struct Pair {
 impl Pair {
     /// Sends a message. It is copied, because the library drops an owned message when an alarm
     /// interrupts the call.
-    fn pass(&self, message: &[u8], patience: &mut Patience<'_>) -> Result<()> {
+    fn pass(&self, message: &[u8], deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             match self.socket.send(message, 0) {
                 Ok(()) => return Ok(()),
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => deadline.look()?,
                 Err(error) => return Err(says(error)),
             }
         }
     }
 
     /// Waits for a message.
-    fn next(&mut self, patience: &mut Patience<'_>) -> Result<()> {
+    fn next(&mut self, deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             match self.socket.recv(&mut self.message, 0) {
                 Ok(()) => return Ok(()),
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => patience.look()?,
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => deadline.look()?,
                 Err(error) => return Err(says(error)),
             }
         }
@@ -110,21 +115,21 @@ impl Pair {
 }
 
 impl End for Pair {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.outgoing);
-        self.pass(&self.outgoing, patience)
+        self.pass(&self.outgoing, deadline)
     }
 
     fn echo(
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        self.next(patience)?;
+        self.next(deadline)?;
         let fits = check(&self.message);
         if fits {
-            self.pass(&self.message, patience)?;
+            self.pass(&self.message, deadline)?;
         }
         Ok(fits)
     }
@@ -132,9 +137,9 @@ impl End for Pair {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.next(patience)?;
+        self.next(deadline)?;
         Ok(handle(&self.message))
     }
 }

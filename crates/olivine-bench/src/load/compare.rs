@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn one_run_that_fails_leaves_the_reason_and_no_figure() {
-        let names = ["steady", "liar", "crasher"].map(str::to_owned);
+        let names = ["steady", "cheat", "crasher"].map(str::to_owned);
         let plan = Plan {
             connections: 1,
             depth: 1,
@@ -214,7 +214,7 @@ mod tests {
             }
         });
         let rows = rows.unwrap();
-        let [steady, liar, crasher] = rows.as_slice() else {
+        let [steady, cheat, crasher] = rows.as_slice() else {
             panic!("{rows:?}");
         };
         assert_eq!(steady.failure, None);
@@ -222,7 +222,7 @@ mod tests {
         assert!(steady.per_s_ratio.is_some());
         assert!(steady.p50_ratio.is_none(), "the last one has no figure");
         for (row, reason, closed) in [
-            (liar, "answer 7 differs", 2),
+            (cheat, "answer 7 differs", 2),
             (crasher, "after 50 answers", 3),
         ] {
             assert!(

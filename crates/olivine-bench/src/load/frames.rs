@@ -77,21 +77,21 @@ pub fn stream(
     stream_with(address, batch, seconds, cpu, ANSWER_MAX)
 }
 
-/// The same, with a server that takes and answers nothing for longer than `patience` given up.
+/// The same, with a server that takes and answers nothing for longer than `deadline` given up.
 #[allow(clippy::cast_precision_loss, reason = "times stay far below 2^52 ns")]
 fn stream_with(
     address: SocketAddr,
     batch: usize,
     seconds: f64,
     cpu: u32,
-    patience: Duration,
+    deadline: Duration,
 ) -> Result<Streamed, LoadError> {
     probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;
     for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
-        set(&socket, Some(patience)).map_err(io("set a time-out"))?;
+        set(&socket, Some(deadline)).map_err(io("set a time-out"))?;
     }
     let servers = usage::servers(address);
     let used = usage::cpu_ns(&servers);
@@ -106,7 +106,7 @@ fn stream_with(
             number += batch as u64;
             socket
                 .write_all(&bytes)
-                .map_err(stuck_or("send frames", patience))?;
+                .map_err(stuck_or("send frames", deadline))?;
         }
     }
     socket
@@ -115,7 +115,7 @@ fn stream_with(
     let mut answer = [0; 16];
     socket
         .read_exact(&mut answer)
-        .map_err(stuck_or("read how many frames arrived", patience))?;
+        .map_err(stuck_or("read how many frames arrived", deadline))?;
     let elapsed = clock.nanos(TickClock::ticks() - start) as f64 / 1e9;
     let server_cpu_ns = usage::cpu_ns(&servers)
         .zip(used)
@@ -135,11 +135,11 @@ fn stream_with(
 }
 
 /// An error of a stream: its time is over, or else what the system says to `action`.
-fn stuck_or(action: &'static str, patience: Duration) -> impl FnOnce(std::io::Error) -> LoadError {
+fn stuck_or(action: &'static str, deadline: Duration) -> impl FnOnce(std::io::Error) -> LoadError {
     move |error| match error.kind() {
         // A time-out of a socket is told so.
         ErrorKind::WouldBlock | ErrorKind::TimedOut => LoadError::Stuck {
-            seconds: patience.as_secs(),
+            seconds: deadline.as_secs(),
         },
         _ => io(action)(error),
     }
@@ -171,8 +171,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let cpu = probe::allowed_cpus()[0];
-        let patience = Duration::from_millis(100);
-        let error = stream_with(address, 2048, 3600.0, cpu, patience).unwrap_err();
+        let deadline = Duration::from_millis(100);
+        let error = stream_with(address, 2048, 3600.0, cpu, deadline).unwrap_err();
         assert!(matches!(error, LoadError::Stuck { .. }), "{error}");
     }
 

@@ -5,10 +5,10 @@
 
 use super::bytes::refused;
 use super::exchange::{Memory, Slots};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::Result;
-use crate::peer::Patience;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::futex;
 use std::os::fd::OwnedFd;
@@ -43,27 +43,27 @@ pub(super) const EVENT_FD: Described = Described {
 
 fn open_futex(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
-    let slots = Slots::open(Memory::Posix, side, door, size)?;
-    Ok(play(Rung { slots, bell: Futex }, size))
+) -> Result<Box<dyn Driver>> {
+    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
+    Ok(drive(Rung { slots, bell: Futex }, size))
 }
 
 fn open_event_fd(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
-    let slots = Slots::open(Memory::Posix, side, door, size)?;
+) -> Result<Box<dyn Driver>> {
+    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
     let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
-    let there: OwnedFd = door.share(side, make)?;
-    let back: OwnedFd = door.share(side, make)?;
+    let there: OwnedFd = rendezvous.share(side, make)?;
+    let back: OwnedFd = rendezvous.share(side, make)?;
     let (theirs, ours) = side.from_to(there, back);
     let bell = EventFd { ours, theirs };
-    Ok(play(Rung { slots, bell }, size))
+    Ok(drive(Rung { slots, bell }, size))
 }
 
 /// Wakes the other side, and waits for it to wake us.
@@ -82,19 +82,19 @@ pub(super) struct Rung<B> {
 }
 
 impl<B: Bell> Rung<B> {
-    fn wait(&self, patience: &mut Patience<'_>) -> Result<()> {
+    fn wait(&self, deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             self.bell.sleep(&self.slots)?;
             if self.slots.is_filled() {
                 return Ok(());
             }
-            patience.look()?;
+            deadline.look()?;
         }
     }
 }
 
 impl<B: Bell> End for Rung<B> {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         self.slots.put(fill)?;
         self.bell.ring(&self.slots)
     }
@@ -102,9 +102,9 @@ impl<B: Bell> End for Rung<B> {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.wait(patience)?;
+        self.wait(deadline)?;
         Ok(self.slots.take(handle))
     }
 
@@ -112,9 +112,9 @@ impl<B: Bell> End for Rung<B> {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        self.wait(patience)?;
+        self.wait(deadline)?;
         let fits = self.slots.put_back(check)?;
         if fits {
             self.bell.ring(&self.slots)?;

@@ -3,11 +3,11 @@
 //! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it whole; where messages
 //! stream, one `write` a batch, and one `read` of what is there.
 
-use super::place::await_readable;
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::rendezvous::await_readable;
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
 use crate::sys::vm;
 use rustix::fs::{Mode, OFlags};
@@ -28,7 +28,7 @@ pub(super) const PIPE: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| Ok(open(pipes(side, door)?, size)),
+    open: |side, rendezvous, size, _settings| Ok(open(pipes(side, rendezvous)?, size)),
 };
 pub(super) const FIFO: Described = Described {
     name: "fifo",
@@ -38,7 +38,7 @@ pub(super) const FIFO: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| Ok(open(fifos(side, door)?, size)),
+    open: |side, rendezvous, size, _settings| Ok(open(fifos(side, rendezvous)?, size)),
 };
 pub(super) const VMSPLICE: Described = Described {
     name: "vmsplice",
@@ -59,7 +59,7 @@ pub(super) const UNIX_STREAM: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| open_socket(unix_stream(side, door)?, size),
+    open: |side, rendezvous, size, _settings| open_socket(unix_stream(side, rendezvous)?, size),
 };
 pub(super) const SOCKET_PAIR: Described = Described {
     name: "socketpair",
@@ -69,7 +69,9 @@ pub(super) const SOCKET_PAIR: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| open_socket(pair_of(SocketType::STREAM, side, door)?, size),
+    open: |side, rendezvous, size, _settings| {
+        open_socket(pair_of(SocketType::STREAM, side, rendezvous)?, size)
+    },
 };
 pub(super) const TCP: Described = Described {
     name: "tcp",
@@ -79,7 +81,7 @@ pub(super) const TCP: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| open_tcp(true, side, door, size),
+    open: |side, rendezvous, size, _settings| open_tcp(true, side, rendezvous, size),
 };
 pub(super) const TCP_DELAYED: Described = Described {
     name: "tcp-delayed",
@@ -89,10 +91,10 @@ pub(super) const TCP_DELAYED: Described = Described {
     batches: true,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| open_tcp(false, side, door, size),
+    open: |side, rendezvous, size, _settings| open_tcp(false, side, rendezvous, size),
 };
 
-fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Player> {
+fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Driver> {
     let streams = Streams {
         from,
         to,
@@ -101,27 +103,32 @@ fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Player> {
         incoming: Vec::new(),
         filled: 0,
     };
-    play(streams, size)
+    drive(streams, size)
 }
 
 /// Both directions of a socket.
-fn open_socket(socket: OwnedFd, size: usize) -> Result<Box<dyn Player>> {
+fn open_socket(socket: OwnedFd, size: usize) -> Result<Box<dyn Driver>> {
     Ok(open((again(&socket)?, socket), size))
 }
 
-fn open_tcp(no_delay: bool, side: Side, door: &mut Door, size: usize) -> Result<Box<dyn Player>> {
-    let socket = tcp(side, door)?;
+fn open_tcp(
+    no_delay: bool,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+) -> Result<Box<dyn Driver>> {
+    let socket = tcp(side, rendezvous)?;
     sockopt::set_tcp_nodelay(&socket, no_delay).map_err(refused("set NODELAY"))?;
     open_socket(socket, size)
 }
 
 fn open_splice(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
-    let (from, to) = pipes(side, door)?;
+) -> Result<Box<dyn Driver>> {
+    let (from, to) = pipes(side, rendezvous)?;
     let pages = Mapping::private(size.next_multiple_of(page())).map_err(io("map memory"))?;
     let message = vec![0; size];
     let splice = Splice {
@@ -130,7 +137,7 @@ fn open_splice(
         message,
         pages,
     };
-    Ok(play(splice, size))
+    Ok(drive(splice, size))
 }
 
 /// Names the action that an error number belongs to.
@@ -143,23 +150,23 @@ fn again(socket: &OwnedFd) -> Result<OwnedFd> {
 }
 
 /// Two pipes: (what we read from, what we write to).
-fn pipes(side: Side, door: &mut Door) -> Result<(OwnedFd, OwnedFd)> {
+fn pipes(side: Side, rendezvous: &mut Rendezvous) -> Result<(OwnedFd, OwnedFd)> {
     match side {
-        Side::Asks => {
+        Side::Client => {
             let make = || pipe_with(PipeFlags::CLOEXEC).map_err(refused("make a pipe"));
             let (their_end, to) = make()?;
             let (from, their_start) = make()?;
-            door.give(&their_end)?;
-            door.give(&their_start)?;
+            rendezvous.give(&their_end)?;
+            rendezvous.give(&their_start)?;
             Ok((from, to))
         }
-        Side::Answers => Ok((door.take()?, door.take()?)),
+        Side::Server => Ok((rendezvous.take()?, rendezvous.take()?)),
     }
 }
 
-fn fifos(side: Side, door: &mut Door) -> Result<(OwnedFd, OwnedFd)> {
-    let paths = ["there", "back"].map(|name| door.folder().join(name));
-    if side == Side::Asks {
+fn fifos(side: Side, rendezvous: &mut Rendezvous) -> Result<(OwnedFd, OwnedFd)> {
+    let paths = ["there", "back"].map(|name| rendezvous.folder().join(name));
+    if side == Side::Client {
         for path in &paths {
             let mode = Mode::RUSR | Mode::WUSR;
             rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
@@ -172,56 +179,60 @@ fn fifos(side: Side, door: &mut Door) -> Result<(OwnedFd, OwnedFd)> {
             .map_err(refused("open a FIFO"))
     };
     match side {
-        Side::Asks => door.tell("made")?,
-        Side::Answers => drop(door.hear()?),
+        Side::Client => rendezvous.tell("made")?,
+        Side::Server => drop(rendezvous.hear()?),
     }
     // Held open for both until both sides have theirs, so that no open waits and none sees an end.
     let _held = [open(there, OFlags::RDWR)?, open(back, OFlags::RDWR)?];
     let (from, to) = side.from_to(there, back);
     let opened = (open(from, OFlags::RDONLY)?, open(to, OFlags::WRONLY)?);
-    door.exchange("open")?;
+    rendezvous.exchange("open")?;
     Ok(opened)
 }
 
 /// One end of a socketpair.
-pub(super) fn pair_of(kind: SocketType, side: Side, door: &mut Door) -> Result<OwnedFd> {
+pub(super) fn pair_of(
+    kind: SocketType,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+) -> Result<OwnedFd> {
     match side {
-        Side::Asks => {
+        Side::Client => {
             let flags = SocketFlags::CLOEXEC;
             let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None)
                 .map_err(refused("make a socketpair"))?;
-            door.give(&theirs)?;
+            rendezvous.give(&theirs)?;
             Ok(ours)
         }
-        Side::Answers => door.take(),
+        Side::Server => rendezvous.take(),
     }
 }
 
-fn unix_stream(side: Side, door: &mut Door) -> Result<OwnedFd> {
-    let path = door.folder().join("stream");
-    if side == Side::Answers {
-        door.hear()?;
+fn unix_stream(side: Side, rendezvous: &mut Rendezvous) -> Result<OwnedFd> {
+    let path = rendezvous.folder().join("stream");
+    if side == Side::Server {
+        rendezvous.hear()?;
         return Ok(UnixStream::connect(&path)
             .map_err(io("connect to a UNIX socket"))?
             .into());
     }
     let listener = UnixListener::bind(&path).map_err(io("bind a UNIX socket"))?;
-    door.tell("listening")?;
+    rendezvous.tell("listening")?;
     await_readable(&listener)?;
     let (stream, _) = listener.accept().map_err(io("accept at a UNIX socket"))?;
     Ok(stream.into())
 }
 
-fn tcp(side: Side, door: &mut Door) -> Result<OwnedFd> {
+fn tcp(side: Side, rendezvous: &mut Rendezvous) -> Result<OwnedFd> {
     let local = Ipv4Addr::LOCALHOST;
-    if side == Side::Answers {
-        let port: u16 = door.hear_number()?;
+    if side == Side::Server {
+        let port: u16 = rendezvous.hear_number()?;
         let stream = TcpStream::connect((local, port)).map_err(io("connect over TCP"))?;
         return Ok(stream.into());
     }
     let listener = TcpListener::bind((local, 0)).map_err(io("listen on 127.0.0.1"))?;
     let address = listener.local_addr().map_err(io("look at a socket"))?;
-    door.tell(address.port())?;
+    rendezvous.tell(address.port())?;
     await_readable(&listener)?;
     let (stream, _) = listener.accept().map_err(io("accept over TCP"))?;
     Ok(stream.into())
@@ -239,17 +250,17 @@ struct Streams {
 }
 
 impl End for Streams {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.message);
-        write_whole(&self.to, &self.message, patience)
+        write_whole(&self.to, &self.message, deadline)
     }
 
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        read_whole(&self.from, &mut self.message, patience)?;
+        read_whole(&self.from, &mut self.message, deadline)?;
         Ok(handle(&self.message))
     }
 
@@ -257,12 +268,12 @@ impl End for Streams {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        read_whole(&self.from, &mut self.message, patience)?;
+        read_whole(&self.from, &mut self.message, deadline)?;
         let fits = check(&self.message);
         if fits {
-            write_whole(&self.to, &self.message, patience)?;
+            write_whole(&self.to, &self.message, deadline)?;
         }
         Ok(fits)
     }
@@ -271,7 +282,7 @@ impl End for Streams {
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<()> {
         let size = self.message.len();
         let length = size * count;
@@ -282,14 +293,14 @@ impl End for Streams {
         for (number, message) in batch.chunks_exact_mut(size).enumerate() {
             fill(number, message);
         }
-        write_whole(&self.to, batch, patience)
+        write_whole(&self.to, batch, deadline)
     }
 
     fn receive_many(
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
         let size = self.message.len();
         let room = size.saturating_mul(limit).min(READ_MAX.max(size));
@@ -297,7 +308,7 @@ impl End for Streams {
             self.incoming.resize(room, 0);
         }
         while self.filled < size {
-            self.filled += read_some(&self.from, &mut self.incoming[self.filled..room], patience)?;
+            self.filled += read_some(&self.from, &mut self.incoming[self.filled..room], deadline)?;
         }
         let whole = self.filled - self.filled % size;
         self.incoming[..whole]
@@ -310,13 +321,13 @@ impl End for Streams {
     }
 }
 
-/// Writes all of `message`, asking `patience` whenever the kernel gives up early.
-fn write_whole(to: &impl AsFd, message: &[u8], patience: &mut Patience<'_>) -> Result<()> {
+/// Writes all of `message`, asking `deadline` whenever the kernel gives up early.
+fn write_whole(to: &impl AsFd, message: &[u8], deadline: &mut Deadline<'_>) -> Result<()> {
     let mut left = message;
     while !left.is_empty() {
         match rustix::io::write(to, left) {
             Ok(written) => left = &left[written..],
-            Err(rustix::io::Errno::INTR) => patience.look()?,
+            Err(rustix::io::Errno::INTR) => deadline.look()?,
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
                 return Err(BenchError::EndClosed);
             }
@@ -326,22 +337,22 @@ fn write_whole(to: &impl AsFd, message: &[u8], patience: &mut Patience<'_>) -> R
     Ok(())
 }
 
-/// Fills `message`, asking `patience` whenever the kernel gives up early.
-fn read_whole(from: &impl AsFd, message: &mut [u8], patience: &mut Patience<'_>) -> Result<()> {
+/// Fills `message`, asking `deadline` whenever the kernel gives up early.
+fn read_whole(from: &impl AsFd, message: &mut [u8], deadline: &mut Deadline<'_>) -> Result<()> {
     let mut filled = 0;
     while filled < message.len() {
-        filled += read_some(from, &mut message[filled..], patience)?;
+        filled += read_some(from, &mut message[filled..], deadline)?;
     }
     Ok(())
 }
 
 /// Reads what is there, or waits for it; returns how many bytes.
-fn read_some(from: &impl AsFd, place: &mut [u8], patience: &mut Patience<'_>) -> Result<usize> {
+fn read_some(from: &impl AsFd, place: &mut [u8], deadline: &mut Deadline<'_>) -> Result<usize> {
     loop {
         match rustix::io::read(from, &mut *place) {
             Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
             Ok(length) => return Ok(length),
-            Err(rustix::io::Errno::INTR) => patience.look()?,
+            Err(rustix::io::Errno::INTR) => deadline.look()?,
             Err(error) => return Err(refused("read a message")(error)),
         }
     }
@@ -356,7 +367,7 @@ struct Splice {
 }
 
 impl End for Splice {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let size = self.message.len();
         // SAFETY: private memory, borrowed mutably through `self`; what the pipe still holds of it has been
         // read, because messages are answered one by one.
@@ -365,7 +376,7 @@ impl End for Splice {
         while given < size {
             match vm::splice(self.to.as_fd(), &self.pages, given, size - given) {
                 Ok(length) => given += length,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => patience.look()?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => deadline.look()?,
                 Err(error) => return Err(io("give pages to a pipe")(error)),
             }
         }
@@ -375,9 +386,9 @@ impl End for Splice {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        read_whole(&self.from, &mut self.message, patience)?;
+        read_whole(&self.from, &mut self.message, deadline)?;
         Ok(handle(&self.message))
     }
 }

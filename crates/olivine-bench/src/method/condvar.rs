@@ -1,10 +1,10 @@
 //! A ring of slots under a mutex, with condition variables: the textbook's bounded buffer. Both sides sleep.
 
 use super::exchange::{Memory, share};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{Result, io};
-use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
 use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
 use std::sync::atomic::Ordering;
@@ -28,23 +28,28 @@ pub(super) const CONDVAR: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let stride = size.next_multiple_of(64);
     let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
     let length = (FIRST_SLOT + slots).next_multiple_of(128);
-    let mapping = share(Memory::Posix, side, door, 2 * length)?;
+    let mapping = share(Memory::Posix, side, rendezvous, 2 * length)?;
     let other = match side {
-        Side::Asks => {
+        Side::Client => {
             for ring in [0, length] {
                 let made = Monitor::at(&mapping, ring).make();
                 made.map_err(io("make a mutex in shared memory"))?;
             }
-            door.tell("made")?;
-            door.hear_number()?
+            rendezvous.tell("made")?;
+            rendezvous.hear_number()?
         }
-        Side::Answers => {
-            door.hear()?;
-            door.tell(std::process::id())?;
+        Side::Server => {
+            rendezvous.hear()?;
+            rendezvous.tell(std::process::id())?;
             // The measuring process is not ours to end; it ends this one.
             0
         }
@@ -58,7 +63,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         size,
         other,
     };
-    Ok(play(rings, size))
+    Ok(drive(rings, size))
 }
 
 struct Rings {
@@ -77,7 +82,7 @@ impl Rings {
         &self,
         ring: usize,
         wanted: Change,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
         act: impl FnOnce(usize) -> T,
     ) -> Result<T> {
         let monitor = Monitor::at(&self.mapping, ring);
@@ -89,7 +94,7 @@ impl Rings {
             if let Some(held) = monitor.hold().map_err(io("lock a mutex"))? {
                 break held;
             }
-            patience.look()?;
+            deadline.look()?;
         };
         loop {
             // Relaxed: the mutex orders them.
@@ -113,14 +118,14 @@ impl Rings {
             }
             held.sleep(wanted, self.other)
                 .map_err(io("wait for a condition variable"))?;
-            patience.look()?;
+            deadline.look()?;
         }
     }
 }
 
 impl End for Rings {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
-        self.turn(self.to, Change::Emptied, patience, |slot| {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+        self.turn(self.to, Change::Emptied, deadline, |slot| {
             // SAFETY: called under the mutex of this ring, which guards its slots.
             fill(unsafe { self.mapping.bytes_mut(slot, self.size) });
         })
@@ -129,9 +134,9 @@ impl End for Rings {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.turn(self.from, Change::Filled, patience, |slot| {
+        self.turn(self.from, Change::Filled, deadline, |slot| {
             // SAFETY: called under the mutex of this ring, which guards its slots.
             handle(unsafe { self.mapping.bytes(slot, self.size) })
         })

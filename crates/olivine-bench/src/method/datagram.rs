@@ -1,10 +1,10 @@
 //! Sockets that keep messages apart: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
 
 use super::bytes::{pair_of, refused};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -20,7 +20,9 @@ pub(super) const UNIX_DATAGRAM: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| Ok(open(pair_of(SocketType::DGRAM, side, door)?, size)),
+    open: |side, rendezvous, size, _settings| {
+        Ok(open(pair_of(SocketType::DGRAM, side, rendezvous)?, size))
+    },
 };
 pub(super) const UNIX_SEQPACKET: Described = Described {
     name: "unix-seqpacket",
@@ -30,7 +32,12 @@ pub(super) const UNIX_SEQPACKET: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, _settings| Ok(open(pair_of(SocketType::SEQPACKET, side, door)?, size)),
+    open: |side, rendezvous, size, _settings| {
+        Ok(open(
+            pair_of(SocketType::SEQPACKET, side, rendezvous)?,
+            size,
+        ))
+    },
 };
 pub(super) const UDP: Described = Described {
     name: "udp",
@@ -44,12 +51,17 @@ pub(super) const UDP: Described = Described {
     open: open_udp,
 };
 
-fn open(socket: OwnedFd, size: usize) -> Box<dyn Player> {
+fn open(socket: OwnedFd, size: usize) -> Box<dyn Driver> {
     let message = vec![0; size];
-    play(Sockets { socket, message }, size)
+    drive(Sockets { socket, message }, size)
 }
 
-fn open_udp(_side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open_udp(
+    _side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     if size > UDP_MAX {
         return Err(BenchError::TooLong {
             bytes: size,
@@ -57,19 +69,19 @@ fn open_udp(_side: Side, door: &mut Door, size: usize, _settings: &str) -> Resul
             limit: "a UDP datagram over IPv4",
         });
     }
-    Ok(open(udp(door)?, size))
+    Ok(open(udp(rendezvous)?, size))
 }
 
-fn udp(door: &mut Door) -> Result<OwnedFd> {
+fn udp(rendezvous: &mut Rendezvous) -> Result<OwnedFd> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind a UDP socket"))?;
     let address = socket.local_addr().map_err(io("look at a socket"))?;
-    door.tell(address.port())?;
-    let port: u16 = door.hear_number()?;
+    rendezvous.tell(address.port())?;
+    let port: u16 = rendezvous.hear_number()?;
     socket
         .connect((Ipv4Addr::LOCALHOST, port))
         .map_err(io("connect a UDP socket"))?;
     // Nothing is sent before both are connected.
-    door.exchange("connected")?;
+    rendezvous.exchange("connected")?;
     Ok(socket.into())
 }
 
@@ -79,11 +91,11 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn send_message(&self, patience: &mut Patience<'_>) -> Result<()> {
+    fn send_message(&self, deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             match send(&self.socket, &self.message, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => patience.look()?,
+                Err(rustix::io::Errno::INTR) => deadline.look()?,
                 Err(rustix::io::Errno::MSGSIZE) => {
                     return Err(BenchError::TooLong {
                         bytes: self.message.len(),
@@ -96,7 +108,7 @@ impl Sockets {
         }
     }
 
-    fn receive_message(&mut self, patience: &mut Patience<'_>) -> Result<&[u8]> {
+    fn receive_message(&mut self, deadline: &mut Deadline<'_>) -> Result<&[u8]> {
         loop {
             match recv(&self.socket, self.message.as_mut_slice(), RecvFlags::TRUNC) {
                 Ok((_, length)) if length == self.message.len() => return Ok(&self.message),
@@ -106,7 +118,7 @@ impl Sockets {
                         found: format!("a datagram of {length} bytes"),
                     });
                 }
-                Err(rustix::io::Errno::INTR) => patience.look()?,
+                Err(rustix::io::Errno::INTR) => deadline.look()?,
                 Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::CONNRESET) => {
                     return Err(BenchError::EndClosed);
                 }
@@ -117,28 +129,28 @@ impl Sockets {
 }
 
 impl End for Sockets {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.message);
-        self.send_message(patience)
+        self.send_message(deadline)
     }
 
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.receive_message(patience).map(handle)
+        self.receive_message(deadline).map(handle)
     }
 
     fn echo(
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        let fits = check(self.receive_message(patience)?);
+        let fits = check(self.receive_message(deadline)?);
         if fits {
-            self.send_message(patience)?;
+            self.send_message(deadline)?;
         }
         Ok(fits)
     }

@@ -3,11 +3,11 @@
 //! No queue, no history, one message at a time: what many programs start with, and the least that shared memory
 //! can do. The three variants differ in where the memory comes from.
 
-use super::place::Object;
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::rendezvous::Object;
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub(super) const POSIX: Described = Described {
     batches: false,
     threads: false,
     lacks: super::ONE_SLOT,
-    open: |side, door, size, _settings| open(Memory::Posix, side, door, size),
+    open: |side, rendezvous, size, _settings| open(Memory::Posix, side, rendezvous, size),
 };
 pub(super) const SYSTEM_V: Described = Described {
     name: "sysv-shm",
@@ -30,7 +30,7 @@ pub(super) const SYSTEM_V: Described = Described {
     batches: false,
     threads: false,
     lacks: super::ONE_SLOT,
-    open: |side, door, size, _settings| open(Memory::SystemV, side, door, size),
+    open: |side, rendezvous, size, _settings| open(Memory::SystemV, side, rendezvous, size),
 };
 pub(super) const FILE: Described = Described {
     name: "mmap-file",
@@ -40,7 +40,7 @@ pub(super) const FILE: Described = Described {
     batches: false,
     threads: false,
     lacks: super::ONE_SLOT,
-    open: |side, door, size, _settings| open(Memory::File, side, door, size),
+    open: |side, rendezvous, size, _settings| open(Memory::File, side, rendezvous, size),
 };
 
 /// Where shared memory comes from.
@@ -52,25 +52,30 @@ pub(super) enum Memory {
 }
 
 /// Memory of `length` bytes that both sides have, zero at first. Nothing of it outlives its users.
-pub(super) fn share(memory: Memory, side: Side, door: &mut Door, length: usize) -> Result<Mapping> {
+pub(super) fn share(
+    memory: Memory,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    length: usize,
+) -> Result<Mapping> {
     let length = length.next_multiple_of(page());
     if memory == Memory::SystemV {
         let id = match side {
-            Side::Asks => {
+            Side::Client => {
                 let id = Mapping::make_segment(length).map_err(io("make a System V segment"))?;
-                door.note(&Object::Segment(id))?;
-                door.tell(id)?;
+                rendezvous.note(&Object::Segment(id))?;
+                rendezvous.tell(id)?;
                 id
             }
-            Side::Answers => door.hear_number()?,
+            Side::Server => rendezvous.hear_number()?,
         };
         return Mapping::segment(id, length).map_err(io("attach a System V segment"));
     }
-    let file = door.share_file(side, memory, length)?;
+    let file = rendezvous.share_file(side, memory, length)?;
     Mapping::file(&file, length).map_err(io("map shared memory"))
 }
 
-impl Door {
+impl Rendezvous {
     /// A file of `length` zero bytes that both sides have open. Its name is gone again already.
     pub(super) fn share_file(&mut self, side: Side, memory: Memory, length: usize) -> Result<File> {
         let descriptor = self.share(side, || {
@@ -92,9 +97,14 @@ fn memory_folder() -> std::path::PathBuf {
     "/dev/shm".into()
 }
 
-fn open(memory: Memory, side: Side, door: &mut Door, size: usize) -> Result<Box<dyn Player>> {
-    let slots = Slots::open(memory, side, door, size)?;
-    Ok(play(Spinning(slots), size))
+fn open(
+    memory: Memory,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+) -> Result<Box<dyn Driver>> {
+    let slots = Slots::open(memory, side, rendezvous, size)?;
+    Ok(drive(Spinning(slots), size))
 }
 
 /// Two slots, each a number and the bytes of a message right behind it.
@@ -117,10 +127,15 @@ pub(super) struct Slots {
 const NUMBER: usize = 8;
 
 impl Slots {
-    pub(super) fn open(memory: Memory, side: Side, door: &mut Door, size: usize) -> Result<Self> {
+    pub(super) fn open(
+        memory: Memory,
+        side: Side,
+        rendezvous: &mut Rendezvous,
+        size: usize,
+    ) -> Result<Self> {
         // Slots begin two cache lines apart or more, because prefetchers fetch pairs.
         let stride = (NUMBER + size).next_multiple_of(128);
-        let mapping = share(memory, side, door, 2 * stride)?;
+        let mapping = share(memory, side, rendezvous, 2 * stride)?;
         let (ours, theirs) = side.pick((0, stride), (stride, 0));
         Ok(Self {
             mapping,
@@ -182,7 +197,7 @@ impl Slots {
         self.their_number().load(Ordering::Acquire) == self.received + 1
     }
 
-    /// Hands over the message that [`Slots::is_filled`] saw.
+    /// Harness over the message that [`Slots::is_filled`] saw.
     #[inline(always)]
     pub(super) fn take<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> T {
         // SAFETY: the other side shows a message, and writes the slot again only after our answer.
@@ -216,9 +231,9 @@ struct Spinning(Slots);
 
 impl Spinning {
     #[inline(always)]
-    fn spin(&self, patience: &mut Patience<'_>) -> Result<()> {
+    fn spin(&self, deadline: &mut Deadline<'_>) -> Result<()> {
         while !self.0.is_filled() {
-            patience.spend()?;
+            deadline.spend()?;
         }
         Ok(())
     }
@@ -226,7 +241,7 @@ impl Spinning {
 
 impl End for Spinning {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         self.0.put(fill)
     }
 
@@ -234,9 +249,9 @@ impl End for Spinning {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.spin(patience)?;
+        self.spin(deadline)?;
         Ok(self.0.take(handle))
     }
 
@@ -245,9 +260,9 @@ impl End for Spinning {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        self.spin(patience)?;
+        self.spin(deadline)?;
         self.0.put_back(check)
     }
 }

@@ -3,9 +3,9 @@
 //! Messages are filled and checked in the queue's own memory where the queue lends it, as they are in a channel of
 //! this library; [`Copies`] is for queues that take and return values, with one copy in and one out.
 
-use super::player::End;
+use super::harness::End;
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::peer::Patience;
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
@@ -47,14 +47,14 @@ pub trait Push<const N: usize> {
 
 /// The receiving end of a queue of `N`-byte messages.
 pub trait Pop<const N: usize> {
-    /// Hands the oldest message over, if there is one, where it lies if the queue lends it.
+    /// Harness the oldest message over, if there is one, where it lies if the queue lends it.
     ///
     /// # Errors
     ///
     /// What the queue says.
     fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>>;
 
-    /// Hands over up to `limit` messages that are there; returns how many. One unless there is better.
+    /// Harness over up to `limit` messages that are there; returns how many. One unless there is better.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let mut fill = Some(fill);
         loop {
             let pushed = self.to.push(|place| {
@@ -172,7 +172,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if pushed {
                 return Ok(());
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 
@@ -180,7 +180,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let mut handle = Some(handle);
         loop {
@@ -190,7 +190,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if let Some(handled) = handled.flatten() {
                 return Ok(handled);
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 
@@ -199,7 +199,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
         let Self { to, from } = self;
         let mut check = Some(check);
@@ -210,14 +210,14 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
                     return Ok(false);
                 }
                 while !to.push_copy(message)? {
-                    patience.spend()?;
+                    deadline.spend()?;
                 }
                 Ok(true)
             })?;
             if let Some(echoed) = echoed {
                 return echoed;
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 
@@ -226,7 +226,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<()> {
         let mut done = 0;
         while done < count {
@@ -234,7 +234,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             let pushed = self.to.push_some(count - done, fill)?;
             done += pushed;
             if pushed == 0 {
-                patience.spend()?;
+                deadline.spend()?;
             }
         }
         Ok(())
@@ -245,14 +245,14 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
         loop {
             let popped = self.from.pop_some(limit, |message| handle(message))?;
             if popped > 0 {
                 return Ok(popped);
             }
-            patience.spend()?;
+            deadline.spend()?;
         }
     }
 }

@@ -1,20 +1,18 @@
 //! The harness: what every method does in a slice, in both processes.
 
-use super::place::Place;
-use super::{Method, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Patience, Peer};
 use crate::sys::alarm::Alarm;
 use olivine::clock::TickClock;
 use std::time::Duration;
 
 /// How long an end waits for a message before the method has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// One end of a connection: sends and receives messages of one size.
 ///
-/// Sizes are fixed when the end is opened. Waiting is bounded by a [`Patience`].
+/// Sizes are fixed when the end is opened. Waiting is bounded by a [`Deadline`].
 pub trait End {
     /// Told before messages are streamed, and again before each further stream: for libraries that have one setting
     /// for latency and another for throughput. Does nothing unless there is such a setting.
@@ -30,18 +28,18 @@ pub trait End {
     ///
     /// # Errors
     ///
-    /// What the system says, or that patience is at its end.
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()>;
+    /// What the system says, or that the deadline has passed.
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()>;
 
     /// Waits for a message and hands it to `handle`.
     ///
     /// # Errors
     ///
-    /// What the system says, or that patience is at its end.
+    /// What the system says, or that the deadline has passed.
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T>;
 
     /// Waits for a message, and sends the same bytes back if `check` approves; tells whether it did.
@@ -55,7 +53,7 @@ pub trait End {
         &mut self,
         stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
         let fits = self.receive(
             |message| {
@@ -65,10 +63,10 @@ pub trait End {
                 }
                 fits
             },
-            patience,
+            deadline,
         )?;
         if fits {
-            self.send(|place| place.copy_from_slice(stage), patience)?;
+            self.send(|place| place.copy_from_slice(stage), deadline)?;
         }
         Ok(fits)
     }
@@ -82,10 +80,10 @@ pub trait End {
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<()> {
         for number in 0..count {
-            self.send(|place| fill(number, place), patience)?;
+            self.send(|place| fill(number, place), deadline)?;
         }
         Ok(())
     }
@@ -99,10 +97,10 @@ pub trait End {
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
         let _ = limit;
-        self.receive(&mut handle, patience)?;
+        self.receive(&mut handle, deadline)?;
         Ok(1)
     }
 }
@@ -119,7 +117,7 @@ pub struct Batches {
 }
 
 /// An end in the hands of the harness.
-pub trait Player {
+pub trait Driver {
     /// Asks: `rounds` messages from number `first` on, each sent when the answer to the last one is checked.
     /// Each round trip in ticks is added to `samples`.
     ///
@@ -130,7 +128,7 @@ pub trait Player {
         &mut self,
         first: u64,
         rounds: u64,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
         samples: &mut Vec<u64>,
     ) -> Result<()>;
 
@@ -139,9 +137,9 @@ pub trait Player {
     /// # Errors
     ///
     /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
-    fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()>;
+    fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()>;
 
-    /// Gets ready for [`Player::stream`] with the same batches; called before the clock is read for it.
+    /// Gets ready for [`Driver::stream`] with the same batches; called before the clock is read for it.
     ///
     /// # Errors
     ///
@@ -153,37 +151,37 @@ pub trait Player {
     /// # Errors
     ///
     /// What the end says.
-    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()>;
+    fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()>;
 
     /// Checks `count` streamed messages from number `first` on; returns the ticks after the last one.
     ///
     /// # Errors
     ///
     /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
-    fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64>;
+    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64>;
 }
 
-struct Hands<E> {
+struct Harness<E> {
     end: E,
     stage: Vec<u8>,
 }
 
 /// Puts an end for messages of `size` bytes into the hands of the harness.
-pub fn play<E: End + 'static>(end: E, size: usize) -> Box<dyn Player> {
+pub fn drive<E: End + 'static>(end: E, size: usize) -> Box<dyn Driver> {
     let stage = vec![0; size];
-    Box::new(Hands { end, stage })
+    Box::new(Harness { end, stage })
 }
 
 fn alarm() -> Result<Alarm> {
     Alarm::start().map_err(io("start a timer"))
 }
 
-impl<E: End> Player for Hands<E> {
+impl<E: End> Driver for Harness<E> {
     fn ask(
         &mut self,
         first: u64,
         rounds: u64,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
         samples: &mut Vec<u64>,
     ) -> Result<()> {
         let _alarm = alarm()?;
@@ -195,20 +193,20 @@ impl<E: End> Player for Hands<E> {
                 sequence,
                 ticks: last,
             };
-            end.send(|place| payload::fill(place, stamp), patience)?;
-            let answer = end.receive(|answer| payload::check_whole(answer, size), patience)?;
+            end.send(|place| payload::fill(place, stamp), deadline)?;
+            let answer = end.receive(|answer| payload::check_whole(answer, size), deadline)?;
             if answer != Some(stamp) {
                 return Err(BenchError::Wrong { sequence });
             }
             let now = TickClock::ticks();
             samples.push(now.wrapping_sub(last));
             last = now;
-            patience.renew();
+            deadline.renew();
         }
         Ok(())
     }
 
-    fn answer(&mut self, first: u64, rounds: u64, patience: &mut Patience<'_>) -> Result<()> {
+    fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()> {
         let _alarm = alarm()?;
         let Self { end, stage } = self;
         let size = stage.len();
@@ -216,10 +214,10 @@ impl<E: End> Player for Hands<E> {
             let is_due = |message: &[u8]| {
                 payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
             };
-            if !end.echo(stage, is_due, patience)? {
+            if !end.echo(stage, is_due, deadline)? {
                 return Err(BenchError::Wrong { sequence });
             }
-            patience.renew();
+            deadline.renew();
         }
         Ok(())
     }
@@ -228,7 +226,7 @@ impl<E: End> Player for Hands<E> {
         self.end.prepare_to_stream()
     }
 
-    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
+    fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
         let _alarm = alarm()?;
         let Batches {
             first,
@@ -247,17 +245,17 @@ impl<E: End> Player for Hands<E> {
                 payload::fill(place, Stamp { sequence, ticks: 0 });
             };
             if batch <= 1 {
-                self.end.send(|place| fill(0, place), patience)?;
+                self.end.send(|place| fill(0, place), deadline)?;
             } else {
-                self.end.send_many(room, fill, patience)?;
+                self.end.send_many(room, fill, deadline)?;
             }
             next += room as u64;
-            patience.renew();
+            deadline.renew();
         }
         Ok(())
     }
 
-    fn take(&mut self, first: u64, count: u64, patience: &mut Patience<'_>) -> Result<u64> {
+    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64> {
         let _alarm = alarm()?;
         self.end.prepare_to_stream()?;
         let size = self.stage.len();
@@ -273,65 +271,12 @@ impl<E: End> Player for Hands<E> {
                 }
                 next += 1;
             };
-            self.end.receive_many(room, check, patience)?;
+            self.end.receive_many(room, check, deadline)?;
             if let Some(sequence) = wrong {
                 return Err(BenchError::Wrong { sequence });
             }
-            patience.renew();
+            deadline.renew();
         }
         Ok(TickClock::ticks())
-    }
-}
-
-/// Both ends of a method: ours, and that of the second process.
-pub struct Pair {
-    pub(crate) player: Box<dyn Player>,
-    // Last, so that our end is closed before its objects are taken away.
-    _place: Place,
-}
-
-impl std::fmt::Debug for Pair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair").field("place", &self._place).finish()
-    }
-}
-
-impl Pair {
-    /// Opens both ends for messages of `size` bytes.
-    pub(crate) fn open(
-        method: &dyn Method,
-        peer: &mut Peer,
-        size: usize,
-        settings: &str,
-    ) -> Result<Self> {
-        if size < payload::SIZE_MIN {
-            return Err(BenchError::TooShort { bytes: size });
-        }
-        let place = Place::make()?;
-        peer.begin(&Order::Join {
-            method: method.name().to_owned(),
-            settings: settings.to_owned(),
-            size_bytes: size,
-            folder: place.folder().to_path_buf(),
-        })?;
-        let opened = place
-            .welcome()
-            .and_then(|mut door| method.open(Side::Asks, &mut door, size, settings));
-        let player = opened.map_err(|error| match error {
-            // Only the consequence of what went wrong over there.
-            BenchError::EndClosed | BenchError::PeerSilent { .. } => peer.or_its_reason(error),
-            other => other,
-        })?;
-        peer.end()?;
-        Ok(Self {
-            player,
-            _place: place,
-        })
-    }
-
-    /// Closes both ends.
-    pub(crate) fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
     }
 }

@@ -4,10 +4,10 @@
 //! many shared-memory rings look like; messages carry their length.
 
 use super::exchange::Memory;
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::mapping::{Mapping, page};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,12 @@ pub(super) const MIRROR: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let frame = LENGTH + size.next_multiple_of(8);
     if frame > RING {
         return Err(BenchError::TooLong {
@@ -41,7 +46,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         });
     }
     let mut ring = || -> Result<Mapping> {
-        let file = door.share_file(side, Memory::Posix, page() + RING)?;
+        let file = rendezvous.share_file(side, Memory::Posix, page() + RING)?;
         Mapping::mirrored(&file, page(), RING).map_err(io("map a ring twice"))
     };
     let (there, back) = (ring()?, ring()?);
@@ -55,7 +60,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         frame,
         size,
     };
-    Ok(play(rings, size))
+    Ok(drive(rings, size))
 }
 
 struct Rings {
@@ -83,12 +88,12 @@ impl Rings {
 
 impl End for Rings {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let frame = self.frame as u64;
         while self.written + frame - self.their_read > RING as u64 {
             // Acquire: what was read is ours again; pairs with the store in `receive`.
             self.their_read = self.counters().0.load(Ordering::Acquire);
-            patience.spend()?;
+            deadline.spend()?;
         }
         let at = place(self.written);
         // Relaxed: published by the store of the counter.
@@ -106,11 +111,11 @@ impl End for Rings {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         // Acquire: pairs with the store in `send`.
         while self.counters().1.load(Ordering::Acquire) == self.read {
-            patience.spend()?;
+            deadline.spend()?;
         }
         let at = place(self.read);
         // Relaxed: ordered by the load of the counter.

@@ -1,9 +1,10 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
-use super::player::{End, Player, play};
-use super::{Door, Method, Side};
+use super::harness::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
+use crate::channel::{is_back_pressure, receive};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::peer::{Patience, is_back_pressure, receive};
 use olivine::{Config, OpenError, Publisher, Subscriber};
 
 pub(super) const SPIN: Olivine = Olivine {
@@ -62,11 +63,14 @@ impl Method for Olivine {
     fn open(
         &self,
         side: Side,
-        door: &mut Door,
+        rendezvous: &mut Rendezvous,
         size: usize,
         settings: &str,
-    ) -> Result<Box<dyn Player>> {
-        Ok(play(self.channels(side, door, size, settings)?, size))
+    ) -> Result<Box<dyn Driver>> {
+        Ok(drive(
+            self.channels(side, rendezvous, size, settings)?,
+            size,
+        ))
     }
 }
 
@@ -75,17 +79,17 @@ impl Olivine {
     pub(super) fn channels(
         &self,
         side: Side,
-        door: &mut Door,
+        rendezvous: &mut Rendezvous,
         size: usize,
         settings: &str,
     ) -> Result<Channels> {
         let uri = |name: &str| -> Result<Config> {
             let more = if settings.is_empty() { "" } else { "&" };
-            // Where the door is: gone with it, and away from channels in use.
+            // Where the rendezvous is: gone with it, and away from channels in use.
             let text = format!(
                 "shm://{name}?wait={}&dir={}{more}{settings}",
                 self.wait,
-                door.folder().join("channels").display()
+                rendezvous.folder().join("channels").display()
             );
             Ok(Config::parse(&text).map_err(OpenError::from)?)
         };
@@ -93,9 +97,9 @@ impl Olivine {
         let (from, to) = side.from_to(there, back);
         let subscriber = Subscriber::open(&from.uri())?;
         // Both subscribe before either publishes, so that no first message is missed.
-        door.exchange("subscribed")?;
+        rendezvous.exchange("subscribed")?;
         let publisher = Publisher::open(&to.uri())?;
-        door.exchange("open")?;
+        rendezvous.exchange("open")?;
         Ok(Channels::new(publisher, subscriber, size))
     }
 }
@@ -125,7 +129,7 @@ impl Channels {
 
 impl End for Channels {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
             match self.publisher.try_claim(self.size) {
                 Ok(mut claim) => {
@@ -134,7 +138,7 @@ impl End for Channels {
                     return Ok(());
                 }
                 Err(error) if is_back_pressure(error) => {
-                    patience.wait_for_room(&mut self.publisher, self.size, error)?;
+                    deadline.wait_for_room(&mut self.publisher, self.size, error)?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -145,12 +149,12 @@ impl End for Channels {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let mut handle = Some(handle);
         let result = receive(
             &mut self.subscriber,
-            || patience.look(),
+            || deadline.look(),
             |message| handle.take().map(|handle| handle(message)),
         )?;
         result.ok_or_else(|| BenchError::Protocol {
@@ -163,14 +167,14 @@ impl End for Channels {
         &mut self,
         _stage: &mut [u8],
         check: impl FnOnce(&[u8]) -> bool,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
         let publisher = &mut self.publisher;
         let mut check = Some(check);
         // Sent back from the ring it lies in, as a program would.
         receive(
             &mut self.subscriber,
-            || patience.look(),
+            || deadline.look(),
             |message| {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);
@@ -185,7 +189,7 @@ impl End for Channels {
         &mut self,
         count: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<()> {
         let mut stage = vec![0; self.size * count];
         for (number, place) in stage.chunks_exact_mut(self.size).enumerate() {
@@ -206,7 +210,7 @@ impl End for Channels {
             }
             batch.commit();
             if let Some(error) = refused {
-                patience.wait_for_room(&mut self.publisher, self.size, error)?;
+                deadline.wait_for_room(&mut self.publisher, self.size, error)?;
             }
         }
         Ok(())
@@ -216,7 +220,7 @@ impl End for Channels {
         &mut self,
         limit: usize,
         mut handle: impl FnMut(&[u8]),
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<usize> {
         loop {
             let limit = limit.min(POLL_LIMIT);
@@ -226,7 +230,7 @@ impl End for Channels {
             }
             self.subscriber
                 .wait(std::time::Duration::from_millis(200))?;
-            patience.look()?;
+            deadline.look()?;
         }
     }
 }

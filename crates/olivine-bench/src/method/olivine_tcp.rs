@@ -3,9 +3,9 @@
 //! Both sides are pinned, and each has a thread for either connection on its CPU: whoever waited by spinning would keep
 //! from the CPU whom it waits for. So this one sleeps.
 
+use super::harness::{Driver, drive};
 use super::olivine_shm::Channels;
-use super::player::{Player, play};
-use super::{Described, Door, Side};
+use super::{Described, Rendezvous, Side};
 use crate::error::{BenchError, Result};
 use olivine::{Publisher, Subscriber};
 use std::time::Duration;
@@ -24,20 +24,25 @@ pub(super) const TCP: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    settings: &str,
+) -> Result<Box<dyn Driver>> {
     let more = if settings.is_empty() { "" } else { "&" };
     // Whoever is left does not wait long for one that was killed.
     let query = format!("wait=park&linger=1s&expire=1s{more}{settings}");
     let (theirs, ours) = side.from_to("there", "back");
     let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))?;
     let address = publisher.link_status().unwrap_or_default().address;
-    let far = door.exchange(address)?;
+    let far = rendezvous.exchange(address)?;
     let subscriber = Subscriber::open(&format!("tcp://{far}/{theirs}?{query}"))?;
     if !publisher.wait_for_subscribers(1, Some(CONNECT_MAX))? {
         return Err(BenchError::Protocol {
             found: "no connection of the other side".to_owned(),
         });
     }
-    door.exchange("open")?;
-    Ok(play(Channels::new(publisher, subscriber, size), size))
+    rendezvous.exchange("open")?;
+    Ok(drive(Channels::new(publisher, subscriber, size), size))
 }

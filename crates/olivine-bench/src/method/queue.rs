@@ -1,10 +1,10 @@
 //! Message queues of the kernel, one for each direction. Both sides sleep in the kernel.
 
-use super::place::Object;
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::rendezvous::Object;
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::queue::{Posix, SystemV};
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -51,27 +51,27 @@ fn within(size: usize, path: &'static str, name: &'static str) -> Result<()> {
 
 fn open_system_v(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
+) -> Result<Box<dyn Driver>> {
     within(size, "/proc/sys/kernel/msgmax", "kernel.msgmax")?;
     let mut queues = [0; 2];
     for queue in &mut queues {
         *queue = match side {
-            Side::Asks => {
+            Side::Client => {
                 let id = SystemV::make().map_err(io("make a System V queue"))?;
-                door.note(&Object::Queue(id))?;
-                door.tell(id)?;
+                rendezvous.note(&Object::Queue(id))?;
+                rendezvous.tell(id)?;
                 id
             }
-            Side::Answers => door.hear_number()?,
+            Side::Server => rendezvous.hear_number()?,
         };
     }
     let [there, back] = queues;
     let (from, to) = side.from_to(there, back);
     let (from, to) = (SystemV::open(from, size), SystemV::open(to, size));
-    Ok(play(SystemVEnd { from, to, size }, size))
+    Ok(drive(SystemVEnd { from, to, size }, size))
 }
 
 struct SystemVEnd {
@@ -81,18 +81,18 @@ struct SystemVEnd {
 }
 
 impl End for SystemVEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(self.to.payload());
-        until(|| self.to.send(), "send to a System V queue", patience)
+        until(|| self.to.send(), "send to a System V queue", deadline)
     }
 
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let action = "receive from a System V queue";
-        let length = until(|| self.from.receive(), action, patience)?;
+        let length = until(|| self.from.receive(), action, deadline)?;
         whole(length, self.size)?;
         Ok(handle(self.from.payload()))
     }
@@ -100,26 +100,26 @@ impl End for SystemVEnd {
 
 fn open_posix(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
+) -> Result<Box<dyn Driver>> {
     let name = "fs.mqueue.msgsize_max";
     within(size, "/proc/sys/fs/mqueue/msgsize_max", name)?;
-    let folder = door.folder().file_name().unwrap_or_default();
+    let folder = rendezvous.folder().file_name().unwrap_or_default();
     let folder = folder.to_string_lossy().into_owned();
     let mut open = |direction: &str| -> Result<Posix> {
         let name = format!("/{folder}-{direction}");
         let text = CString::new(name.as_str()).map_err(|_| BenchError::EndClosed)?;
         match side {
-            Side::Asks => {
+            Side::Client => {
                 let queue = Posix::make(&text, size).map_err(io("make a POSIX queue"))?;
-                door.note(&Object::PosixQueue(name))?;
-                door.tell("made")?;
+                rendezvous.note(&Object::PosixQueue(name))?;
+                rendezvous.tell("made")?;
                 Ok(queue)
             }
-            Side::Answers => {
-                door.hear()?;
+            Side::Server => {
+                rendezvous.hear()?;
                 Posix::open(&text).map_err(io("open a POSIX queue"))
             }
         }
@@ -127,9 +127,9 @@ fn open_posix(
     let (there, back) = (open("there")?, open("back")?);
     let (from, to) = side.from_to(there, back);
     // Both have them open, so their names are needed no more; the queues end with their users.
-    door.exchange("open")?;
+    rendezvous.exchange("open")?;
     let message = vec![0; size];
-    Ok(play(PosixEnd { from, to, message }, size))
+    Ok(drive(PosixEnd { from, to, message }, size))
 }
 
 struct PosixEnd {
@@ -140,34 +140,34 @@ struct PosixEnd {
 }
 
 impl End for PosixEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.message);
         let (to, message) = (&self.to, &self.message);
-        until(|| to.send(message), "send to a POSIX queue", patience)
+        until(|| to.send(message), "send to a POSIX queue", deadline)
     }
 
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let (from, message) = (&self.from, &mut self.message);
         let action = "receive from a POSIX queue";
-        let length = until(|| from.receive(message), action, patience)?;
+        let length = until(|| from.receive(message), action, deadline)?;
         whole(length, self.message.len())?;
         Ok(handle(&self.message))
     }
 }
 
-/// Calls again whenever a call ends early, as long as patience lasts.
+/// Calls again whenever a call ends early, as long as deadline lasts.
 pub(super) fn until<T>(
     mut call: impl FnMut() -> std::io::Result<T>,
     action: &'static str,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
 ) -> Result<T> {
     loop {
         match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => patience.look()?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => deadline.look()?,
             other => return other.map_err(io(action)),
         }
     }

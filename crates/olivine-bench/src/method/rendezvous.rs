@@ -1,6 +1,6 @@
 //! Where the two ends of a method meet, and the list of what has to be taken away again.
 //!
-//! A [`Place`] is a folder with a socket, the *door*, through which the two processes exchange lines and
+//! A [`Place`] is a folder with a socket, the *rendezvous*, through which the two processes exchange lines and
 //! descriptors while they open their ends. Kernel objects that do not end with their users are noted in the
 //! folder's list as soon as they exist. Whoever is left takes them away: the measuring process when it is done;
 //! the second one if the first is killed; the next measurement if both are.
@@ -33,10 +33,10 @@ const PREFIX: &str = "olivine-bench-";
 const ONLY_OURS: u32 = 0o700;
 /// Longest wait for a line or a descriptor.
 const WAIT: Duration = Duration::from_secs(5);
-/// Longest line through the door, in bytes.
+/// Longest line through the rendezvous, in bytes.
 const LINE_MAX: usize = 4096;
 
-const DOOR: &str = "door";
+const SOCKET: &str = "socket";
 
 /// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
 #[derive(Debug)]
@@ -98,10 +98,10 @@ fn base() -> PathBuf {
 }
 
 impl Place {
-    /// Makes a folder with a door, after taking away what killed measurements left.
+    /// Makes a folder with a rendezvous, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
         let folder = Held::make(&base(), PREFIX)?;
-        let path = folder.path().join(DOOR);
+        let path = folder.path().join(SOCKET);
         let listener =
             UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
         Ok(Self { folder, listener })
@@ -111,11 +111,14 @@ impl Place {
         self.folder.path()
     }
 
-    /// Waits for the second process at the door.
-    pub(crate) fn welcome(&self) -> Result<Door> {
+    /// Waits for the second process at the rendezvous.
+    pub(crate) fn welcome(&self) -> Result<Rendezvous> {
         await_readable(&self.listener)?;
-        let (stream, _) = self.listener.accept().map_err(io("accept at the door"))?;
-        Door::of(stream, self.folder())
+        let (stream, _) = self
+            .listener
+            .accept()
+            .map_err(io("accept at the rendezvous"))?;
+        Rendezvous::of(stream, self.folder())
     }
 }
 
@@ -146,7 +149,7 @@ fn silent() -> BenchError {
     }
 }
 
-/// An error of a door: its other side is gone, or else what the system says to `action`.
+/// An error of a rendezvous: its other side is gone, or else what the system says to `action`.
 fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     move |error| match error.kind() {
@@ -157,21 +160,22 @@ fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
 
 /// One side's connection to the other while they open their ends.
 #[derive(Debug)]
-pub struct Door {
+pub struct Rendezvous {
     stream: UnixStream,
     folder: PathBuf,
 }
 
-impl Door {
+impl Rendezvous {
     /// The second process's way in.
     pub(crate) fn enter(folder: &Path) -> Result<Self> {
-        let stream = UnixStream::connect(folder.join(DOOR)).map_err(io("enter by the door"))?;
+        let stream =
+            UnixStream::connect(folder.join(SOCKET)).map_err(io("enter by the rendezvous"))?;
         Self::of(stream, folder)
     }
 
     fn of(stream: UnixStream, folder: &Path) -> Result<Self> {
         for set in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
-            set(&stream, Some(WAIT)).map_err(io("bound the waits at the door"))?;
+            set(&stream, Some(WAIT)).map_err(io("bound the waits at the rendezvous"))?;
         }
         Ok(Self {
             stream,
@@ -185,7 +189,10 @@ impl Door {
     ///
     /// What the system says.
     pub fn again(&self) -> Result<Self> {
-        let stream = self.stream.try_clone().map_err(io("keep the door open"))?;
+        let stream = self
+            .stream
+            .try_clone()
+            .map_err(io("keep the rendezvous open"))?;
         Self::of(stream, &self.folder)
     }
 
@@ -244,7 +251,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// As [`Door::hear`]; [`BenchError::Protocol`] if it is no such number.
+    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] if it is no such number.
     pub fn hear_number<N: std::str::FromStr>(&mut self) -> Result<N> {
         let found = self.hear()?;
         found.parse().map_err(|_| BenchError::Protocol { found })
@@ -254,7 +261,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// As [`Door::tell`] and [`Door::hear`].
+    /// As [`Rendezvous::tell`] and [`Rendezvous::hear`].
     pub fn exchange(&mut self, text: impl std::fmt::Display) -> Result<String> {
         self.tell(text)?;
         self.hear()
@@ -280,7 +287,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// As [`Door::hear`]; [`BenchError::Protocol`] if something else came.
+    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] if something else came.
     pub fn take(&mut self) -> Result<OwnedFd> {
         await_readable(&self.stream)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -313,12 +320,12 @@ impl Door {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         match side {
-            Side::Asks => {
+            Side::Client => {
                 let made = make()?;
                 self.give(&made)?;
                 Ok(made)
             }
-            Side::Answers => Ok(self.take()?.into()),
+            Side::Server => Ok(self.take()?.into()),
         }
     }
 }
@@ -333,8 +340,8 @@ mod tests {
             let source = UnixListener::bind(&path).unwrap_err();
             BenchError::Socket { path, source }.to_string()
         };
-        let missing = bound("/nonexistent/door".into());
-        assert_eq!(missing, "cannot bind the socket /nonexistent/door");
+        let missing = bound("/nonexistent/rendezvous".into());
+        assert_eq!(missing, "cannot bind the socket /nonexistent/rendezvous");
         let long = Path::new("/tmp").join("x".repeat(120));
         let told = bound(long.clone());
         let advice = "whose 125 bytes are more than the 107 of a socket: set OLIVINE_DIR";
@@ -346,21 +353,21 @@ mod tests {
 
     #[test]
     fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {
-        let door = || {
+        let rendezvous = || {
             let (stream, other) = UnixStream::pair().unwrap();
             // What was not read makes the end a reset.
             (&stream).write_all(b"unread").unwrap();
             drop(other);
-            Door {
+            Rendezvous {
                 stream,
                 folder: PathBuf::new(),
             }
         };
         let file = tempfile::tempfile().unwrap();
         for outcome in [
-            door().tell("a line"),
-            door().give(&file),
-            door().hear().map(drop),
+            rendezvous().tell("a line"),
+            rendezvous().give(&file),
+            rendezvous().hear().map(drop),
         ] {
             let error = outcome.unwrap_err();
             assert!(matches!(error, BenchError::EndClosed), "{error}");

@@ -3,10 +3,10 @@
 //! Loses messages if the reader is slower, so it is measured for round trips only. Both sides spin.
 
 use super::exchange::{Memory, share};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
 use std::sync::atomic::{Ordering, fence};
 
@@ -26,10 +26,15 @@ pub(super) const SEQ_LOCK: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let stride = (WORD + size.next_multiple_of(WORD)).next_multiple_of(64);
     let ring = stride * usize::try_from(SLOTS).unwrap_or(0);
-    let mapping = share(Memory::Posix, side, door, 2 * ring)?;
+    let mapping = share(Memory::Posix, side, rendezvous, 2 * ring)?;
     let (from, to) = side.from_to(0, ring);
     let rings = Rings {
         mapping,
@@ -40,7 +45,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         received: 0,
         message: vec![0; size],
     };
-    Ok(play(rings, size))
+    Ok(drive(rings, size))
 }
 
 struct Rings {
@@ -60,7 +65,7 @@ impl Rings {
 }
 
 impl End for Rings {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         let slot = self.slot(self.to, self.sent);
         let version = self.mapping.word(slot);
         fill(&mut self.message);
@@ -85,7 +90,7 @@ impl End for Rings {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         let slot = self.slot(self.from, self.received);
         let wanted = 2 * (self.received + 1);
@@ -99,7 +104,7 @@ impl End for Rings {
                 });
             }
             if seen < wanted {
-                patience.spend()?;
+                deadline.spend()?;
                 continue;
             }
             for (index, piece) in self.message.chunks_mut(WORD).enumerate() {

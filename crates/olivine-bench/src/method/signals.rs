@@ -4,10 +4,10 @@
 
 use super::bell::{Bell, Rung};
 use super::exchange::{Memory, Slots};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::signal::{Signal, Thread};
 use std::io::ErrorKind;
 
@@ -37,31 +37,31 @@ const WORD: usize = 8;
 
 fn open_plain(
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
-    let bell = meet(Signal::plain(), door)?;
-    let slots = Slots::open(Memory::Posix, side, door, size)?;
-    Ok(play(Rung { slots, bell }, size))
+) -> Result<Box<dyn Driver>> {
+    let bell = meet(Signal::plain(), rendezvous)?;
+    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
+    Ok(drive(Rung { slots, bell }, size))
 }
 
 fn open_queued(
     _side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     _settings: &str,
-) -> Result<Box<dyn Player>> {
-    let line = meet(Signal::queued(), door)?;
+) -> Result<Box<dyn Driver>> {
+    let line = meet(Signal::queued(), rendezvous)?;
     let message = vec![0; size];
-    Ok(play(Words { line, message }, size))
+    Ok(drive(Words { line, message }, size))
 }
 
 /// Learns where to send the signal, which is blocked here before the other side learns the same.
-fn meet(blocked: std::io::Result<Signal>, door: &mut Door) -> Result<Line> {
+fn meet(blocked: std::io::Result<Signal>, rendezvous: &mut Rendezvous) -> Result<Line> {
     let signal = blocked.map_err(io("block a signal"))?;
     let own = Thread::own();
-    let line = door.exchange(format!("{} {}", own.process, own.thread))?;
+    let line = rendezvous.exchange(format!("{} {}", own.process, own.thread))?;
     let other = parse(&line).ok_or(BenchError::Protocol { found: line })?;
     Ok(Line { signal, other })
 }
@@ -98,7 +98,7 @@ struct Words {
 }
 
 impl End for Words {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(&mut self.message);
         for piece in self.message.chunks(WORD) {
             let mut word = [0; WORD];
@@ -109,7 +109,7 @@ impl End for Words {
                 if error.kind() != ErrorKind::WouldBlock {
                     return Err(io("queue a signal")(error));
                 }
-                patience.spend()?;
+                deadline.spend()?;
             }
         }
         Ok(())
@@ -118,14 +118,14 @@ impl End for Words {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         for piece in self.message.chunks_mut(WORD) {
             let word = loop {
                 let fetched = self.line.signal.fetch().map_err(io("wait for a signal"))?;
                 match fetched {
                     Some(word) => break word,
-                    None => patience.look()?,
+                    None => deadline.look()?,
                 }
             };
             piece.copy_from_slice(&word.to_ne_bytes()[..piece.len()]);

@@ -4,10 +4,10 @@
 //! other methods: the same payload, the same checks. What such a method saves is the other process, so its rows
 //! say `threads` in their settings.
 
-use super::player::{Batches, End, Player, play};
-use super::{Door, Side};
+use super::harness::{Batches, Driver, End, drive};
+use super::{Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use olivine::probe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,27 +26,27 @@ enum Job {
 /// # Errors
 ///
 /// [`BenchError`] if the thread cannot be started or pinned, or `make` fails.
-pub fn play_in_threads<A, B>(
+pub fn drive_in_threads<A, B>(
     side: Side,
-    door: &Door,
+    rendezvous: &Rendezvous,
     size: usize,
     make: impl FnOnce() -> Result<(A, B)>,
-) -> Result<Box<dyn Player>>
+) -> Result<Box<dyn Driver>>
 where
     A: End + 'static,
     B: End + Send + 'static,
 {
-    let mut door = door.again()?;
-    if side == Side::Answers {
+    let mut rendezvous = rendezvous.again()?;
+    if side == Side::Server {
         let own = probe::allowed_cpus();
         let cpu = own
             .first()
             .copied()
             .ok_or(BenchError::TooFewCpus { allowed: 0 })?;
-        door.tell(cpu)?;
-        return Ok(Box::new(Sleeper { door }));
+        rendezvous.tell(cpu)?;
+        return Ok(Box::new(Sleeper { rendezvous }));
     }
-    let cpu: u32 = door.hear_number()?;
+    let cpu: u32 = rendezvous.hear_number()?;
     let (asks, answers) = make()?;
     let (jobs, todo) = channel();
     let (done, results) = channel();
@@ -57,12 +57,12 @@ where
         .spawn(move || serve(cpu, answers, size, &theirs, &todo, &done))
         .map_err(io("start a thread"))?;
     Ok(Box::new(Threads {
-        player: play(asks, size),
+        driver: drive(asks, size),
         jobs: Some(jobs),
         ready,
         results,
         thread: Some(thread),
-        door,
+        rendezvous,
     }))
 }
 
@@ -75,18 +75,18 @@ fn serve<B: End + 'static>(
     done: &Sender<Result<u64>>,
 ) {
     let pinned = probe::pin_to_cpu(cpu).map_err(io("pin a thread"));
-    let mut player = play(end, size);
+    let mut driver = drive(end, size);
     let mut failed = pinned.err();
     while let Ok(job) = todo.recv() {
         // Release: nothing before it matters to the other side but that this thread is awake.
         ready.store(true, Ordering::Release);
-        let mut patience = Patience::of(super::PATIENCE);
+        let mut deadline = Deadline::of(super::WAIT_MAX);
         let result = match (failed.take(), job) {
             (Some(error), _) => Err(error),
             (None, Job::Answer { first, rounds }) => {
-                player.answer(first, rounds, &mut patience).map(|()| 0)
+                driver.answer(first, rounds, &mut deadline).map(|()| 0)
             }
-            (None, Job::Take { first, count }) => player.take(first, count, &mut patience),
+            (None, Job::Take { first, count }) => driver.take(first, count, &mut deadline),
         };
         if done.send(result).is_err() {
             return;
@@ -96,13 +96,13 @@ fn serve<B: End + 'static>(
 
 /// The asking end, with the thread that answers.
 struct Threads {
-    player: Box<dyn Player>,
+    driver: Box<dyn Driver>,
     jobs: Option<Sender<Job>>,
     /// Whether the thread is awake and about to begin its job.
     ready: Arc<AtomicBool>,
     results: Receiver<Result<u64>>,
     thread: Option<JoinHandle<()>>,
-    door: Door,
+    rendezvous: Rendezvous,
 }
 
 impl Threads {
@@ -116,9 +116,9 @@ impl Threads {
         if !sent {
             return Err(BenchError::EndClosed);
         }
-        let mut patience = Patience::of(super::PATIENCE);
+        let mut deadline = Deadline::of(super::WAIT_MAX);
         while !self.ready.load(Ordering::Acquire) {
-            patience.spend()?;
+            deadline.spend()?;
             probe::spin_hint();
         }
         Ok(())
@@ -126,11 +126,11 @@ impl Threads {
 
     /// Waits for the thread and tells the second process how it went.
     fn end(&mut self, ours: Result<()>) -> Result<()> {
-        let theirs = self.results.recv_timeout(super::PATIENCE + super::PATIENCE);
+        let theirs = self.results.recv_timeout(super::WAIT_MAX + super::WAIT_MAX);
         match theirs {
             Ok(Ok(ticks)) => {
                 ours?;
-                self.door.tell(ticks)
+                self.rendezvous.tell(ticks)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -145,63 +145,63 @@ impl Drop for Threads {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // It ends with its patience at the latest; a panic in it was already reported there.
+            // It ends with its deadline at the latest; a panic in it was already reported there.
             let _ = thread.join();
         }
     }
 }
 
-impl Player for Threads {
+impl Driver for Threads {
     fn ask(
         &mut self,
         first: u64,
         rounds: u64,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
         samples: &mut Vec<u64>,
     ) -> Result<()> {
         self.begin(Job::Answer { first, rounds })?;
-        let asked = self.player.ask(first, rounds, patience, samples);
+        let asked = self.driver.ask(first, rounds, deadline, samples);
         self.end(asked)
     }
 
-    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Patience<'_>) -> Result<()> {
+    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Deadline<'_>) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
     fn prepare(&mut self, batches: Batches) -> Result<()> {
-        self.player.prepare(batches)?;
+        self.driver.prepare(batches)?;
         let Batches { first, count, .. } = batches;
         self.begin(Job::Take { first, count })
     }
 
-    fn stream(&mut self, batches: Batches, patience: &mut Patience<'_>) -> Result<()> {
-        let sent = self.player.stream(batches, patience);
+    fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
+        let sent = self.driver.stream(batches, deadline);
         self.end(sent)
     }
 
-    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Patience<'_>) -> Result<u64> {
+    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Deadline<'_>) -> Result<u64> {
         Err(BenchError::EndClosed)
     }
 }
 
 /// The second process: sleeps until the thread is done.
 struct Sleeper {
-    door: Door,
+    rendezvous: Rendezvous,
 }
 
-impl Player for Sleeper {
+impl Driver for Sleeper {
     fn ask(
         &mut self,
         _first: u64,
         _rounds: u64,
-        _patience: &mut Patience<'_>,
+        _patience: &mut Deadline<'_>,
         _samples: &mut Vec<u64>,
     ) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
-    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Patience<'_>) -> Result<()> {
-        self.door.hear()?;
+    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Deadline<'_>) -> Result<()> {
+        self.rendezvous.hear()?;
         Ok(())
     }
 
@@ -209,11 +209,11 @@ impl Player for Sleeper {
         Err(BenchError::EndClosed)
     }
 
-    fn stream(&mut self, _batches: Batches, _patience: &mut Patience<'_>) -> Result<()> {
+    fn stream(&mut self, _batches: Batches, _patience: &mut Deadline<'_>) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
-    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Patience<'_>) -> Result<u64> {
-        self.door.hear_number()
+    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Deadline<'_>) -> Result<u64> {
+        self.rendezvous.hear_number()
     }
 }

@@ -1,11 +1,11 @@
 //! io_uring over a socketpair: one operation, one entry into the kernel, each way. Both sides sleep in it.
 
 use super::bytes::pair_of;
-use super::player::{End, Player, play};
+use super::harness::{Driver, End, drive};
 use super::queue::whole;
-use super::{Described, Door, Side};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::uring::RingSocket;
 use rustix::net::SocketType;
 
@@ -21,10 +21,15 @@ pub(super) const IO_URING: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
-    let socket = pair_of(SocketType::SEQPACKET, side, door)?;
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
+    let socket = pair_of(SocketType::SEQPACKET, side, rendezvous)?;
     let socket = RingSocket::new(socket, size).map_err(io("set up io_uring"))?;
-    Ok(play(RingEnd { socket, size }, size))
+    Ok(drive(RingEnd { socket, size }, size))
 }
 
 struct RingEnd {
@@ -32,7 +37,7 @@ struct RingEnd {
     size: usize,
 }
 
-/// An error of io_uring, or the end of patience.
+/// An error of io_uring, or the end of deadline.
 struct Trouble(BenchError);
 
 impl From<std::io::Error> for Trouble {
@@ -42,18 +47,18 @@ impl From<std::io::Error> for Trouble {
 }
 
 impl End for RingEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(self.socket.payload());
-        let sent = self.socket.send(|| patience.look().map_err(Trouble));
+        let sent = self.socket.send(|| deadline.look().map_err(Trouble));
         whole(sent.map_err(|trouble| trouble.0)?, self.size)
     }
 
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        let received = self.socket.receive(|| patience.look().map_err(Trouble));
+        let received = self.socket.receive(|| deadline.look().map_err(Trouble));
         match received.map_err(|trouble| trouble.0)? {
             0 => Err(BenchError::EndClosed),
             length => {

@@ -1,9 +1,9 @@
 //! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory, which spins on it.
 
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::harness::{Driver, End, drive};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Patience;
 use crate::sys::mapping::Mapping;
 use crate::sys::vm;
 use rustix::process::{PTracer, Pid, getpid, set_ptracer};
@@ -24,18 +24,23 @@ pub(super) const PROCESS_VM: Described = Described {
     open,
 };
 
-fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box<dyn Player>> {
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    _settings: &str,
+) -> Result<Box<dyn Driver>> {
     let map = || Mapping::private(NUMBER + size).map_err(io("map memory"));
     let (outbox, inbox) = (map()?, map()?);
     let own = getpid().as_raw_nonzero();
-    let line = door.exchange(format!("{own} {}", inbox.address()))?;
+    let line = rendezvous.exchange(format!("{own} {}", inbox.address()))?;
     let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
     if let Some(process) = Pid::from_raw(process) {
         // Needed where only parents may reach into a process; unknown to kernels that have no such rule.
         let _ = set_ptracer(PTracer::ProcessID(process));
     }
     // Nobody writes before both sides have allowed it.
-    door.exchange(side.pick("allowed", "allowed too"))?;
+    rendezvous.exchange(side.pick("allowed", "allowed too"))?;
     let end = Boxes {
         outbox,
         inbox,
@@ -45,7 +50,7 @@ fn open(side: Side, door: &mut Door, size: usize, _settings: &str) -> Result<Box
         received: 0,
         size,
     };
-    Ok(play(end, size))
+    Ok(drive(end, size))
 }
 
 fn parse(line: &str) -> Option<(i32, usize)> {
@@ -64,7 +69,7 @@ struct Boxes {
 }
 
 impl End for Boxes {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Patience<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
         // SAFETY: the outbox is private memory, borrowed mutably through `self`.
         fill(unsafe { self.outbox.bytes_mut(NUMBER, self.size) });
         self.sent += 1;
@@ -77,11 +82,11 @@ impl End for Boxes {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
         // Acquire: the kernel copies the number after the message.
         while self.inbox.word(0).load(Ordering::Acquire) != self.received + 1 {
-            patience.spend()?;
+            deadline.spend()?;
         }
         self.received += 1;
         // SAFETY: the other side writes here again only after it has our answer.

@@ -1,11 +1,11 @@
 //! Methods that send back what they did not get, so that the suite can show that it notices.
 
+use super::harness::{Driver, End, drive};
 use super::olivine_shm::{ADAPTIVE, Channels};
-use super::player::{End, Player, play};
-use super::{Described, Door, Side};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::payload::SIZE_MIN;
-use crate::peer::Patience;
 
 /// The answer that is wrong: not the first, which a careless suite might look at alone.
 const WRONG_ANSWER: u64 = 77;
@@ -19,7 +19,7 @@ pub(super) const WRONG_ECHO: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, settings| open(Lie::WrongBit, side, door, size, settings),
+    open: |side, rendezvous, size, settings| open(Lie::WrongBit, side, rendezvous, size, settings),
 };
 
 /// Olivine, but a later answer is only the start of what was sent.
@@ -31,7 +31,7 @@ pub(super) const SHORT_ECHO: Described = Described {
     batches: false,
     threads: false,
     lacks: "",
-    open: |side, door, size, settings| open(Lie::Short, side, door, size, settings),
+    open: |side, rendezvous, size, settings| open(Lie::Short, side, rendezvous, size, settings),
 };
 
 /// What is wrong with the answer.
@@ -46,36 +46,36 @@ enum Lie {
 fn open(
     lie: Lie,
     side: Side,
-    door: &mut Door,
+    rendezvous: &mut Rendezvous,
     size: usize,
     settings: &str,
-) -> Result<Box<dyn Player>> {
-    let end = ADAPTIVE.channels(side, door, size, settings)?;
-    let liar = |end| Liar {
+) -> Result<Box<dyn Driver>> {
+    let end = ADAPTIVE.channels(side, rendezvous, size, settings)?;
+    let faulty = |end| FaultyEnd {
         end,
         lie,
         size,
         sent: 0,
     };
     Ok(match side {
-        Side::Asks => play(end, size),
-        Side::Answers => play(liar(end), size),
+        Side::Client => drive(end, size),
+        Side::Server => drive(faulty(end), size),
     })
 }
 
 /// An end that lies once.
-struct Liar {
+struct FaultyEnd {
     end: Channels,
     lie: Lie,
     size: usize,
     sent: u64,
 }
 
-impl End for Liar {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), patience: &mut Patience<'_>) -> Result<()> {
+impl End for FaultyEnd {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         self.sent += 1;
         if self.sent != WRONG_ANSWER {
-            return self.end.send(fill, patience);
+            return self.end.send(fill, deadline);
         }
         let mut message = vec![0; self.size];
         fill(&mut message);
@@ -90,7 +90,7 @@ impl End for Liar {
         self.end.resize(message.len());
         let sent = self
             .end
-            .send(|place| place.copy_from_slice(&message), patience);
+            .send(|place| place.copy_from_slice(&message), deadline);
         self.end.resize(self.size);
         sent
     }
@@ -98,8 +98,8 @@ impl End for Liar {
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
-        patience: &mut Patience<'_>,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.end.receive(handle, patience)
+        self.end.receive(handle, deadline)
     }
 }

@@ -3,8 +3,9 @@
 //! Each publisher numbers its messages itself and writes its own number where the time stamp stands, so that a
 //! subscriber can tell apart whose messages it has and check each one's order.
 
-use super::serve::{POLL_LIMIT, WAIT_STEP};
-use super::{ANSWER_MAX, Patience};
+use super::ANSWER_MAX;
+use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::{self, Stamp};
 use olivine::clock::TickClock;
@@ -42,7 +43,7 @@ impl Producer {
         while TickClock::ticks() < at_ticks {
             probe::spin_hint();
         }
-        let mut patience = Patience::of(ANSWER_MAX);
+        let mut deadline = Deadline::of(ANSWER_MAX);
         let mut next = first;
         let last = first + count;
         while next != last {
@@ -63,14 +64,14 @@ impl Producer {
                     },
                 );
             }
-            self.push(room, &mut patience)?;
+            self.push(room, &mut deadline)?;
             next += room as u64;
         }
         Ok(())
     }
 
     /// Publishes the first `room` staged messages.
-    fn push(&mut self, room: usize, patience: &mut Patience<'_>) -> Result<()> {
+    fn push(&mut self, room: usize, deadline: &mut Deadline<'_>) -> Result<()> {
         let mut left = self.stage.chunks_exact(self.size).take(room).peekable();
         while left.peek().is_some() {
             let mut refused = None;
@@ -98,7 +99,7 @@ impl Producer {
                 batch.commit();
             }
             if let Some(error) = refused {
-                patience.wait_for_room(&mut self.publisher, self.size, error)?;
+                deadline.wait_for_room(&mut self.publisher, self.size, error)?;
             }
         }
         Ok(())
@@ -118,7 +119,7 @@ pub(super) fn gather(
     let last = first + count;
     let mut left = publishers;
     let mut wrong = None;
-    let mut patience = Patience::of(ANSWER_MAX);
+    let mut deadline = Deadline::of(ANSWER_MAX);
     while left != 0 {
         let taken = subscriber.poll(
             |message| {
@@ -144,9 +145,9 @@ pub(super) fn gather(
         }
         if taken == 0 {
             subscriber.wait(WAIT_STEP)?;
-            patience.look()?;
+            deadline.look()?;
         } else {
-            patience.renew();
+            deadline.renew();
         }
     }
     subscriber.release();

@@ -2,24 +2,20 @@
 
 use super::many::{self, Producer};
 use super::socket::Bare;
-use super::{ANSWER_MAX, Answer, BACK, Order, Patience, READY, STAMP, THERE};
+use super::{ANSWER_MAX, Answer, BACK, Order, READY, STAMP, THERE};
+use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
-use crate::method::{self, Door, Method, PATIENCE, Player, Side};
+use crate::method::{self, Driver, Method, Rendezvous, Side, WAIT_MAX};
 use crate::payload::{self, Stamp};
+use olivine::Subscriber;
 use olivine::clock::TickClock;
 use olivine::probe::{self, SharedWords};
-use olivine::{Message, NotSent, Subscriber};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// Longest single wait for a message, so that a limit on the whole can be kept.
-pub(super) const WAIT_STEP: Duration = Duration::from_millis(200);
-/// Messages taken in one poll.
-pub(super) const POLL_LIMIT: usize = 1 << 16;
 
 /// Runs as the second process until standard input ends. `methods` are those it can be asked to join.
 ///
@@ -62,7 +58,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         subscriber: None,
         producer: None,
         bare: None,
-        player: None,
+        driver: None,
     };
     say(&Answer::Started)?;
     while let Ok(order) = orders.recv() {
@@ -105,7 +101,7 @@ struct Server {
     subscriber: Option<Subscriber>,
     producer: Option<Producer>,
     bare: Option<Bare>,
-    player: Option<Box<dyn Player>>,
+    driver: Option<Box<dyn Driver>>,
 }
 
 impl Server {
@@ -131,12 +127,12 @@ impl Server {
                 ref folder,
             } => self.join(method, settings, size_bytes, folder)?,
             Order::Echo { first, rounds } => {
-                let mut patience = Patience::of(PATIENCE);
-                self.player()?.answer(first, rounds, &mut patience)?;
+                let mut deadline = Deadline::of(WAIT_MAX);
+                self.driver()?.answer(first, rounds, &mut deadline)?;
             }
             Order::Take { first, count } => {
-                let mut patience = Patience::of(PATIENCE);
-                let end_ticks = self.player()?.take(first, count, &mut patience)?;
+                let mut deadline = Deadline::of(WAIT_MAX);
+                let end_ticks = self.driver()?.take(first, count, &mut deadline)?;
                 return Ok(Answer::Done {
                     end_ticks,
                     latency: None,
@@ -191,7 +187,7 @@ impl Server {
             Order::Close => {
                 self.producer = None;
                 self.subscriber = None;
-                self.player = None;
+                self.driver = None;
                 self.bare = None;
                 self.note_joined(None);
             }
@@ -204,12 +200,12 @@ impl Server {
 
     #[inline(always)]
     fn floor(&mut self, first: u64, rounds: u64, stamp: impl Fn(&SharedWords)) -> Result<()> {
-        let mut patience = Patience::of(ANSWER_MAX);
+        let mut deadline = Deadline::of(ANSWER_MAX);
         for ball in first..first + rounds {
             while self.words.load(THERE) != ball {
-                patience.spend()?;
+                deadline.spend()?;
             }
-            patience.renew();
+            deadline.renew();
             stamp(&self.words);
             self.words.store(BACK, ball);
         }
@@ -218,11 +214,11 @@ impl Server {
 
     fn join(&mut self, name: &str, settings: &str, size: usize, folder: &Path) -> Result<()> {
         // The end that an earlier failure left is no use to anybody.
-        self.player = None;
+        self.driver = None;
         self.note_joined(Some(folder));
         let method = method::find(self.methods, name)?;
-        let mut door = Door::enter(folder)?;
-        self.player = Some(method.open(Side::Answers, &mut door, size, settings)?);
+        let mut rendezvous = Rendezvous::enter(folder)?;
+        self.driver = Some(method.open(Side::Server, &mut rendezvous, size, settings)?);
         Ok(())
     }
 
@@ -239,9 +235,9 @@ impl Server {
         *joined = folder.map(Path::to_path_buf);
     }
 
-    fn player(&mut self) -> Result<&mut dyn Player> {
-        match &mut self.player {
-            Some(player) => Ok(player.as_mut()),
+    fn driver(&mut self) -> Result<&mut dyn Driver> {
+        match &mut self.driver {
+            Some(driver) => Ok(driver.as_mut()),
             None => Err(BenchError::Protocol {
                 found: "a message before a method was joined".to_owned(),
             }),
@@ -253,9 +249,9 @@ impl Server {
             return Err(unopened());
         };
         let mut latency = Latency::new();
-        let mut patience = Patience::of(ANSWER_MAX);
+        let mut deadline = Deadline::of(ANSWER_MAX);
         for sequence in first..first + count {
-            let stamp = bare.receive(&mut patience)?;
+            let stamp = bare.receive(&mut deadline)?;
             let now = TickClock::ticks();
             match stamp {
                 Some(stamp) if stamp.sequence == sequence => {
@@ -285,7 +281,7 @@ impl Server {
         let mut next = first;
         let end = first + count;
         let mut wrong = None;
-        let mut patience = Patience::of(ANSWER_MAX);
+        let mut deadline = Deadline::of(ANSWER_MAX);
         while next != end {
             let room = usize::try_from(end - next)
                 .unwrap_or(usize::MAX)
@@ -323,9 +319,9 @@ impl Server {
             }
             if taken == 0 {
                 subscriber.wait(WAIT_STEP)?;
-                patience.look()?;
+                deadline.look()?;
             } else {
-                patience.renew();
+                deadline.renew();
             }
         }
         let end_ticks = TickClock::ticks();
@@ -356,29 +352,4 @@ fn take(found: Option<Stamp>, next: &mut u64, wrong: &mut Option<u64>, note: imp
         _ => *wrong = wrong.or(Some(*next)),
     }
     *next += 1;
-}
-
-/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is asked now and then
-/// whether to go on.
-#[inline(always)]
-pub(crate) fn receive<T>(
-    subscriber: &mut Subscriber,
-    mut look: impl FnMut() -> Result<()>,
-    mut handle: impl FnMut(&Message<'_>) -> T,
-) -> Result<T> {
-    let mut result = None;
-    loop {
-        if !subscriber.wait(WAIT_STEP)? {
-            look()?;
-        }
-        subscriber.poll(|message| result = Some(handle(&message)), 1)?;
-        if let Some(result) = result {
-            return Ok(result);
-        }
-    }
-}
-
-/// Whether a send was refused only because there is no room yet.
-pub(crate) fn is_back_pressure(error: NotSent) -> bool {
-    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
 }

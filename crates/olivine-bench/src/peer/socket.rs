@@ -3,7 +3,7 @@
 //! Non-blocking, NODELAY, kept alive, as a bridge sets its sockets; one send and, mostly, one receive a message. Has no
 //! ring, no acknowledgement and no reconnection.
 
-use super::Patience;
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::payload::{self, Stamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,7 +50,7 @@ impl Bare {
     }
 
     /// Sends one message.
-    pub(crate) fn send(&mut self, stamp: Stamp, patience: &mut Patience<'_>) -> Result<()> {
+    pub(crate) fn send(&mut self, stamp: Stamp, deadline: &mut Deadline<'_>) -> Result<()> {
         payload::fill(&mut self.message, stamp);
         let mut sent = 0;
         while sent < self.message.len() {
@@ -58,7 +58,7 @@ impl Bare {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::OUT, patience)?;
+                    self.wait(PollFlags::OUT, deadline)?;
                 }
                 Err(error) => return Err(io("send a message")(error)),
             }
@@ -67,7 +67,7 @@ impl Bare {
     }
 
     /// Waits for a message; `None` if it is not as it was sent.
-    pub(crate) fn receive(&mut self, patience: &mut Patience<'_>) -> Result<Option<Stamp>> {
+    pub(crate) fn receive(&mut self, deadline: &mut Deadline<'_>) -> Result<Option<Stamp>> {
         let mut come = 0;
         while come < self.message.len() {
             match self.stream.read(&mut self.message[come..]) {
@@ -75,21 +75,21 @@ impl Bare {
                 Ok(count) => come += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::IN, patience)?;
+                    self.wait(PollFlags::IN, deadline)?;
                 }
                 Err(error) => return Err(io("receive a message")(error)),
             }
         }
-        patience.renew();
+        deadline.renew();
         Ok(payload::check(&self.message))
     }
 
-    fn wait(&self, flags: PollFlags, patience: &mut Patience<'_>) -> Result<()> {
+    fn wait(&self, flags: PollFlags, deadline: &mut Deadline<'_>) -> Result<()> {
         if self.spins {
-            return patience.spend();
+            return deadline.spend();
         }
         match poll(&mut [PollFd::new(&self.stream, flags)], Some(&NAP)) {
-            Ok(0) | Err(Errno::INTR) => patience.look(),
+            Ok(0) | Err(Errno::INTR) => deadline.look(),
             Ok(_) => Ok(()),
             Err(error) => Err(io("wait for a connection")(error.into())),
         }

@@ -7,8 +7,7 @@ mod sweep;
 
 use super::select::{Entry, Param, constant, main_placement, placed};
 use super::svg::Svg;
-use crate::floor::Placement;
-use crate::result::Load;
+use crate::result::{Load, Placement};
 use crate::text;
 
 /// Rows of dots or bars in one plot; a longer list is for the table.

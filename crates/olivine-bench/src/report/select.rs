@@ -1,8 +1,7 @@
 //! Which rows belong into one plot, what tells them apart, and what they are called there.
 
 use super::Source;
-use crate::floor::Placement;
-use crate::result::{Load, Measured, Row};
+use crate::result::{Load, Measured, Placement, Row};
 use crate::text;
 
 /// Scenarios in the order of their sections.

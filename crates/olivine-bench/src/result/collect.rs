@@ -1,7 +1,6 @@
 //! From slices to rows: what a scenario hands over after each slice, grouped by where the CPUs were.
 
-use super::{Distribution, Load, Measured, Outcome, Parameters, Row, Run, Worst};
-use crate::floor::Placement;
+use super::{Distribution, Load, Measured, Outcome, Parameters, Placement, Row, Run, Worst};
 use crate::kernel::Counts;
 use crate::latency::Latency;
 use crate::spread::Spread;

@@ -1,7 +1,6 @@
 //! Results for other programs: CSV for spreadsheets, `.hlog` for the plotters of `HdrHistogram`.
 
-use super::{Measured, ResultFile, Row};
-use crate::floor::Placement;
+use super::{Measured, Placement, ResultFile, Row};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;

@@ -1,10 +1,8 @@
 //! The file a measurement is kept in: JSON, described by `docs/bench-schema.json`.
 
-use super::{Outcome, Row};
+use super::{FloorResult, MeasuringError, Outcome, Row};
 use crate::machine::Machine;
 use crate::privileges::Privileges;
-use crate::scenario::floor::FloorResult;
-use crate::twice::MeasuringError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,9 +1,9 @@
 //! Bridges, each beside what it is compared with, in turns: other transports, a bare socket, the client of the server
 //! behind it, the disk.
 //!
-//! A turn is one run of one contender: it opens everything afresh and closes it again. Turns of all contenders follow
+//! A turn is one run of one candidate: it opens everything afresh and closes it again. Turns of all candidates follow
 //! each other run by run, with the floor between them, so that a disturbance hits all alike, and ratios are taken
-//! within a run. Contenders that are not there (a program that was not built or installed) are left out, each with
+//! within a run. Candidates that are not there (a program that was not built or installed) are left out, each with
 //! the reason; those that fail are rows without figures.
 //!
 //! Measures: messages that were checked, every byte, on the far side. Does not measure: other machines; loopback
@@ -22,9 +22,10 @@ pub use stored::{STORE, StoreJob, Stored};
 
 use super::turns::Taken;
 use super::{Session, Setup, Watch};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, chain};
 use crate::payload;
-use crate::peer::{Patience, Peer};
+use crate::peer::Peer;
 use crate::result::{Collector, Load, Parameters, Row};
 use crate::rival::Program;
 use olivine::Subscriber;
@@ -109,7 +110,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BridgeResult {
-    /// A row for each contender and placement, or one for its failure.
+    /// A row for each candidate and placement, or one for its failure.
     pub rows: Vec<Row>,
     /// How they compare.
     pub ratios: Vec<Ratio>,
@@ -118,34 +119,34 @@ pub struct BridgeResult {
 }
 
 /// What a turn has to work with.
-struct Turn<'a> {
+struct RunSlot<'a> {
     peer: &'a mut Peer,
     clock: TickClock,
     setup: &'a Setup,
     stopped: &'a dyn Fn() -> bool,
 }
 
-impl Turn<'_> {
+impl RunSlot<'_> {
     /// Seconds of one run.
     fn seconds(&self) -> f64 {
         self.setup.seconds / f64::from(self.setup.runs.max(1))
     }
 }
 
-type Play<'a> = Box<dyn FnMut(&mut Turn<'_>) -> Result<Taken> + 'a>;
+type Play<'a> = Box<dyn FnMut(&mut RunSlot<'_>) -> Result<Taken> + 'a>;
 
 /// Something that takes its turns.
-struct Contender<'a> {
+struct Candidate<'a> {
     part: Part,
     method: String,
     parameters: Parameters,
     play: Play<'a>,
 }
 
-/// Contenders, and how they are compared.
+/// Candidates, and how they are compared.
 #[derive(Default)]
 struct Field<'a> {
-    contenders: Vec<Contender<'a>>,
+    candidates: Vec<Candidate<'a>>,
     ratios: Vec<Ratio>,
     left_out: Vec<String>,
     server: Option<Rc<RefCell<Shared>>>,
@@ -157,9 +158,9 @@ impl<'a> Field<'a> {
         part: Part,
         method: &str,
         parameters: Parameters,
-        play: impl FnMut(&mut Turn<'_>) -> Result<Taken> + 'a,
+        play: impl FnMut(&mut RunSlot<'_>) -> Result<Taken> + 'a,
     ) {
-        self.contenders.push(Contender {
+        self.candidates.push(Candidate {
             part,
             method: method.to_owned(),
             parameters,
@@ -168,7 +169,7 @@ impl<'a> Field<'a> {
     }
 
     fn compare(&mut self, part: Part, size_bytes: u64, ours: &str, theirs: &str, target: Target) {
-        let beside = Beside::Contender(theirs.to_owned());
+        let beside = Beside::Candidate(theirs.to_owned());
         self.expect(part, size_bytes, ours, beside, target);
     }
 
@@ -211,7 +212,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Measures the parts of `plan`, all contenders in turns, until `watch` breaks off between two turns or a turn that takes
+/// Measures the parts of `plan`, all candidates in turns, until `watch` breaks off between two turns or a turn that takes
 /// long finds it `stopped`; what that turn was about then counts neither as a figure nor as a failure.
 ///
 /// # Errors
@@ -233,18 +234,18 @@ pub fn run(
             Part::Disk => disk::enter(&mut field, plan),
         }
     }
-    let total = u64::from(setup.runs) * field.contenders.len() as u64;
+    let total = u64::from(setup.runs) * field.candidates.len() as u64;
     let mut session = Session::start(setup, total, watch)?;
     let mut found: Vec<(Collector, Option<String>)> = field
-        .contenders
+        .candidates
         .iter()
         .map(|_| (Collector::new(session.clock), None))
         .collect();
     'runs: for run in 0..setup.runs {
-        let turns = field.contenders.iter_mut().zip(&mut found);
-        for (contender, (collector, failure)) in turns {
+        let turns = field.candidates.iter_mut().zip(&mut found);
+        for (candidate, (collector, failure)) in turns {
             if failure.is_none()
-                && let Err(error) = one_turn(&mut session, contender, run, collector, stopped)
+                && let Err(error) = one_turn(&mut session, candidate, run, collector, stopped)
             {
                 if stopped() {
                     break 'runs;
@@ -261,25 +262,25 @@ pub fn run(
         left_out: field.left_out,
         ..BridgeResult::default()
     };
-    for (contender, (collector, failure)) in field.contenders.iter().zip(&found) {
-        let (scenario, load) = (contender.part.scenario(), contender.part.load());
-        let parameters = &contender.parameters;
+    for (candidate, (collector, failure)) in field.candidates.iter().zip(&found) {
+        let (scenario, load) = (candidate.part.scenario(), candidate.part.load());
+        let parameters = &candidate.parameters;
         match failure {
             Some(reason) => result.rows.push(Row::failed(
                 scenario,
                 load,
-                &contender.method,
+                &candidate.method,
                 parameters.clone(),
                 reason,
             )),
             None => {
                 result
                     .rows
-                    .extend(collector.rows(scenario, load, &contender.method, parameters))
+                    .extend(collector.rows(scenario, load, &candidate.method, parameters))
             }
         }
     }
-    if result.rows.is_empty() && !field.contenders.is_empty() {
+    if result.rows.is_empty() && !field.candidates.is_empty() {
         return Err(BenchError::Stopped);
     }
     for mut ratio in field.ratios {
@@ -291,22 +292,22 @@ pub fn run(
 
 fn one_turn(
     session: &mut Session<'_>,
-    contender: &mut Contender<'_>,
+    candidate: &mut Candidate<'_>,
     run: u32,
     collector: &mut Collector,
     stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let (clock, setup) = (session.clock, session.setup);
     let slice = session.slice(|peer| {
-        let mut turn = Turn {
+        let mut turn = RunSlot {
             peer,
             clock,
             setup,
             stopped,
         };
-        (contender.play)(&mut turn)
+        (candidate.play)(&mut turn)
     })?;
-    session.keep(collector, contender.parameters.size_bytes, run, &slice);
+    session.keep(collector, candidate.parameters.size_bytes, run, &slice);
     Ok(())
 }
 
@@ -338,14 +339,15 @@ fn rate(clock: &TickClock, count: u64, start: u64, end: u64) -> f64 {
 /// Receives `count` messages, numbered from 0, and checks every byte.
 fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
     let mut subscriber = Subscriber::open(uri)?;
-    let mut patience = Patience::of(longest);
+    let mut deadline = Deadline::of(longest);
     for sequence in 0..count {
-        let look = || patience.look();
-        let stamp = crate::peer::receive(&mut subscriber, look, |message| payload::check(message))?;
+        let look = || deadline.look();
+        let stamp =
+            crate::channel::receive(&mut subscriber, look, |message| payload::check(message))?;
         if stamp.is_none_or(|stamp| stamp.sequence != sequence) {
             return Err(BenchError::Wrong { sequence });
         }
-        patience.renew();
+        deadline.renew();
     }
     Ok(())
 }

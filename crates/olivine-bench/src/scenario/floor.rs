@@ -1,14 +1,14 @@
 //! The floor on its own: what the other scenarios compare with.
 
-use super::pingpong::Game;
+use super::pingpong::PingPong;
 use super::turns::{Subject, Taken};
 use super::{Progress, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result};
-use crate::floor::{Placement, copy_bytes_per_s, futex_wake_ns, middle_ns, system_call_ns};
-use crate::latency::{Latency, Percentiles};
+use crate::floor::{copy_bytes_per_s, futex_wake_ns, middle_ns, system_call_ns};
+use crate::latency::Latency;
 use crate::machine;
 use crate::method;
-use crate::result::Parameters;
+use crate::result::{FloorResult, LineResult, Parameters, Placement};
 use crate::spread::Spread;
 use std::collections::BTreeMap;
 
@@ -20,39 +20,6 @@ pub const COPY_RING_BYTES: usize = 1 << 20;
 const WOKEN_BYTES: u64 = 32;
 /// Time of one slice with its share of everything, in nanoseconds.
 const SLICE_NS: f64 = 2e6;
-
-/// Round trips of a bare cache line under one placement.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct LineResult {
-    /// Where the CPUs were.
-    pub placement: Placement,
-    /// Slices measured there.
-    pub slices: u64,
-    /// Round trips.
-    pub round_trip: Percentiles,
-    /// Median of a slice, over the runs.
-    pub round_trip_p50_ns: Spread,
-}
-
-/// What the machine does without a channel.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct FloorResult {
-    /// Bare cache line between the two processes, by placement.
-    pub cache_line: Vec<LineResult>,
-    /// Copying 8 KiB at a time through 1 MiB, in bytes a second.
-    pub copy_bytes_per_s: Spread,
-    /// An empty system call.
-    pub system_call_ns: Spread,
-    /// Waking a futex that nobody sleeps on.
-    #[serde(default)]
-    pub futex_wake_ns: Option<Spread>,
-    /// Two processes that sleep on a futex and wake each other in turn: round trip, p50 of a run. `None` where the
-    /// second process knows no such method.
-    #[serde(default)]
-    pub futex_round_trip_ns: Option<Spread>,
-    /// One clock reading.
-    pub clock_cost_ns: Spread,
-}
 
 /// Slices of the floor under one placement.
 #[derive(Default)]
@@ -132,9 +99,9 @@ fn futex_round_trip_ns(session: &mut Session<'_>) -> Result<Option<f64>> {
         parameters: Parameters::pair(WOKEN_BYTES),
     };
     let clock = session.clock;
-    let mut game = Game::open(session, &variant)?;
-    let taken = game.slice(&mut session.peer, &clock)?;
-    game.close(&mut session.peer)?;
+    let mut pingpong = PingPong::open(session, &variant)?;
+    let taken = pingpong.slice(&mut session.peer, &clock)?;
+    pingpong.close(&mut session.peer)?;
     Ok(match taken {
         Taken::RoundTrips(found) => Some(middle_ns(&clock, &found)),
         Taken::OneWay { .. } | Taken::Rate { .. } => None,

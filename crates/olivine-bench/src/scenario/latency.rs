@@ -6,23 +6,20 @@
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::floor::{ClockAhead, clock_ahead, distribution};
+use crate::floor::{clock_ahead, distribution};
 use crate::latency::Latency;
-use crate::pace::{Pacer, Rest};
+use crate::pace::{Pacer, RATES_PER_S, Rest};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Patience, Peer};
-use crate::result::Load;
+use crate::peer::{Order, Peer};
+use crate::result::{ClockAhead, Load};
 use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
-use std::ops::RangeInclusive;
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
 const SLICE_MESSAGES: f64 = 20_000.0;
 const SLICE_NS: (f64, f64) = (40e6, 300e6);
-/// Rates that can be measured, in messages a second. At the least, a slice is one message in a second; at the most,
-/// its samples take 32 MiB on each side.
-pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
 /// Balls that bound the difference of the two clocks.
 const CLOCK_ROUNDS: u64 = 10_000;
 /// Messages sent at the rate before anything counts, as a share of a slice.
@@ -185,12 +182,12 @@ impl Line {
         };
         let (publisher, size) = (&mut self.publisher, self.size);
         let (stall_before, first) = (self.stall_before, self.sequence);
-        let latency = paced.send(peer, clock, &mut self.delays, |stamp, pacer, patience| {
+        let latency = paced.send(peer, clock, &mut self.delays, |stamp, pacer, deadline| {
             if stall_before.is_some_and(|n| stamp.sequence == first + n) {
                 let end = TickClock::ticks() + clock.ticks_for(STALL_NS);
                 pacer.wait(end, Rest::Spin, || false);
             }
-            publish(publisher, size, stamp, patience)
+            publish(publisher, size, stamp, deadline)
         })?;
         self.sequence += count;
         Ok(latency)
@@ -202,7 +199,7 @@ pub(super) fn publish(
     publisher: &mut Publisher,
     size: usize,
     stamp: Stamp,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
 ) -> Result<()> {
     loop {
         match publisher.try_claim(size) {
@@ -211,7 +208,7 @@ pub(super) fn publish(
                 claim.commit();
                 return Ok(());
             }
-            Err(error) => patience.wait_for_room(publisher, size, error)?,
+            Err(error) => deadline.wait_for_room(publisher, size, error)?,
         }
     }
 }
@@ -234,18 +231,18 @@ impl Paced {
         peer: &mut Peer,
         clock: TickClock,
         delays: &mut Vec<u64>,
-        mut send: impl FnMut(Stamp, &Pacer, &mut Patience<'_>) -> Result<()>,
+        mut send: impl FnMut(Stamp, &Pacer, &mut Deadline<'_>) -> Result<()>,
     ) -> Result<Latency> {
         delays.clear();
         delays.reserve(usize::try_from(self.count).unwrap_or(0));
-        let mut patience = peer.patience();
+        let mut deadline = peer.deadline();
         let pacer = Pacer::start(clock, self.rate_per_s);
         // The first one is due a period from now, so that slices of few messages keep the distance too.
         for n in 1..=self.count {
             let due = pacer.due(n);
             let mut trouble = None;
             pacer.wait(due, self.rest, || {
-                trouble = patience.look().err();
+                trouble = deadline.look().err();
                 trouble.is_some()
             });
             if let Some(trouble) = trouble {
@@ -255,9 +252,9 @@ impl Paced {
                 sequence: self.first + n - 1,
                 ticks: due,
             };
-            send(stamp, &pacer, &mut patience)?;
+            send(stamp, &pacer, &mut deadline)?;
             delays.push(TickClock::ticks().saturating_sub(due));
-            patience.renew();
+            deadline.renew();
         }
         let (_, snapshot) = peer.end()?;
         let missing = || BenchError::Protocol {

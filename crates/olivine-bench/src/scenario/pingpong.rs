@@ -4,11 +4,12 @@
 //! checking; one clock reading a round. Does not measure: queueing (one message is under way at a time: a closed
 //! loop) or a fixed rate; that is `latency`.
 
+use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
-use crate::method::{self, PATIENCE, Pair};
+use crate::method::{self, WAIT_MAX};
 use crate::peer::{Order, Peer};
 use crate::result::Load;
 use olivine::clock::TickClock;
@@ -32,11 +33,11 @@ const ROUNDS_MAX: u64 = 1 << 20;
 ///
 /// [`BenchError`]: crate::BenchError
 pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Game>(setup, variants, watch)
+    measure::<PingPong>(setup, variants, watch)
 }
 
 /// Both ends of a method.
-pub(super) struct Game {
+pub(super) struct PingPong {
     pair: Pair,
     /// Round trips of a slice.
     rounds: u64,
@@ -44,7 +45,7 @@ pub(super) struct Game {
     samples: Vec<u64>,
 }
 
-impl Subject for Game {
+impl Subject for PingPong {
     const SCENARIO: &'static str = "pingpong";
     const LOAD: Load = Load::Closed;
 
@@ -56,23 +57,23 @@ impl Subject for Game {
         let method = method::find(session.setup.methods, &variant.method)?;
         let settings = &variant.parameters.settings;
         let pair = Pair::open(method, &mut session.peer, variant.size(), settings)?;
-        let mut game = Self {
+        let mut pingpong = Self {
             pair,
             rounds: super::ROUNDS_MIN,
             sequence: 0,
             samples: Vec::new(),
         };
-        let mut each_ns = game.warm_up(session)?;
+        let mut each_ns = pingpong.warm_up(session)?;
         // Where others keep the CPUs busy, what a slice has to have at least is enough of a warm-up.
         for rounds in [FIRST_ROUNDS, WARM_UP_ROUNDS] {
             let fit = super::rounds_in(SLICE_NS, each_ns, rounds);
-            if fit > game.rounds {
-                game.rounds = fit;
-                each_ns = game.warm_up(session)?;
+            if fit > pingpong.rounds {
+                pingpong.rounds = fit;
+                each_ns = pingpong.warm_up(session)?;
             }
         }
-        game.rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
-        Ok(game)
+        pingpong.rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
+        Ok(pingpong)
     }
 
     fn slice(&mut self, peer: &mut Peer, _clock: &TickClock) -> Result<Taken> {
@@ -85,7 +86,7 @@ impl Subject for Game {
     }
 }
 
-impl Game {
+impl PingPong {
     /// Plays once, and says what a round takes, from first to last: a busy machine stretches few of them, but those by
     /// far.
     #[allow(clippy::cast_precision_loss, reason = "a few rounds")]
@@ -104,9 +105,9 @@ impl Game {
         self.samples.clear();
         self.samples.reserve(usize::try_from(rounds).unwrap_or(0));
         peer.begin(&Order::Echo { first, rounds })?;
-        let mut patience = peer.patience_of(PATIENCE);
-        let player = &mut self.pair.player;
-        let asked = player.ask(first, rounds, &mut patience, &mut self.samples);
+        let mut deadline = peer.deadline_of(WAIT_MAX);
+        let driver = &mut self.pair.driver;
+        let asked = driver.ask(first, rounds, &mut deadline, &mut self.samples);
         asked.map_err(|error| peer.or_its_reason(error))?;
         self.sequence += rounds;
         peer.end()?;

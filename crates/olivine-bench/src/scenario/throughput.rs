@@ -3,14 +3,16 @@
 //! Measures: from the first claim to the last check, in two processes. Does not measure: latency (the ring is
 //! full most of the time, so a message's age is the ring's length) or what a program does with a message.
 
+use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::floor::{copy_bytes_per_s, nanos};
-use crate::method::{self, Batches, PATIENCE, Pair};
+use crate::method::{self, Batches, WAIT_MAX};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Patience, Peer};
+use crate::peer::{Order, Peer};
 use crate::result::Load;
 use olivine::clock::TickClock;
 use olivine::{Batch, NotSent, OpenError, Publisher};
@@ -149,15 +151,15 @@ impl Stream {
         let start = match &mut self.way {
             Way::Pair(pair) => {
                 peer.begin(&Order::Take { first, count })?;
-                let mut patience = peer.patience_of(PATIENCE);
+                let mut deadline = peer.deadline_of(WAIT_MAX);
                 let batches = Batches {
                     first,
                     count,
                     batch: self.batch,
                 };
-                let prepared = pair.player.prepare(batches);
+                let prepared = pair.driver.prepare(batches);
                 let start = TickClock::ticks();
-                let streamed = prepared.and_then(|()| pair.player.stream(batches, &mut patience));
+                let streamed = prepared.and_then(|()| pair.driver.stream(batches, &mut deadline));
                 streamed.map_err(|error| peer.or_its_reason(error))?;
                 start
             }
@@ -188,17 +190,17 @@ fn fill_channel(
     first: u64,
     count: u64,
 ) -> Result<()> {
-    let patience = &mut peer.patience();
+    let deadline = &mut peer.deadline();
     match (batch, size) {
-        (1, 16) => offered::<16>(publisher, patience, first, count),
-        (1, 32) => offered::<32>(publisher, patience, first, count),
-        (1, 64) => offered::<64>(publisher, patience, first, count),
-        (1, size) => claimed(publisher, patience, size, first, count),
+        (1, 16) => offered::<16>(publisher, deadline, first, count),
+        (1, 32) => offered::<32>(publisher, deadline, first, count),
+        (1, 64) => offered::<64>(publisher, deadline, first, count),
+        (1, size) => claimed(publisher, deadline, size, first, count),
         // Where the size is known, a message is built in registers and copied from there.
-        (batch, 16) => batched::<16>(publisher, patience, batch, first, count),
-        (batch, 32) => batched::<32>(publisher, patience, batch, first, count),
-        (batch, 64) => batched::<64>(publisher, patience, batch, first, count),
-        (batch, size) => staged(publisher, patience, size, batch, first, count),
+        (batch, 16) => batched::<16>(publisher, deadline, batch, first, count),
+        (batch, 32) => batched::<32>(publisher, deadline, batch, first, count),
+        (batch, 64) => batched::<64>(publisher, deadline, batch, first, count),
+        (batch, size) => staged(publisher, deadline, size, batch, first, count),
     }
 }
 
@@ -214,13 +216,13 @@ fn build<const SIZE: usize>(sequence: u64) -> [u8; SIZE] {
 #[inline(never)]
 fn offered<const SIZE: usize>(
     publisher: &mut Publisher,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
     first: u64,
     count: u64,
 ) -> Result<()> {
     for sequence in first..first + count {
         while let Err(error) = publisher.try_publish(&build::<SIZE>(sequence)) {
-            patience.wait_for_room(publisher, SIZE, error)?;
+            deadline.wait_for_room(publisher, SIZE, error)?;
         }
     }
     Ok(())
@@ -230,7 +232,7 @@ fn offered<const SIZE: usize>(
 #[inline(never)]
 fn claimed(
     publisher: &mut Publisher,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
     size: usize,
     first: u64,
     count: u64,
@@ -243,7 +245,7 @@ fn claimed(
                     claim.commit();
                     break;
                 }
-                Err(error) => patience.wait_for_room(publisher, size, error)?,
+                Err(error) => deadline.wait_for_room(publisher, size, error)?,
             }
         }
     }
@@ -254,7 +256,7 @@ fn claimed(
 #[inline(never)]
 fn batched<const SIZE: usize>(
     publisher: &mut Publisher,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
     batch: usize,
     first: u64,
     count: u64,
@@ -262,7 +264,7 @@ fn batched<const SIZE: usize>(
     let mut next = first;
     while next != first + count {
         let end = (first + count).min(next + batch as u64);
-        next = push_batch(publisher, patience, SIZE, next..end, |batch, n| {
+        next = push_batch(publisher, deadline, SIZE, next..end, |batch, n| {
             batch.push(&build::<SIZE>(n))
         })?;
     }
@@ -274,7 +276,7 @@ fn batched<const SIZE: usize>(
 #[inline(never)]
 fn staged(
     publisher: &mut Publisher,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
     size: usize,
     batch: usize,
     first: u64,
@@ -288,7 +290,7 @@ fn staged(
         for (message, sequence) in stage.chunks_exact_mut(size).zip(base..end) {
             payload::fill(message, Stamp { sequence, ticks: 0 });
         }
-        next = push_batch(publisher, patience, size, base..end, |batch, sequence| {
+        next = push_batch(publisher, deadline, size, base..end, |batch, sequence| {
             let at = usize::try_from(sequence - base).unwrap_or(0) * size;
             batch.push(&stage[at..at + size])
         })?;
@@ -300,7 +302,7 @@ fn staged(
 #[inline(always)]
 fn push_batch(
     publisher: &mut Publisher,
-    patience: &mut Patience<'_>,
+    deadline: &mut Deadline<'_>,
     size: usize,
     numbers: Range<u64>,
     mut push: impl FnMut(&mut Batch<'_>, u64) -> std::result::Result<(), NotSent>,
@@ -317,7 +319,7 @@ fn push_batch(
         }
         batch.commit();
         match refused {
-            Some(error) => patience.wait_for_room(publisher, size, error)?,
+            Some(error) => deadline.wait_for_room(publisher, size, error)?,
             None => return Ok(next),
         }
     }

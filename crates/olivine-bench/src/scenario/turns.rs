@@ -2,11 +2,11 @@
 
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result, chain};
-use crate::floor::{ClockAhead, middle_ns};
+use crate::floor::middle_ns;
 use crate::latency::Latency;
 use crate::method;
 use crate::peer::Peer;
-use crate::result::{Collector, Figures, Load, Outcome, Pair, Row, Slice};
+use crate::result::{ClockAhead, Collector, Figures, Load, Outcome, Pair, Row, Slice};
 use crate::spread::Spread;
 use olivine::clock::{self, TickClock};
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Taken {
 }
 
 /// What was collected of one variant.
-struct Turn {
+struct Collected {
     collector: Collector,
     /// Rates of each pair of a mesh in each slice.
     pairs: BTreeMap<(u32, u32), Vec<f64>>,
@@ -102,7 +102,7 @@ struct Turn {
     reason: Option<String>,
 }
 
-impl Turn {
+impl Collected {
     /// The pairs of a mesh at their median rate.
     fn pairs(&self) -> Vec<Pair> {
         let median = |(&(publisher, subscriber), rates): (&(u32, u32), &Vec<f64>)| {
@@ -133,8 +133,8 @@ pub(super) fn measure<S: Subject>(
     let slices = |variant: &Variant| super::slices_per_run(setup, S::slice_ns(variant));
     let all: u64 = variants.iter().map(|v| u64::from(slices(v))).sum();
     let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
-    let mut turns: Vec<Turn> = Vec::new();
-    turns.resize_with(variants.len(), || Turn {
+    let mut turns: Vec<Collected> = Vec::new();
+    turns.resize_with(variants.len(), || Collected {
         collector: Collector::new(session.clock),
         pairs: BTreeMap::new(),
         clock_ahead: None,
@@ -216,7 +216,7 @@ fn one_run<S: Subject>(
     variant: &Variant,
     run: u32,
     slices: u32,
-    turn: &mut Turn,
+    turn: &mut Collected,
 ) -> Result<ControlFlow<()>> {
     let ticks = session.clock;
     let deadline = clock::monotonic_ns().saturating_add(session.setup.run_ns());

@@ -9,7 +9,7 @@ use std::{io, mem, ptr};
 
 /// Time between two signals in nanoseconds: longer than most slices, so that it falls into few of them.
 const PERIOD_NS: libc::c_long = 400_000_000;
-/// Signals within one bounded wait that are too many: more than the patience of a method.
+/// Signals within one bounded wait that are too many: more than the deadline of a method.
 const RINGS_MAX: u32 = 15;
 
 /// The process that the wait under way depends on; 0 if it is bounded otherwise.

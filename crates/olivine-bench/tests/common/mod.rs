@@ -3,14 +3,13 @@
 #![allow(dead_code, reason = "each test binary uses its share")]
 
 use olivine::clock::TickClock;
-use olivine_bench::floor::Placement;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::Machine;
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::SCHEMA;
 use olivine_bench::result::{
-    Collector, Figures, Load, Pair, Parameters, Published, ResultFile, Row, Slice,
+    Collector, Figures, Load, Pair, Parameters, Placement, Published, ResultFile, Row, Slice,
 };
 
 /// Samples around `p50_ns`: most near it, each further nine about three times as long.

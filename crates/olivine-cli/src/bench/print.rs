@@ -16,11 +16,10 @@ pub(super) use points::points;
 pub(super) use rates::{many, methods_at_full_speed, throughput};
 
 use crate::output::table;
-use olivine_bench::floor::Placement;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::result::file::RUNS_QUOTABLE;
-use olivine_bench::result::{Distribution, Measured, ResultFile, Row};
-use olivine_bench::scenario::floor::{COPY_BYTES, COPY_RING_BYTES, FloorResult};
+use olivine_bench::result::{Distribution, FloorResult, Measured, Placement, ResultFile, Row};
+use olivine_bench::scenario::floor::{COPY_BYTES, COPY_RING_BYTES};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
 

@@ -1,7 +1,7 @@
 //! What a row says in a plot: its samples, its rate, its mark, its note.
 
-use crate::floor::Placement;
 use crate::report::select::Entry;
+use crate::result::Placement;
 use crate::text;
 
 /// Samples behind a row: of its distribution, or slices of a rate.

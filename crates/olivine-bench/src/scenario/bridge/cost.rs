@@ -3,11 +3,12 @@
 //! Bursts that fit the ring are timed; between them the ring empties. So this is what publishing costs, whatever
 //! happens to the messages afterwards.
 
-use super::{Field, Part, Target, Turn, rate, rated};
+use super::{Field, Part, RunSlot, Target, rate, rated};
 use crate::channel::TemporaryChannel;
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::payload::Stamp;
-use crate::peer::{Order, Patience};
+use crate::peer::Order;
 use crate::result::Parameters;
 use crate::rival::unpinned;
 use crate::scenario::latency::publish;
@@ -72,7 +73,7 @@ fn free_port() -> Result<u16> {
 }
 
 /// Publishes burst by burst for a run; the middle burst is the figure.
-fn bursts(turn: &mut Turn<'_>, channel: &TemporaryChannel) -> Result<Taken> {
+fn bursts(turn: &mut RunSlot<'_>, channel: &TemporaryChannel) -> Result<Taken> {
     let mut publisher = Publisher::open(&channel.uri())?;
     if !publisher.wait_for_subscribers(1, Some(DRAIN_MAX))? {
         return Err(BenchError::Protocol {
@@ -90,11 +91,11 @@ fn bursts(turn: &mut Turn<'_>, channel: &TemporaryChannel) -> Result<Taken> {
             count: BURST,
             timed: false,
         })?;
-        let mut patience = Patience::of(DRAIN_MAX);
+        let mut deadline = Deadline::of(DRAIN_MAX);
         let start = TickClock::ticks();
         for sequence in first..first + BURST {
             let stamp = Stamp { sequence, ticks: 0 };
-            publish(&mut publisher, SIZE, stamp, &mut patience)?;
+            publish(&mut publisher, SIZE, stamp, &mut deadline)?;
         }
         let end = TickClock::ticks();
         turn.peer.end()?;

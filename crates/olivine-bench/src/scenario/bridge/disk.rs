@@ -3,10 +3,10 @@
 //! Timed: from the first message to the return of `close`, after which everything is on the disk as the policy says.
 //! Afterwards every message is replayed and checked.
 
-use super::{Field, Part, Plan, Target, Turn, count_in, rate, rated, read_back};
+use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use crate::deadline::Deadline;
 use crate::error::{Result, io};
 use crate::payload::{self, Stamp};
-use crate::peer::Patience;
 use crate::result::Parameters;
 use crate::rival::unpinned;
 use crate::scenario::latency::publish;
@@ -83,21 +83,21 @@ fn place(folder: &Path) -> Result<(tempfile::TempDir, PathBuf)> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a constant far below 2^52")]
-fn count(turn: &Turn<'_>) -> u64 {
+fn count(turn: &RunSlot<'_>) -> u64 {
     count_in(turn.seconds(), BYTES_PER_S / SIZE as f64)
 }
 
-fn record(turn: &mut Turn<'_>, folder: &Path, settings: &str) -> Result<Taken> {
+fn record(turn: &mut RunSlot<'_>, folder: &Path, settings: &str) -> Result<Taken> {
     let count = count(turn);
     let (_folder, path) = place(folder)?;
     let path = path.display();
     let uri = format!("file://{path}?{settings}&capacity=8MiB&linger=60s");
     let mut publisher = Publisher::open(&uri)?;
-    let mut patience = Patience::of(RECORD_MAX);
+    let mut deadline = Deadline::of(RECORD_MAX);
     let start = TickClock::ticks();
     for sequence in 0..count {
         let stamp = Stamp { sequence, ticks: 0 };
-        publish(&mut publisher, SIZE, stamp, &mut patience)?;
+        publish(&mut publisher, SIZE, stamp, &mut deadline)?;
     }
     publisher.close()?;
     let end = TickClock::ticks();
@@ -105,7 +105,7 @@ fn record(turn: &mut Turn<'_>, folder: &Path, settings: &str) -> Result<Taken> {
     Ok(rated(rate(&turn.clock, count, start, end)))
 }
 
-fn write(turn: &mut Turn<'_>, folder: &Path, sync: Sync) -> Result<Taken> {
+fn write(turn: &mut RunSlot<'_>, folder: &Path, sync: Sync) -> Result<Taken> {
     let count = count(turn);
     let (_folder, path) = place(folder)?;
     let mut bytes = vec![0; CHUNK];

@@ -1,12 +1,13 @@
 //! One way over `tcp://` at a fixed rate, beside bare sockets with the same options and the same way of waiting.
 
-use super::{Field, Part, Plan, Target, Turn, count_in};
+use super::{Field, Part, Plan, RunSlot, Target, count_in};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::floor::distribution;
 use crate::pace::Rest;
 use crate::payload::Stamp;
+use crate::peer::Order;
 use crate::peer::socket::Bare;
-use crate::peer::{Order, Patience};
 use crate::result::Parameters;
 use crate::rival::unpinned;
 use crate::scenario::latency::{Paced, publish};
@@ -44,7 +45,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
     field.compare(Part::Paced, SIZE as u64, OURS, BARE, TARGET);
 }
 
-fn ours(turn: &mut Turn<'_>, rate_per_s: f64, wait: &str) -> Result<Taken> {
+fn ours(turn: &mut RunSlot<'_>, rate_per_s: f64, wait: &str) -> Result<Taken> {
     let (mut publisher, subscriber) = listen(wait)?;
     turn.peer.run(&Order::Open { there: subscriber })?;
     await_subscriber(&mut publisher)?;
@@ -58,8 +59,8 @@ fn ours(turn: &mut Turn<'_>, rate_per_s: f64, wait: &str) -> Result<Taken> {
         rest,
         is_channel: true,
     };
-    let sample = paced(turn, &pace, |stamp, patience| {
-        publish(&mut publisher, SIZE, stamp, patience)
+    let sample = paced(turn, &pace, |stamp, deadline| {
+        publish(&mut publisher, SIZE, stamp, deadline)
     })?;
     turn.peer.run(&Order::Close)?;
     Ok(sample)
@@ -82,7 +83,7 @@ pub(super) fn await_subscriber(publisher: &mut Publisher) -> Result<()> {
     })
 }
 
-fn bare(turn: &mut Turn<'_>, rate_per_s: f64, spins: bool) -> Result<Taken> {
+fn bare(turn: &mut RunSlot<'_>, rate_per_s: f64, spins: bool) -> Result<Taken> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("listen on 127.0.0.1"))?;
     let address = listener.local_addr().map_err(io("look at a socket"))?;
@@ -99,7 +100,7 @@ fn bare(turn: &mut Turn<'_>, rate_per_s: f64, spins: bool) -> Result<Taken> {
         rest: Rest::Gentle,
         is_channel: false,
     };
-    let sample = paced(turn, &pace, |stamp, patience| socket.send(stamp, patience))?;
+    let sample = paced(turn, &pace, |stamp, deadline| socket.send(stamp, deadline))?;
     turn.peer.run(&Order::Close)?;
     Ok(sample)
 }
@@ -114,9 +115,9 @@ struct Pace {
 
 /// Sends a few, then as many as fit a run.
 fn paced(
-    turn: &mut Turn<'_>,
+    turn: &mut RunSlot<'_>,
     pace: &Pace,
-    mut send: impl FnMut(Stamp, &mut Patience<'_>) -> Result<()>,
+    mut send: impl FnMut(Stamp, &mut Deadline<'_>) -> Result<()>,
 ) -> Result<Taken> {
     let measured = count_in(turn.seconds(), pace.rate_per_s);
     let mut delays = Vec::new();
@@ -140,8 +141,8 @@ fn paced(
             count,
         };
         let clock = turn.clock;
-        let found = paced.send(turn.peer, clock, &mut delays, |stamp, _, patience| {
-            send(stamp, patience)
+        let found = paced.send(turn.peer, clock, &mut delays, |stamp, _, deadline| {
+            send(stamp, deadline)
         })?;
         one_way = Some(found);
         first += count;

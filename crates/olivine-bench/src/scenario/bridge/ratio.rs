@@ -1,10 +1,10 @@
-//! How contenders compare, and how they should.
+//! How candidates compare, and how they should.
 
 use super::Part;
 use crate::result::Row;
 use crate::spread::Spread;
 
-/// How one contender does beside another, within runs.
+/// How one candidate does beside another, within runs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ratio {
@@ -24,10 +24,10 @@ pub struct Ratio {
 
 /// What a figure is divided by.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "a contender or a number")]
+#[allow(clippy::exhaustive_enums, reason = "a candidate or a number")]
 pub enum Beside {
-    /// The figure of another contender in the same run.
-    Contender(String),
+    /// The figure of another candidate in the same run.
+    Candidate(String),
     /// So many messages a second.
     Rate(f64),
 }
@@ -68,7 +68,7 @@ impl Ratio {
         };
         let ours = figures(&self.ours);
         let theirs = match &self.beside {
-            Beside::Contender(name) => figures(name),
+            Beside::Candidate(name) => figures(name),
             Beside::Rate(per_s) => ours.iter().map(|(run, _)| (*run, *per_s)).collect(),
         };
         let ratios: Vec<f64> = ours
@@ -101,7 +101,7 @@ mod tests {
             let slice = Slice {
                 run,
                 // Each run in another place: the ratio is of neighbours in time all the same.
-                placement: crate::floor::Placement::of(f64::from(run) * 90.0),
+                placement: crate::result::Placement::of(f64::from(run) * 90.0),
                 floor: &Latency::new(),
                 at_s: 0.0,
                 kernel: crate::kernel::Counts::default(),

@@ -4,10 +4,10 @@
 //! of the stream, so both store as many, with the same payload, in a file. Afterwards every message is read
 //! back and checked.
 
-use super::{Field, Part, Plan, Target, Turn, count_in, rate, rated, read_back};
+use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::Stamp;
-use crate::peer::Patience;
 use crate::result::Parameters;
 use crate::rival::{Program, unpinned};
 use crate::scenario::latency::publish;
@@ -96,19 +96,19 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
 
 /// Messages of a run.
 #[allow(clippy::cast_precision_loss, reason = "sizes stay far below 2^52")]
-fn count(turn: &Turn<'_>, size: usize) -> u64 {
+fn count(turn: &RunSlot<'_>, size: usize) -> u64 {
     count_in(turn.seconds(), PER_S.min(BYTES_PER_S / size as f64))
 }
 
-fn ours(turn: &mut Turn<'_>, address: &str, subject: &str, size: usize) -> Result<Taken> {
+fn ours(turn: &mut RunSlot<'_>, address: &str, subject: &str, size: usize) -> Result<Taken> {
     let count = count(turn, size);
     let uri = format!("nats://{address}/{subject}?storage=file&linger=5s&capacity={RING}");
     let mut publisher = Publisher::open(&uri)?;
-    let mut patience = Patience::of(STORE_MAX);
+    let mut deadline = Deadline::of(STORE_MAX);
     let start = TickClock::ticks();
     for sequence in 0..count {
         let stamp = Stamp { sequence, ticks: 0 };
-        publish(&mut publisher, size, stamp, &mut patience)?;
+        publish(&mut publisher, size, stamp, &mut deadline)?;
     }
     let is_stored = publisher.wait_drained(Some(STORE_MAX))?;
     let end = TickClock::ticks();

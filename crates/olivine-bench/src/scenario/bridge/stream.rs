@@ -1,7 +1,7 @@
 //! Full speed over `tcp://`, beside libraries that carry messages over TCP, with a server or without.
 
 use super::paced::OURS;
-use super::{Beside, Field, Part, Plan, Target, Turn, rated};
+use super::{Beside, Field, Part, Plan, RunSlot, Target, rated};
 use crate::error::{BenchError, Result};
 use crate::result::{Parameters, Row};
 use crate::rival::{Job, Program, unpinned};
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 const SMALL: u64 = 32;
 const LARGE: u64 = 8192;
-/// Messages that are made visible at once, where a contender can do that.
+/// Messages that are made visible at once, where a candidate can do that.
 const BATCH: u64 = 16;
 /// Rings that are tried: the default one, and one that holds more than a socket does.
 const RINGS: [u64; 2] = [1 << 20, 4 << 20];
@@ -87,7 +87,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
 }
 
 /// A set-up for one run by itself.
-fn one_run(turn: &Turn<'_>) -> Setup {
+fn one_run(turn: &RunSlot<'_>) -> Setup {
     Setup {
         runs: 1,
         seconds: turn.seconds(),
@@ -95,14 +95,14 @@ fn one_run(turn: &Turn<'_>) -> Setup {
     }
 }
 
-fn ours(turn: &mut Turn<'_>, variant: &Variant) -> Result<Taken> {
+fn ours(turn: &mut RunSlot<'_>, variant: &Variant) -> Result<Taken> {
     let setup = one_run(turn);
     let variants = std::slice::from_ref(variant);
     let rows = throughput::run(&setup, variants, &mut |_| ControlFlow::Continue(()))?;
     rate_of(&rows.concat(), &variant.method)
 }
 
-fn theirs(turn: &mut Turn<'_>, program: &Program, variant: &Variant) -> Result<Taken> {
+fn theirs(turn: &mut RunSlot<'_>, program: &Program, variant: &Variant) -> Result<Taken> {
     let setup = one_run(turn);
     let job = Job {
         scenario: "throughput".to_owned(),

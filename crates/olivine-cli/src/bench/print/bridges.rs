@@ -91,7 +91,7 @@ fn ratios(ratios: &[Ratio]) -> String {
             _ => return None,
         };
         let beside = match &ratio.beside {
-            Beside::Contender(name) => name.clone(),
+            Beside::Candidate(name) => name.clone(),
             Beside::Rate(per_s) => text::rate(*per_s),
         };
         let met = if ratio.target.is_met(found.median) {

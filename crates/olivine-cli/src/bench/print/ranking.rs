@@ -4,9 +4,8 @@
 //! were in is the main one and has the table; a method without a slice there, and each other placement, is a line.
 
 use super::place;
-use olivine_bench::floor::Placement;
 use olivine_bench::method::{OLIVINE_PREFIX, THREADS};
-use olivine_bench::result::{Measured, Row};
+use olivine_bench::result::{Measured, Placement, Row};
 use olivine_bench::spread::Spread;
 use olivine_bench::text;
 use std::collections::BTreeMap;

@@ -1,0 +1,72 @@
+//! The methods there are, and how they are found by name.
+
+use super::{
+    Method, bell, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue,
+    seqlock, signals, uring, vm, wrong_echo,
+};
+use crate::error::{BenchError, Result};
+
+/// This library with both sides spinning: what others are compared with.
+pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
+
+/// Two sides that sleep and wake each other: part of the floor.
+pub(crate) const FUTEX: &dyn Method = &bell::FUTEX;
+
+/// The methods that need nothing but the kernel and this library.
+pub const BUILT_IN: &[&dyn Method] = &[
+    &olivine_shm::SPIN,
+    &olivine_shm::ADAPTIVE,
+    &olivine_shm::YIELD,
+    &olivine_shm::PARK,
+    &olivine_tcp::TCP,
+    &exchange::POSIX,
+    &exchange::SYSTEM_V,
+    &exchange::FILE,
+    &seqlock::SEQ_LOCK,
+    &mirror::MIRROR,
+    &condvar::CONDVAR,
+    &bell::FUTEX,
+    &bell::EVENT_FD,
+    &signals::PLAIN,
+    &signals::REAL_TIME,
+    &bytes::PIPE,
+    &bytes::FIFO,
+    &bytes::VMSPLICE,
+    &vm::PROCESS_VM,
+    &bytes::UNIX_STREAM,
+    &bytes::SOCKET_PAIR,
+    &datagram::UNIX_DATAGRAM,
+    &datagram::UNIX_SEQPACKET,
+    &uring::IO_URING,
+    &bytes::TCP,
+    &bytes::TCP_DELAYED,
+    &datagram::UDP,
+    &queue::SYSTEM_V,
+    &queue::POSIX,
+];
+
+/// What the self-check measures: a method that works and two that lie.
+pub const SELF_CHECK: &[&dyn Method] = &[
+    &olivine_shm::ADAPTIVE,
+    &wrong_echo::WRONG_ECHO,
+    &wrong_echo::SHORT_ECHO,
+];
+
+/// The method called `name`.
+///
+/// # Errors
+///
+/// [`BenchError::NoMethod`] naming what there is.
+pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
+    let found = methods.iter().find(|method| method.name() == name);
+    found.copied().ok_or_else(|| BenchError::NoMethod {
+        name: name.to_owned(),
+        known: names(methods).join(", "),
+    })
+}
+
+/// The names of methods.
+#[must_use]
+pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {
+    methods.iter().map(|method| method.name()).collect()
+}

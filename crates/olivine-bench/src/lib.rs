@@ -19,7 +19,7 @@ pub mod pace;
 pub mod payload;
 pub mod peer;
 pub mod privileges;
-pub mod report;
+pub mod render;
 pub mod result;
 pub mod rival;
 pub mod scenario;
@@ -29,5 +29,6 @@ mod sys;
 pub mod tally;
 pub mod text;
 pub mod twice;
+pub mod view;
 
 pub use error::BenchError;

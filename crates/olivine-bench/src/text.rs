@@ -68,6 +68,42 @@ pub fn plural(number: u64, thing: &str) -> String {
     format!("{} {thing}{ending}", count(number))
 }
 
+/// A rate without empty digits: `1 M/s`.
+#[must_use]
+pub fn short_rate(per_s: f64) -> String {
+    short(&rate(per_s))
+}
+
+/// A duration without empty digits: `5 us`.
+#[must_use]
+pub fn short_nanos(ns: f64) -> String {
+    short(&nanos(ns))
+}
+
+/// A byte count without empty digits.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sizes are positive whole numbers"
+)]
+pub fn short_bytes(size: f64) -> String {
+    short(&bytes(size.round() as u64))
+}
+
+/// Cuts zeros behind a decimal point.
+fn short(text: &str) -> String {
+    let Some((number, unit)) = text.split_once(' ') else {
+        return text.to_owned();
+    };
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
+    };
+    format!("{number} {unit}")
+}
+
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     let mut shown = units[0];
     for &unit in units {
@@ -103,6 +139,15 @@ mod tests {
             (plural(0, "run"), plural(1200, "run")),
             ("0 runs".into(), "1,200 runs".into())
         );
+    }
+
+    #[test]
+    fn short_texts_have_no_empty_digits() {
+        assert_eq!(short_nanos(1000.0), "1 us");
+        assert_eq!(short_nanos(1500.0), "1.5 us");
+        assert_eq!(short_nanos(200.0), "200 ns");
+        assert_eq!(short_rate(1e6), "1 M/s");
+        assert_eq!(short_bytes(1048576.0), "1 MiB");
     }
 
     #[test]

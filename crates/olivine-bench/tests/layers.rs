@@ -18,8 +18,9 @@ const LAYERS: &[&[&str]] = &[
     &["scenario"],
     &["rival"],
     &["scenario::bridge"],
-    &["job", "load", "report", "twice"],
-    &["selfcheck"],
+    &["job", "load", "twice"],
+    &["selfcheck", "view"],
+    &["render"],
 ];
 
 /// The longest entry of the table that begins `path`, with its line.

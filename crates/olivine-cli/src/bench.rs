@@ -23,7 +23,7 @@ use olivine_bench::result::file::RUNS_QUOTABLE;
 use olivine_bench::rival::Program;
 use olivine_bench::scenario::throughput::OWN;
 use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
-use olivine_bench::{BenchError, peer};
+use olivine_bench::{BenchError, peer, twice};
 use std::path::Path;
 use std::time::Duration;
 use variants::{aligns, fits, method_variants, settings, throughput_variants, variant};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         let names = [ALL.to_owned()];
         let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
         let bench = Bench::new("pingpong", &method)?.within(ALL_BUDGET);
-        return pingpong_table(bench, common, &variants, &[]);
+        return compared(bench, common, pingpong::run, &variants, &[]);
     };
     match scenario {
         Scenario::List => list(common),
@@ -66,13 +66,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Selfcheck(args) => selfcheck::run(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
-            let result = bench.measure(scenario::floor::run)?;
-            let text = print::floor(&result);
             let found = Found {
-                floor: Some(result),
+                floor: Some(bench.measure(scenario::floor::run)?),
                 ..Found::default()
             };
-            bench.report(common, found, text)
+            bench.report(common, found)
         }
         Scenario::Pingpong(args) => {
             let mut variants = Vec::new();
@@ -92,14 +90,15 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             }
             let rivals = programs(args.rivals.as_deref())?;
             let bench = Bench::new("pingpong", &args.method_args)?;
-            pingpong_table(bench, common, &variants, &rivals)
+            compared(bench, common, pingpong::run, &variants, &rivals)
         }
         Scenario::Throughput(args) => {
             let rivals = programs(args.rivals.as_deref())?;
             fits(&args.ring, &args.method)?;
             let settings = settings(&args.ring, "")?;
             let variants = throughput_variants(&args.method, &args.size, &args.batch, &settings)?;
-            throughput_table(common, &args.method_args, &variants, &rivals)
+            let bench = Bench::new("throughput", &args.method_args)?;
+            compared(bench, common, throughput::run, &variants, &rivals)
         }
         Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
         Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
@@ -117,8 +116,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             }
             let bench = Bench::new("latency", &args.method)?;
             let found = bench.measure_twice(latency::run, &variants)?;
-            let text = print::latency(&found.rows);
-            bench.report(common, found, text)
+            bench.report(common, found)
         }
     }
 }
@@ -131,52 +129,17 @@ fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
     })
 }
 
-/// Round trips: one method with all its percentiles, or several in one table, and those of `rivals`.
-fn pingpong_table(
+/// Measures variants of a scenario, and after them what `rivals` do with the same sizes and batches.
+fn compared(
     bench: Bench,
     common: Common,
+    scenario: twice::Scenario,
     variants: &[Variant],
     rivals: &[Program],
 ) -> Outcome {
-    let mut found = bench.measure_twice(pingpong::run, variants)?;
+    let mut found = bench.measure_twice(scenario, variants)?;
     found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let mut text = if is_of_several_methods(&found) {
-        print::methods(&found.rows)
-    } else {
-        print::pingpong(&found.rows)
-    };
-    if !rivals.is_empty() {
-        text.push_str(rivals::LEGEND);
-    }
-    bench.report(common, found, text)
-}
-
-/// Rates at full speed: one method with what it is compared with, or several in one table, and those of `rivals`.
-fn throughput_table(
-    common: Common,
-    method: &MethodArgs,
-    variants: &[Variant],
-    rivals: &[Program],
-) -> Outcome {
-    let bench = Bench::new("throughput", method)?;
-    let mut found = bench.measure_twice(throughput::run, variants)?;
-    found.rows.extend(rivals::measure(&bench, rivals, variants));
-    let mut text = if is_of_several_methods(&found) {
-        print::methods_at_full_speed(&found.rows)
-    } else {
-        print::throughput(&found.rows)
-    };
-    if !rivals.is_empty() {
-        text.push_str(rivals::LEGEND);
-    }
-    bench.report(common, found, text)
-}
-
-fn is_of_several_methods(found: &Found) -> bool {
-    found
-        .rows
-        .windows(2)
-        .any(|pair| pair[0].method != pair[1].method)
+    bench.report(common, found)
 }
 
 /// One channel with several participants on it.
@@ -230,8 +193,7 @@ fn many(
         };
         Ok::<_, BenchError>(found.concat())
     })?;
-    let text = print::many(&rows);
-    bench.report(common, rows.into(), text)
+    bench.report(common, rows.into())
 }
 
 pub(crate) use load::serve as serve_load;

@@ -7,6 +7,8 @@
 mod common;
 
 use common::{Place, said};
+use olivine_bench::result::ResultFile;
+use olivine_bench::view::{Cell, Source, View, view};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +77,22 @@ fn the_markdown_of_the_run_is_as_kept() {
     is_as_kept("headline.md", &reported(&FILES, "md"));
 }
 
+/// What `bench report` prints of `files`.
+fn printed(files: &[&str]) -> String {
+    let place = Place::new();
+    let paths: Vec<String> = files.iter().map(|name| run_file(name)).collect();
+    let mut words = vec!["bench", "report"];
+    words.extend(paths.iter().map(String::as_str));
+    let output = place.run(&[&words[..], &["--out", "-"]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_printed_of_the_run_is_as_kept() {
+    is_as_kept("printed.txt", printed(&FILES).as_bytes());
+}
+
 #[test]
 fn the_drawings_of_the_run_are_as_kept() {
     let place = Place::new();
@@ -94,8 +112,8 @@ fn the_drawings_of_the_run_are_as_kept() {
     names.sort();
     is_as_kept("svg/names.txt", (names.join("\n") + "\n").as_bytes());
     for name in [
-        "pingpong-closed-p50.svg",
-        "throughput-saturated-rates.svg",
+        "pingpong-closed-p50-32-b.svg",
+        "throughput-saturated-rates-32-b.svg",
         "latency-open-percentiles.svg",
     ] {
         is_as_kept(&format!("svg/{name}"), &fs::read(plots.join(name)).unwrap());
@@ -126,4 +144,149 @@ fn comparisons_of_the_run_are_as_kept() {
     is_as_kept("compare.json", &compared(&[ours, theirs, "--json"]));
     let file = "streaming.json";
     is_as_kept("compare-itself.txt", &compared(&[file, file]));
+}
+
+fn the_view() -> View {
+    let source = |name: &str| Source {
+        name: name.to_owned(),
+        file: ResultFile::read(Path::new(&run_file(name))).unwrap(),
+    };
+    view(&FILES.map(source))
+}
+
+/// The number that a text of three figures says, with its unit.
+fn number(text: &str) -> f64 {
+    let text = text.split(" [").next().unwrap().replace(',', "");
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    let factor = match unit {
+        "us" | "K/s" | "kB/s" => 1e3,
+        "ms" | "M/s" | "MB/s" => 1e6,
+        "s" | "G/s" | "GB/s" => 1e9,
+        _ => 1.0,
+    };
+    number.parse::<f64>().unwrap() * factor
+}
+
+/// Cells of a row as one text, without marks and tags.
+fn row<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let cells = cells.map(|cell| cell.trim().trim_matches('*'));
+    let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+    cells.join(" ")
+}
+
+/// README and page disagreed about one run: one showed what was published, the other what was
+/// received.
+#[test]
+fn all_outputs_of_the_run_say_the_same() {
+    let view = the_view();
+    let of = |ending| String::from_utf8(reported(&FILES, ending)).unwrap();
+    let (page, markdown, printed) = (of("html"), of("md"), printed(&FILES));
+    let plain = |text: &str| text.replace("&lt;", "<").replace("&gt;", ">");
+    let of_page = page.split("<tr").map(|part| {
+        let cells = part
+            .split("<td")
+            .skip(1)
+            .filter_map(|cell| cell.split_once('>'));
+        plain(&row(cells.filter_map(|(_, cell)| cell.split('<').next())))
+    });
+    let of_page: Vec<String> = of_page.collect();
+    let of_markdown = markdown.lines().map(|line| row(line.split('|')));
+    let of_markdown: Vec<String> = of_markdown.collect();
+    let printed_rows = printed.lines().map(|line| row(line.split("  ")));
+    let of_terminal: Vec<String> = printed_rows.collect();
+    let text = |cells: &[Cell]| row(cells.iter().map(|cell| cell.text.as_str()));
+    let mut compared = 0;
+    for table in view.sections.iter().flat_map(|section| &section.tables) {
+        for line in &table.lines {
+            let text = text(&line.cells);
+            assert!(of_page.contains(&text), "not on the page: {text}");
+            for cell in &line.cells {
+                let Some(value) = cell.value else { continue };
+                let said = number(&cell.text);
+                assert!(
+                    (said - value).abs() <= value.abs() * 0.006 + 0.005,
+                    "{cell:?}"
+                );
+                compared += 1;
+            }
+        }
+        for line in &table.without_details().lines {
+            let text = text(&line.cells);
+            assert!(of_markdown.contains(&text), "not in Markdown: {text}");
+            assert!(of_terminal.contains(&text), "not printed: {text}");
+        }
+        for note in &table.notes {
+            assert!(plain(&page).contains(note), "{note}");
+            assert!(markdown.contains(note) && printed.contains(note), "{note}");
+        }
+    }
+    assert!(compared > 500, "{compared}");
+    let sentence = view.sentence.as_deref().unwrap();
+    let outputs = [page.as_str(), &markdown, &printed];
+    assert!(
+        outputs.iter().all(|output| output.contains(sentence)),
+        "{sentence}"
+    );
+}
+
+/// What is quoted is what was recorded.
+#[test]
+fn the_page_of_figures_and_the_readme_quote_the_recorded_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let recorded = read("results/epyc-2cpu-virtual/headline.md");
+    let figures = read("docs/figures.md");
+    let marks = ["<!-- figures:start -->\n", "<!-- figures:end -->"];
+    let (_, quoted) = figures.split_once(marks[0]).unwrap();
+    let (quoted, _) = quoted.split_once(marks[1]).unwrap();
+    assert_eq!(quoted.trim(), recorded.trim());
+    let folder = root.join("results/epyc-2cpu-virtual");
+    let place = Place::new();
+    let out = place.path().join("again.md");
+    let files = FILES.map(|name| folder.join(format!("{name}.json")));
+    let mut words = vec!["bench", "report"];
+    words.extend(files.iter().map(|path| path.to_str().unwrap()));
+    words.extend(["--out", out.to_str().unwrap()]);
+    let output = place.run(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read_to_string(&out).unwrap(), recorded);
+    let readme = read("README.md");
+    let (_, table) = readme.split_once("| method, 32 B |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let mut quoted = 0;
+    for cell in table.split('|').map(str::trim) {
+        if [" ns", " us", "/s"].iter().any(|unit| cell.ends_with(unit)) {
+            assert!(
+                recorded.contains(&format!("| {cell} |")),
+                "{cell} is not recorded"
+            );
+            quoted += 1;
+        }
+    }
+    assert!(quoted > 10, "{quoted}");
+}
+
+/// Nothing in the repository is larger than what a reader wants to fetch.
+#[test]
+fn recorded_files_are_small_and_packing_changes_no_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for entry in fs::read_dir(root.join("results/epyc-2cpu-virtual")).unwrap() {
+        let (path, length) = entry
+            .map(|e| (e.path(), e.metadata().unwrap().len()))
+            .unwrap();
+        assert!(length <= 256 << 10, "{}: {length} B", path.display());
+    }
+    let place = Place::new();
+    let packed = place.path().join("latency.json");
+    let page = |file: &str| {
+        let out = place.path().join("page.html");
+        let words = ["bench", "report", file, "--out", out.to_str().unwrap()];
+        let output = place.run(&words);
+        assert!(output.status.success(), "{}", said(&output));
+        fs::read(&out).unwrap()
+    };
+    let file = run_file("latency");
+    let words = ["bench", "report", &file, "--out", packed.to_str().unwrap()];
+    assert!(place.run(&words).status.success());
+    assert_eq!(page(packed.to_str().unwrap()), page(&file));
 }

@@ -115,3 +115,20 @@ fn an_error_shows_control_characters_of_a_file_name_escaped() {
     assert_eq!(obeyed(&said), Vec::<char>::new(), "{said:?}");
     assert!(said.contains("\\x1b]0;owned"), "{said:?}");
 }
+
+#[test]
+fn tables_of_a_recorded_run_fit_a_terminal() {
+    let place = Place::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/run");
+    for name in ["pingpong", "throughput", "latency", "fanout", "floor"] {
+        let file = format!("{folder}/{name}.json");
+        let words = ["bench", "report", &file, "--out", "-"];
+        let (seen, code, said) = on_terminal(&place, &words, None);
+        assert_eq!(code, Some(0), "{said}");
+        let wide = seen
+            .lines()
+            .find(|line| line.trim_end().chars().count() > 80);
+        assert!(wide.is_none() && seen.contains('─'), "{name}: {wide:?}");
+        assert_eq!(obeyed(&seen), Vec::<char>::new(), "{name}: {seen:?}");
+    }
+}

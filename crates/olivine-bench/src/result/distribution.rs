@@ -4,6 +4,9 @@ use crate::latency::{Latency, Percentiles, Snapshot};
 use olivine::clock::TickClock;
 use serde::{Deserialize, Serialize};
 
+/// Points of a curve for each nine, and nines.
+const STEPS: (u32, u32) = (20, 5);
+
 /// Percentiles and the histogram behind them, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
@@ -58,6 +61,44 @@ impl Distribution {
         None
     }
 
+    /// Points of its curve: quantiles with their values, rising. Of a distribution whose buckets were
+    /// left out, those of the table.
+    #[must_use]
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        if self.buckets_ns.is_empty() {
+            let values = self.percentiles.rows().map(|(_, ns)| ns);
+            let quantiles = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999];
+            let points = quantiles.into_iter().zip(values);
+            return points
+                .map_while(|(quantile, ns)| Some((quantile, ns?)))
+                .collect();
+        }
+        let points = quantiles().map_while(|quantile| Some((quantile, self.at(quantile)?)));
+        points.collect()
+    }
+
+    /// Merges buckets that no point of the curve lies in: percentiles and curve stay as they are.
+    #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+    pub(super) fn pack(&mut self) {
+        let count = self.percentiles.count as f64;
+        let mut wanted = quantiles().map(|quantile| quantile * count).peekable();
+        let (mut kept, mut below, mut merged) = (Vec::new(), 0.0, 0);
+        let last = self.buckets_ns.len();
+        for (index, &(ns, samples)) in (1..).zip(&self.buckets_ns) {
+            below += samples as f64;
+            merged += samples;
+            let is_point = wanted.peek().is_some_and(|wanted| below >= *wanted);
+            while wanted.peek().is_some_and(|wanted| below >= *wanted) {
+                wanted.next();
+            }
+            if is_point || index == last {
+                kept.push((ns, merged));
+                merged = 0;
+            }
+        }
+        self.buckets_ns = kept;
+    }
+
     /// The same content as a recorder of nanoseconds, for other formats.
     #[must_use]
     #[allow(
@@ -76,6 +117,12 @@ impl Distribution {
             whole(table.max_ns),
         ))
     }
+}
+
+/// The quantiles of a curve's points, rising.
+fn quantiles() -> impl Iterator<Item = f64> {
+    let (each, nines) = STEPS;
+    (0..=each * nines).map(move |step| 1.0 - 10_f64.powf(-f64::from(step) / f64::from(each)))
 }
 
 #[cfg(test)]
@@ -107,5 +154,24 @@ mod tests {
         assert_eq!(samples, table.count);
         assert_eq!(found.recorder_ns().count(), table.count);
         assert!(Distribution::of(&Latency::new(), &clock).is_none());
+    }
+    #[test]
+    fn a_packed_distribution_has_the_same_curve_and_few_buckets() {
+        let clock = TickClock::calibrate();
+        let mut latency = Latency::new();
+        (0..200_000_u64).for_each(|n| latency.record(n * n % 1_999_993 + 40));
+        let whole = Distribution::of(&latency, &clock).unwrap();
+        let mut packed = whole.clone();
+        packed.pack();
+        assert_eq!(packed.curve(), whole.curve());
+        let samples: u64 = packed.buckets_ns.iter().map(|(_, count)| count).sum();
+        assert_eq!(samples, whole.percentiles.count);
+        assert!(packed.buckets_ns.len() <= 102 && whole.buckets_ns.len() > 1000);
+        packed.buckets_ns.clear();
+        let few = packed.curve();
+        assert!(
+            few.len() > 4 && few[1].1 == whole.percentiles.p50_ns.unwrap(),
+            "{few:?}"
+        );
     }
 }

@@ -199,6 +199,8 @@ pub fn hlog(file: &ResultFile, out: &mut impl io::Write) -> io::Result<()> {
         let Some((measured, (_, found))) = row
             .measured()
             .and_then(|measured| Some((measured, measured.distribution()?)))
+            // Buckets may have been left out to make a file small.
+            .filter(|(_, (_, found))| !found.buckets_ns.is_empty())
         else {
             continue;
         };

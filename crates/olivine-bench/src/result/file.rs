@@ -1,6 +1,6 @@
 //! The file a measurement is kept in: JSON, described by `docs/bench-schema.json`.
 
-use super::{FloorResult, MeasuringError, Outcome, Row};
+use super::{Distribution, FloorResult, MeasuringError, Outcome, Row};
 use crate::machine::Machine;
 use crate::privileges::Privileges;
 use serde::{Deserialize, Serialize};
@@ -128,6 +128,36 @@ impl ResultFile {
             });
         }
         serde_json::from_str(text).map_err(form)
+    }
+
+    /// Makes the file small: merges buckets of distributions, which changes no percentile and no curve,
+    /// then leaves out the buckets of the slowest rows until the JSON has at most `bytes_max` bytes.
+    pub fn pack(&mut self, bytes_max: usize) {
+        self.distributions_mut().for_each(Distribution::pack);
+        let length = |file: &Self| serde_json::to_string(file).map_or(0, |text| text.len());
+        while length(self) > bytes_max {
+            let p50_ns = |found: &Distribution| found.percentiles.p50_ns.unwrap_or(f64::MAX);
+            let left = self.distributions_mut();
+            let left = left.filter(|found| !found.buckets_ns.is_empty());
+            let Some(slowest) = left.max_by(|a, b| p50_ns(a).total_cmp(&p50_ns(b))) else {
+                break;
+            };
+            slowest.buckets_ns.clear();
+        }
+    }
+
+    fn distributions_mut(&mut self) -> impl Iterator<Item = &mut Distribution> {
+        self.results.iter_mut().flat_map(|row| {
+            let measured = match &mut row.outcome {
+                Outcome::Measured(measured) => Some(measured),
+                Outcome::Failed { .. } => None,
+            };
+            measured.into_iter().flat_map(|measured| {
+                let round_trip = measured.round_trip.iter_mut();
+                let one_way = round_trip.chain(&mut measured.one_way);
+                one_way.chain(&mut measured.send_delay)
+            })
+        })
     }
 
     /// Rows without figures.

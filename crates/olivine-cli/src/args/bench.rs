@@ -288,8 +288,8 @@ pub(crate) struct PageArgs {
     /// Results of 'olivine bench ... --json' or '--save'
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// What to write: .html, .md (headline tables); of one file also .csv or
-    /// .hlog
+    /// What to write: .html, .md; of one file also .csv, .hlog or .json (without
+    /// most of its histograms); - prints the tables
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub(crate) out: PathBuf,
     /// Write each plot into this folder, too

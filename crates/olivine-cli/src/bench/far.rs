@@ -1,7 +1,6 @@
 //! `olivine bench bridge`: bridges beside what they are compared with.
 
-use super::Bench;
-use super::print::bridges;
+use super::{Bench, Found};
 use crate::args::{Common, FarArgs};
 use crate::failure::{Failure, Outcome};
 use crate::log;
@@ -73,6 +72,10 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     for line in &found.left_out {
         log::warn(line);
     }
-    let text = bridges(&found);
-    bench.report(common, found.rows.into(), text)
+    let found = Found {
+        rows: found.rows,
+        ratios: found.ratios,
+        ..Found::default()
+    };
+    bench.report(common, found)
 }

@@ -1,10 +1,10 @@
 //! Result files: written beside what is printed, read again for comparing and reporting.
 
-use super::print::headline;
 use crate::failure::{Failure, Outcome};
-use olivine_bench::report::{self, Source};
+use olivine_bench::render;
 use olivine_bench::result::file::FileError;
 use olivine_bench::result::{ResultFile, export};
+use olivine_bench::view::{Source, view};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -72,11 +72,15 @@ pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Writes `sources` to `path`, in the form of its ending. Only a page and a headline take several.
+/// Writes `sources` to `path`, in the form of its ending. Only a page and Markdown take several.
 pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
     let text = match (Form::of(path)?, sources) {
-        (Form::Html, sources) => page(sources)?.html.into_bytes(),
-        (Form::Markdown, sources) => headline(sources).into_bytes(),
+        (Form::Html, sources) => {
+            let page = render::html(&view(sources));
+            page.map_err(|error| Failure::Failed(error.into()))?
+                .into_bytes()
+        }
+        (Form::Markdown, sources) => render::markdown(&view(sources)).into_bytes(),
         (form, [Source { file, .. }]) => one(form, file)?,
         _ => {
             return Err(Failure::usage(format!(
@@ -86,11 +90,6 @@ pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
         }
     };
     store(path, &text)
-}
-
-/// The page of `sources`.
-pub(super) fn page(sources: &[Source]) -> Outcome<report::Report> {
-    report::render(sources).map_err(|error| Failure::Failed(error.into()))
 }
 
 /// Writes one file, whole.

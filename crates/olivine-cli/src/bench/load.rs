@@ -1,7 +1,6 @@
 //! `olivine bench http` and `olivine bench tcp`: servers under load.
 
 mod kept;
-mod print;
 
 use super::Bench;
 use crate::args::Common;
@@ -16,9 +15,8 @@ use olivine_bench::load::compare::{self, Row};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
 use olivine_bench::scenario::{Progress, Setup};
-use olivine_bench::spread::Spread;
+use olivine_bench::view;
 use olivine_net::WaitStrategy;
-use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -45,12 +43,8 @@ enum Form {
     Markdown,
 }
 
-/// A server that was to be compared with and cannot be.
-#[derive(Debug)]
-struct LeftOut {
-    name: String,
-    why: String,
-}
+/// A server that cannot be compared with, and why.
+type LeftOut = (String, String);
 
 fn form(load: &LoadArgs, common: Common) -> Outcome<Form> {
     match (load.markdown, common.json) {
@@ -104,11 +98,8 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
             load::http(&urls[server], plan)
         })
     })?;
-    let show = |form| match form {
-        Form::Text => print::http(&rows),
-        Form::Markdown => print::http_document(&rows, &left_out),
-    };
-    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
+    let section = view::http(&rows, &left_out);
+    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
     verdict(&rows)?;
     bench.stop.cut_short()
 }
@@ -173,20 +164,10 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             }
         })
     })?;
-    let show = |form| print::echo(&rows, args.size, form);
-    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
+    let section = view::echo(&rows, args.size);
+    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
     verdict(&rows)?;
     bench.stop.cut_short()
-}
-
-/// What streaming frames in batches of one size came to, over all runs.
-#[derive(Debug, Serialize)]
-struct StreamRow {
-    server: String,
-    batch: u32,
-    frames_per_s: Spread,
-    bytes_per_s: Spread,
-    server_ns: Option<Spread>,
 }
 
 fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
@@ -223,43 +204,20 @@ fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
         }
         Ok::<(), LoadError>(())
     })?;
-    let rows: Vec<StreamRow> = cells
+    let rows: Vec<frames::Rates> = cells
         .iter()
         .zip(&found)
         .filter_map(|((batch, backend), found)| {
-            stream_row(*batch, name(KindName::Frames, *backend), found)
+            frames::Rates::of(name(KindName::Frames, *backend), *batch, found)
         })
         .collect();
     if rows.is_empty() {
         bench.stop.cut_short()?;
         return Err(LoadError::Stopped.into());
     }
-    let show = |form| print::stream(&rows, form);
-    kept::report(&bench, &args.method.save, common, form, &rows, show)?;
+    let section = view::frames(&rows);
+    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
     bench.stop.cut_short()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-fn stream_row(batch: u32, server: &str, found: &[frames::Streamed]) -> Option<StreamRow> {
-    let rates: Vec<f64> = found
-        .iter()
-        .map(|run| run.frames as f64 / run.seconds)
-        .collect();
-    let bytes: Vec<f64> = rates
-        .iter()
-        .map(|rate| rate * frames::FRAME as f64)
-        .collect();
-    let cpu: Vec<f64> = found
-        .iter()
-        .filter_map(|run| Some(run.server_cpu_ns? as f64 / run.frames as f64))
-        .collect();
-    Some(StreamRow {
-        server: server.to_owned(),
-        batch,
-        frames_per_s: Spread::of(&rates)?,
-        bytes_per_s: Spread::of(&bytes)?,
-        server_ns: Spread::of(&cpu),
-    })
 }
 
 /// Runs as a server that another process of this tool measures, until standard input ends.
@@ -367,10 +325,7 @@ fn peers(
             Ok(server) => servers.push(server),
             Err(why) => {
                 log::warn(&format!("{name} is left out: {why}"));
-                left_out.push(LeftOut {
-                    name: name.to_owned(),
-                    why,
-                });
+                left_out.push((name.to_owned(), why));
             }
         }
     }

@@ -10,10 +10,13 @@ use olivine_bench::machine::Machine;
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
 use olivine_bench::result::{FloorResult, MeasuringError, Parameters, ResultFile, Row};
+use olivine_bench::scenario::bridge::Ratio;
 use olivine_bench::scenario::{self, Setup, Variant};
 use olivine_bench::text;
 use olivine_bench::twice;
+use olivine_bench::view::{self, Source};
 use std::cell::Cell;
+use std::mem;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,6 +30,10 @@ pub(super) struct Found {
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<MeasuringError>,
     pub(super) floor: Option<FloorResult>,
+    /// How bridges compare, run by run.
+    pub(super) ratios: Vec<Ratio>,
+    /// What is said above everything.
+    pub(super) about: String,
 }
 
 impl From<Vec<Row>> for Found {
@@ -141,21 +148,27 @@ impl Bench {
         Ok(Found {
             rows,
             error,
-            floor: None,
+            ..Found::default()
         })
     }
 
     /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
-    pub(super) fn report(self, common: Common, found: Found, mut out: String) -> Outcome {
+    pub(super) fn report(self, common: Common, mut found: Found) -> Outcome {
         let busy = busy(&found.rows, self.started.elapsed());
+        let (mut out, ratios) = (mem::take(&mut found.about), mem::take(&mut found.ratios));
         let file = self.file(found);
         // What cannot be written is still printed.
         let saved = files::save(&file, &self.save);
         if common.json {
             print_json(&file)?;
         } else {
-            out.push_str(&show::failed(&file));
-            out.push_str(&show::conditions(&file));
+            let name = self.name.to_owned();
+            let mut view = view::view(&[Source {
+                name,
+                file: file.clone(),
+            }]);
+            view.sections.extend(view::ratios(&ratios));
+            out.push_str(&show::text(&view));
             if self.is_used_up.get() {
                 let seconds = self.started.elapsed().as_secs();
                 out.push_str(&format!(

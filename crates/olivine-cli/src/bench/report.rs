@@ -1,30 +1,53 @@
-//! `olivine bench report`: a page of result files, and its plots.
+//! `olivine bench report`: result files as a page, as Markdown, as drawings, on the terminal.
 
-use super::files;
+use super::{files, print as show};
 use crate::args::Common;
 use crate::args::PageArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json};
+use crate::output::{folded, print, print_json};
+use olivine_bench::render;
+use olivine_bench::view::view;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// What asks for standard output in place of a file.
+const STDOUT: &str = "-";
+/// Largest result file that is kept in a repository, in bytes.
+const PACKED_MAX: usize = 256 << 10;
 
 /// Runs the command.
 pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
-    let sources = files::read(&args.file)?;
-    let mut written: Vec<PathBuf> = vec![args.out.clone()];
-    files::write(&args.out, &sources)?;
+    let mut sources = files::read(&args.file)?;
+    let view = view(&sources);
+    if view.sections.is_empty() {
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        let names = names.join(", ");
+        let told = format!("there is no figure in {names}: nothing to report");
+        return Err(Failure::failed(told));
+    }
+    let mut written: Vec<PathBuf> = Vec::new();
     if let Some(folder) = &args.svg {
         let made = fs::create_dir_all(folder);
         made.map_err(|error| {
             let context = format!("cannot make the folder {}", folder.display());
             Failure::Failed(anyhow::Error::new(error).context(context))
         })?;
-        for (name, drawing) in files::page(&sources)?.plots {
+        for (name, drawing) in render::drawings(&view) {
             let path = folder.join(format!("{name}.svg"));
             files::store(&path, drawing.as_bytes())?;
             written.push(path);
         }
     }
+    if args.out == Path::new(STDOUT) {
+        return print(&folded(&show::text(&view)));
+    }
+    for source in &mut sources {
+        if args.out.extension().is_some_and(|ending| ending == "json") {
+            source.file.pack(PACKED_MAX);
+        }
+    }
+    files::write(&args.out, &sources)?;
+    written.insert(0, args.out.clone());
     let rows: usize = sources.iter().map(|source| source.file.results.len()).sum();
     if common.json {
         return print_json(&serde_json::json!({

@@ -12,10 +12,6 @@ use std::collections::BTreeSet;
 /// The rival that only carries messages where a server runs.
 const NEEDS_SERVER: &str = "nats";
 
-/// What stands below a table with rivals in it.
-pub(super) const LEGEND: &str = "\
-rivals: measured after olivine, each in its own program, in turns with its floor\n";
-
 /// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row that says why.
 pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -> Vec<Row> {
     let cases: BTreeSet<(u64, u64)> = variants

@@ -1,6 +1,6 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, Found, print as show};
+use super::{Bench, Found};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
@@ -67,8 +67,12 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         }
     }
     bar.clear();
-    let text = format!("{}: {}\n\n{}", job.name, job.about, show::points(&rows));
-    bench.report(common, rows.into(), text)
+    let found = Found {
+        rows,
+        about: format!("{}: {}\n\n", job.name, job.about),
+        ..Found::default()
+    };
+    bench.report(common, found)
 }
 
 /// What an earlier sweep found, without what failed then; nothing if there is no such file. The whole began when that did.

@@ -113,6 +113,11 @@ fn report(stage: &Stage) {
     let told = json(&stage.ok(&[&words[..], &["--svg", &folder, "--json"]].concat()));
     assert!(std::fs::read_dir(&folder).unwrap().count() > 0, "{told}");
     stage.ok(&["bench", "report", RECORDED, "--out", &other]);
+    let printed = stage.out(&["bench", "report", RECORDED, "--out", "-"]);
+    assert!(
+        printed.contains("METHOD") && !printed.contains("| method |"),
+        "{printed}"
+    );
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     assert!(read(&page).contains("<html") && !read(&other).contains("<html"));
     // Without --out it is written where the tool runs.

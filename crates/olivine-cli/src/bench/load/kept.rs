@@ -1,28 +1,30 @@
-//! What is printed and kept of servers under load. Their figures are not a channel's, so they have a schema of their own, and
-//! only the forms that can show them.
+//! What is printed and kept of servers under load. Their figures are not a channel's, so they have a
+//! schema of their own, and only the forms that can show them.
 
 use super::super::files::{self, Form as FileForm};
 use super::super::print as show;
 use super::super::{Bench, Found};
-use super::{Form, print};
+use super::Form;
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{json_line, print as print_text};
+use crate::output::{folded, json_line, print as print_text};
+use olivine_bench::render;
 use olivine_bench::result::ResultFile;
+use olivine_bench::view::{Section, view_of};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// Names the form of the JSON.
 const SCHEMA: &str = "olivine-load-1";
 
-/// Refuses, before anything is started or written, what these figures cannot be kept in or taken under.
+/// Refuses, before anything is started or written, forms and privileges that do not fit servers.
 pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
     let forms = [FileForm::Json, FileForm::Markdown];
     files::only(&method.save, &forms, "figures of servers", ".json or .md")?;
     for (asked, option) in [(method.fifo, "--fifo"), (method.mlock, "--mlock")] {
         if asked {
             return Err(Failure::usage(format!(
-                "{option} does not go with http and tcp: a server runs as it always does, on threads of its own; \
+                "{option} does not go with http and tcp: a server chooses its own threads; \
                  leave it out"
             )));
         }
@@ -30,26 +32,24 @@ pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
     Ok(())
 }
 
-/// Prints rows of servers with the same conditions as every result, and writes them to each of `save`. `tables` gives
-/// them as tables in a form.
+/// Prints rows of servers with the same conditions as every result, and writes them to each of `save`.
+/// `section` shows them.
 pub(super) fn report(
     bench: &Bench,
     save: &[PathBuf],
     common: Common,
     form: Form,
     rows: &impl Serialize,
-    tables: impl Fn(Form) -> String,
+    section: Section,
 ) -> Outcome {
     let file = ResultFile {
         schema: SCHEMA.to_owned(),
         ..bench.file(Found::default())
     };
-    let text = |form| {
-        let conditions = match form {
-            Form::Text => show::conditions(&file),
-            Form::Markdown => print::conditions_document(&file),
-        };
-        tables(form) + &conditions
+    let view = view_of(bench.name, &file, vec![section]);
+    let text = |form| match form {
+        Form::Text => folded(&show::text(&view)),
+        Form::Markdown => render::markdown(&view),
     };
     let json = json(&file, rows)?;
     // What cannot be written is still printed.

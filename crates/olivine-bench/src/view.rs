@@ -1,0 +1,168 @@
+//! What is shown of result files: rows, their order, names, units and figures, decided once.
+//!
+//! Every output is made of a [`View`]: the tables that the tool prints, Markdown, the page, the
+//! drawings. An output leaves out details where it has no room; it selects, ranks and names
+//! nothing.
+
+mod conditions;
+mod figures;
+mod model;
+mod others;
+mod rank;
+mod select;
+mod sentence;
+mod tables;
+
+pub(crate) use model::{AxisPlan, Curve, Dot, FieldCell, Figure, Plot, Scale};
+pub use model::{Cell, Column, Conditions, Line, Section, Table, View};
+#[cfg(test)]
+pub(crate) use model::{Point, SERIES_MAX};
+pub use others::{echo, frames, http, ratios};
+
+use crate::result::{Load, ResultFile};
+use crate::text;
+use rank::Group;
+use select::{Part, parts};
+
+/// What holds for all figures of channels.
+const OF_CHANNELS: &str = "\
+Two processes, each pinned to a CPU, every byte checked. The floor is a bare cache line to and fro
+between the same two processes in the same run. `*`: more processes than CPUs.";
+/// What holds for all figures of servers.
+const OF_SERVERS: &str = "\
+Server and generator are each pinned to a CPU. The runs of all servers take turns. Every answer is
+checked.";
+
+/// A result file with the name it is shown by.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a file and its name")]
+pub struct Source {
+    /// Short name, such as the file's without folder and ending.
+    pub name: String,
+    /// What it holds.
+    pub file: ResultFile,
+}
+
+/// The view of everything that `sources` hold.
+#[must_use]
+pub fn view(sources: &[Source]) -> View {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut compared: Vec<(Part<'_>, Vec<Group<'_>>)> = Vec::new();
+    for Source { file, .. } in sources {
+        let about = |section: Section| Section {
+            command: conditions::command(file),
+            facts: conditions::facts(file),
+            ..section
+        };
+        sections.extend(file.floor.iter().map(|floor| about(others::floor(floor))));
+        for part in parts(file) {
+            let groups = Group::all(&part);
+            sections.push(about(section(&part, &groups)));
+            compared.push((part, groups));
+        }
+    }
+    tell_apart(&mut sections);
+    let mut machines: Vec<String> = sources
+        .iter()
+        .map(|source| conditions::machine(&source.file))
+        .collect();
+    machines.dedup();
+    View {
+        title: title(sources),
+        sentence: sentence::sentence(&compared),
+        warning: conditions::warning(sources),
+        machines,
+        sections,
+        conditions: sources.iter().map(conditions::conditions).collect(),
+        method: OF_CHANNELS,
+    }
+}
+
+/// The view of `file` with these sections in place of its rows.
+#[must_use]
+pub fn view_of(name: &str, file: &ResultFile, sections: Vec<Section>) -> View {
+    let source = Source {
+        name: name.to_owned(),
+        file: file.clone(),
+    };
+    let about = |section: Section| Section {
+        command: conditions::command(file),
+        facts: conditions::facts(file),
+        ..section
+    };
+    View {
+        sections: sections.into_iter().map(about).collect(),
+        method: OF_SERVERS,
+        ..view(&[source])
+    }
+}
+
+fn section(part: &Part<'_>, groups: &[Group<'_>]) -> Section {
+    let failures = part.failed.iter().map(|(row, reason)| {
+        let of = &row.parameters;
+        let batch = match of.batch_count {
+            1 => String::new(),
+            batch => format!(", batches of {batch}"),
+        };
+        let (method, size) = (&row.method, text::bytes(of.size_bytes));
+        format!("no figure: {method}, {size}{batch}: {reason}")
+    });
+    Section {
+        heading: heading(part.scenario, part.load),
+        tables: tables::tables(part, groups),
+        figures: figures::figures(part, groups),
+        failures: failures.collect(),
+        ..Section::default()
+    }
+}
+
+/// What a scenario measures.
+fn heading(scenario: &str, load: Load) -> String {
+    let known = match (scenario, load) {
+        ("pingpong", _) => "Round trip of a message and its answer",
+        ("latency", _) => "One way at a fixed rate, from the intended send time",
+        ("throughput", _) => "Full speed, one publisher, one subscriber, nothing lost",
+        ("fanout", _) => "Full speed, one publisher, several subscribers that get every message",
+        ("mesh", _) => "Full speed, several publishers and subscribers, every message to each",
+        ("bridge-paced", _) => "One way over loopback at a fixed rate",
+        ("bridge-stream", _) => "Full speed over loopback, nothing lost",
+        ("bridge-cost", _) => "Publishing in bursts of 1000: what a message costs its publisher",
+        ("bridge-stored", _) => "Stored in a stream of a NATS server, one replica, in a file",
+        ("bridge-disk", _) => "Recorded, and written one after the other",
+        (other, Load::Closed) => return format!("{other}: round trips"),
+        (other, Load::Open) => return format!("{other}: fixed rates"),
+        (other, Load::Saturated) => return format!("{other}: full speed"),
+    };
+    known.to_owned()
+}
+
+/// Numbers headings and names of figures that occur again.
+fn tell_apart(sections: &mut [Section]) {
+    let mut taken: Vec<String> = Vec::new();
+    let mut unused = |name: &str, mark: &str| {
+        let numbered = (2..).map(|number: u32| format!("{name}{mark}{number}"));
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        let name = names.find(|name| !taken.contains(name)).unwrap_or_default();
+        taken.push(name.clone());
+        name
+    };
+    for section in sections {
+        section.heading = unused(&section.heading, ", ");
+        for figure in &mut section.figures {
+            figure.name = unused(&figure.name, "-");
+        }
+    }
+}
+
+fn title(sources: &[Source]) -> String {
+    let mut scenarios: Vec<&str> = Vec::new();
+    for source in sources {
+        if !scenarios.contains(&source.file.scenario.as_str()) {
+            scenarios.push(&source.file.scenario);
+        }
+    }
+    if scenarios.len() > 4 {
+        return "Olivine bench".to_owned();
+    }
+    format!("Olivine bench: {}", scenarios.join(", "))
+}

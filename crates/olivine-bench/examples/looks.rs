@@ -1,7 +1,9 @@
-//! Can anything be faster than the bare cache line? The floor's game, a number to and fro between two CPUs, in ways
-//! that take turns: asking less often, asking later, and walking through fresh lines as a ring does.
+//! Can anything be faster than the bare cache line? The floor's game, a number to and fro between
+//! two CPUs, in ways that take turns: asking less often, asking later, and walking through fresh
+//! lines as a ring does.
 //!
-//! `cargo run --release -p olivine-bench --example looks -- 31` plays 31 turns; `docs/method.md` says what came of it.
+//! `cargo run --release -p olivine-bench --example looks -- 31` plays 31 turns; `docs/method.md`
+//! says what came of it.
 // xtask: arguments 1
 
 use olivine::clock::TickClock;
@@ -13,7 +15,8 @@ use std::sync::Barrier;
 
 /// Round trips of a slice.
 const ROUNDS: u64 = 5_000;
-/// Words that a walk goes through in each direction: as many lines as fit a first-level cache with room to spare.
+/// Words that a walk goes through in each direction: as many lines as fit a first-level cache with
+/// room to spare.
 const WALKED: u64 = 64;
 
 /// How the game is played.
@@ -24,7 +27,7 @@ struct Way {
     between: u32,
     /// Pauses between sending and the first look.
     before: u32,
-    /// Whether each number goes to a line of its own, round and round.
+    /// Whether each number goes to a separate line, round and round.
     walks: bool,
     /// Whether the next line is written to, which makes it ours, right after a number was sent.
     early: bool,

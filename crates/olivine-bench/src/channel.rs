@@ -18,7 +18,8 @@ pub struct TemporaryChannel {
 }
 
 impl TemporaryChannel {
-    /// Names a channel after `purpose`, this process and a number; `settings` is the query of its URI.
+    /// Names a channel after `purpose`, this process and a number; `settings` is the query of its
+    /// URI.
     ///
     /// # Errors
     ///
@@ -50,8 +51,8 @@ impl Drop for TemporaryChannel {
     }
 }
 
-/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is asked now and then
-/// whether to go on.
+/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is
+/// asked now and then whether to go on.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,

@@ -1,4 +1,4 @@
-//! Bounds on waiting: nobody waits for ever, and nobody waits for the dead.
+//! Bounds on waiting: no wait is endless, and no wait outlives the other process.
 
 use crate::channel::is_back_pressure;
 use crate::error::{BenchError, Result};

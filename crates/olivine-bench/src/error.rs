@@ -140,7 +140,7 @@ pub enum BenchError {
         /// What it said.
         message: String,
     },
-    /// A library of somebody else failed.
+    /// A library of another project failed.
     #[error("{library} says: {message}")]
     Library {
         /// Which library.

@@ -1,7 +1,8 @@
 //! What the machine does without a channel: the floor under every figure.
 //!
-//! Measures: a bare cache line going to and fro between the two processes that measure everything else, a copy
-//! of as many bytes as a message has, an empty system call, waking a futex. Does not measure: anything of a ring.
+//! Measures: a bare cache line going to and fro between the two processes that measure everything
+//! else, a copy of as many bytes as a message has, an empty system call, waking a futex. Does not
+//! measure: anything of a ring.
 
 use crate::error::Result;
 use crate::latency::Latency;
@@ -72,7 +73,8 @@ pub fn system_call_ns(clock: &TickClock) -> f64 {
     nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
 }
 
-/// Nanoseconds of waking a futex that nobody sleeps on: what a sender pays that does not know whether somebody does.
+/// Nanoseconds of waking a futex without a sleeper: what a sender pays if it cannot know of
+/// sleepers.
 #[must_use]
 pub fn futex_wake_ns(clock: &TickClock) -> f64 {
     let word = AtomicU32::new(0);
@@ -85,10 +87,11 @@ pub fn futex_wake_ns(clock: &TickClock) -> f64 {
     nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
 }
 
-/// Bytes a second of copying `size` bytes at a time from one place to the next free one in `ring_bytes`.
+/// Bytes a second of copying `size` bytes at a time from one place to the next free one in
+/// `ring_bytes`.
 ///
-/// The destination walks through as much memory as a ring has, the source stays: what a publisher that
-/// copies messages in would do if that were all.
+/// The destination walks through as much memory as a ring has, the source stays: what a publisher
+/// that copies messages in would do if that were all.
 ///
 /// # Panics
 ///

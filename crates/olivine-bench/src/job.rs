@@ -1,5 +1,5 @@
-//! Job files: what to measure, crossed out of lists, in TOML; and the presets, which are job files with the figures
-//! that others published.
+//! Job files: what to measure, crossed out of lists, in TOML; and the presets, which are job files
+//! with the figures that others published.
 //!
 //! ```toml
 //! about = "sizes against methods"
@@ -24,9 +24,11 @@
 //! rate = [1000.0, 1000000.0]            # messages a second, for latency
 //! ```
 //!
-//! A list that a scenario or all of its methods ignore is refused: rows would carry what was not measured.
+//! A list that a scenario or all of its methods ignore is refused: rows would carry what was not
+//! measured.
 //!
-//! A sweep measures point by point and can be taken up again: points that a result already has are left out.
+//! A sweep measures point by point and can be taken up again: points that a result already has are
+//! left out.
 
 mod block;
 
@@ -286,7 +288,7 @@ mod tests {
             let published = job.points.iter().flat_map(|point| &point.published);
             assert!(published.count() > 0, "{name} has no published figure");
         }
-        let error = Job::preset("nobody", 2).unwrap_err();
+        let error = Job::preset("nothing", 2).unwrap_err();
         assert!(error.to_string().contains("ipc-bench"), "{error}");
     }
 

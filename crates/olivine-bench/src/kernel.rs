@@ -1,8 +1,10 @@
-//! What the kernel counted while something was measured: the first place to look for the cause of a long sample.
+//! What the kernel counted while something was measured: the first place to look for the cause of a
+//! long sample.
 //!
-//! Read from `/proc` between slices, never within one: switches and faults of the measuring threads, time they
-//! stood ready without a CPU, interrupts and stolen time of the CPUs they are pinned to. What a kernel does not
-//! show counts as 0. Stolen time comes in steps of 10 ms and only from hypervisors that report it.
+//! Read from `/proc` between slices, never within one: switches and faults of the measuring
+//! threads, time they stood ready without a CPU, interrupts and stolen time of the CPUs they are
+//! pinned to. What a kernel does not show counts as 0. Stolen time comes in steps of 10 ms and only
+//! from hypervisors that report it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +12,8 @@ use std::fs;
 
 /// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
 const STEP_MS: u64 = 10;
-/// Up to this many nanoseconds a fault may be all there is to a sample: a page that is filled, not read from disk.
+/// Up to this many nanoseconds a fault may be all there is to a sample: a page that is filled, not
+/// read from disk.
 const FAULT_MAX_NS: f64 = 100_000.0;
 /// Up to this many nanoseconds an interrupt with its handler may be all there is to a sample.
 const INTERRUPT_MAX_NS: f64 = 200_000.0;
@@ -29,7 +32,7 @@ pub struct Counts {
     pub minor_faults_count: u64,
     /// Pages that had to be read from disk.
     pub major_faults_count: u64,
-    /// Interrupts on the CPUs, whoever they were for.
+    /// Interrupts on the CPUs, for any process.
     pub interrupts_count: u64,
     /// Time that threads stood ready and had no CPU, in nanoseconds.
     pub waited_for_cpu_ns: u64,
@@ -65,8 +68,8 @@ impl Counts {
         }
     }
 
-    /// These without the sleeps of the measuring itself: between two slices each side sleeps once, until the other
-    /// has said that it is done or what is to be done next.
+    /// These without the sleeps of the measuring itself: between two slices each side sleeps once,
+    /// until the other has said that it is done or what is to be done next.
     #[must_use]
     pub fn without_the_measuring(self) -> Self {
         Self {
@@ -77,10 +80,12 @@ impl Counts {
 
     /// What most likely made a sample of `ns` nanoseconds that long, if this was counted around it.
     ///
-    /// `sleeps` tells whether the method's way of waiting is to sleep: one that spins is not held up by that.
+    /// `sleeps` tells whether the method's way of waiting is to sleep: a spinning method is not
+    /// held up by that.
     ///
-    /// A cause is named only where it accounts for the length: a wait for the CPU of half as long, a fault for
-    /// a sample that a fault explains. Otherwise the answer is that the kernel saw nothing.
+    /// A cause is named only where it accounts for the length: a wait for the CPU of half as long,
+    /// a fault for a sample that a fault explains. Otherwise the answer is that the kernel saw
+    /// nothing.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "durations of seconds at most")]
     pub fn likely_cause(&self, ns: f64, sleeps: bool) -> Cause {
@@ -207,7 +212,8 @@ fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         number(line.unwrap_or_default().trim_start_matches(':').trim())
     };
-    // The name of the program stands in brackets and may hold anything; the numbers follow the last one.
+    // The name of the program stands in brackets and may hold anything; the numbers follow the last
+    // one.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let stat = |index: usize| number(after_name.split_whitespace().nth(index).unwrap_or_default());
     Counts {

@@ -1,7 +1,8 @@
 //! Distributions of durations: recorded in clock ticks, reported in nanoseconds as percentiles.
 //!
-//! The histogram keeps three significant figures over the whole range; minimum and maximum are exact. A
-//! percentile with fewer than ten samples above it is left blank: one sample is an anecdote.
+//! The histogram keeps three significant figures over the whole range; minimum and maximum are
+//! exact. A percentile with fewer than ten samples above it is left blank: one sample is an
+//! anecdote.
 
 use hdrhistogram::Histogram;
 use olivine::clock::TickClock;
@@ -45,8 +46,8 @@ impl Latency {
         }
     }
 
-    /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. Where the second is the smaller one it
-    /// counts as 0, and is counted as such.
+    /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. Where the second is
+    /// the smaller one it counts as 0, and is counted as such.
     #[inline]
     pub fn record_between(&mut self, from: u64, to: u64) {
         let ticks = to.wrapping_sub(from).cast_signed();
@@ -115,8 +116,9 @@ impl Latency {
 
     /// The middle duration in ticks, finer than the clock's steps; 0 if there are none.
     ///
-    /// Many counters advance in steps (10 ns is usual in virtual machines), so that most samples share a few
-    /// values. The middle is placed within its value's share of the axis by how many samples lie below.
+    /// Many counters advance in steps (10 ns is usual in virtual machines), so that most samples
+    /// share a few values. The middle is placed within its value's share of the axis by how many
+    /// samples lie below.
     ///
     /// # Source
     ///
@@ -174,7 +176,8 @@ impl Latency {
     ///
     /// # Panics
     ///
-    /// If a percentile is below a lower one, which would be a defect here: no such table may be shown.
+    /// If a percentile is below a lower one, which would be a defect here: no such table may be
+    /// shown.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -371,7 +374,8 @@ mod tests {
 
     #[test]
     fn the_middle_is_finer_than_the_steps_of_the_clock() {
-        // Steps of 26 ticks; a quarter below, so the middle is half way through the second value's share.
+        // Steps of 26 ticks; a quarter below, so the middle is half way through the second value's
+        // share.
         let samples = [(100, 25), (126, 50), (152, 25)];
         let latency = recorder(
             samples

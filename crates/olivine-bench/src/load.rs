@@ -1,9 +1,10 @@
 //! A load generator for servers: closed loop or evenly paced, every answer checked.
 //!
-//! One thread on one CPU keeps many connections busy. What it costs is a receive, a send and a comparison of
-//! bytes a batch, so that one core drives what a server core can serve. It measures requests a second,
-//! latency, and the CPU time that both sides spent for each request, which ranks servers more reliably than a
-//! rate: a rate may be the generator's limit, and the table shows when it is.
+//! One thread on one CPU keeps many connections busy. What it costs is a receive, a send and a
+//! comparison of bytes a batch, so that one core drives what a server core can serve. It measures
+//! requests a second, latency, and the CPU time that both sides spent for each request, which ranks
+//! servers more reliably than a rate: a rate may be the generator's limit, and the table shows when
+//! it is.
 //!
 //! | file | what |
 //! |---|---|
@@ -19,10 +20,10 @@
 //! | `rivals` | other people's servers: found, configured, started |
 //! | `compare` | several servers, taking turns |
 //!
-//! **Closed loop**: each connection sends `depth` requests in one go and the next ones when all are answered,
-//! so that latency is the time of a batch and says nothing about a server at a given load. **Open loop**
-//! (`rate`): request `n` is due at `start + n / rate` whatever the server does, and latency runs from when it
-//! was due. The two are never put into one table.
+//! **Closed loop**: each connection sends `depth` requests in one go and the next ones when all are
+//! answered, so that latency is the time of a batch and says nothing about a server at a given
+//! load. **Open loop** (`rate`): request `n` is due at `start + n / rate` whatever the server does,
+//! and latency runs from when it was due. The two are never put into one table.
 
 mod answer;
 mod client;
@@ -82,7 +83,8 @@ pub enum Interface {
 pub struct Plan {
     /// Connections kept open; one or more.
     pub connections: usize,
-    /// Requests under way on each connection: sent in one go in a closed loop, at most in an open one.
+    /// Requests under way on each connection: sent in one go in a closed loop, at most in an open
+    /// one.
     pub depth: usize,
     /// Requests a second over all connections, evenly spaced; `None` is a closed loop.
     pub rate_per_s: Option<f64>,
@@ -100,7 +102,8 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Answers that came within the measured time (closed loop), or to requests due in it (open loop).
+    /// Answers that came within the measured time (closed loop), or to requests due in it (open
+    /// loop).
     pub answers: u64,
     /// The time measured.
     pub seconds: f64,
@@ -108,7 +111,7 @@ pub struct Outcome {
     pub latency: Latency,
     /// From when a request was due to when it left, in ticks; empty in a closed loop.
     pub send_delay: Latency,
-    /// Requests of the open loop that nobody answered.
+    /// Requests of the open loop without an answer.
     pub unanswered: u64,
     /// Connections the server closed between two answers; they were made again while it took them.
     pub closed: u64,
@@ -116,7 +119,8 @@ pub struct Outcome {
     pub cut: u64,
     /// Whether the server was gone before the time was over.
     pub gone: bool,
-    /// CPU time of the server's processes; `None` if they are not on this machine or not ours to look at.
+    /// CPU time of the server's processes; `None` if they are not on this machine or not ours to
+    /// look at.
     pub server_cpu_ns: Option<u64>,
     /// CPU time of this process.
     pub client_cpu_ns: u64,
@@ -166,8 +170,8 @@ impl Outcome {
 
 /// Loads an HTTP server with `GET` requests for one page.
 ///
-/// The first answer is taken apart and becomes the model: each further one must have the same status and the
-/// same body, whatever its date.
+/// The first answer is taken apart and becomes the model: each further one must have the same
+/// status and the same body, whatever its date.
 ///
 /// # Errors
 ///
@@ -177,7 +181,8 @@ pub fn http(url: &Url, plan: &Plan) -> Result<Outcome, LoadError> {
     load(url.address, plan, answers)
 }
 
-/// Loads an echo server with messages of `size` bytes, 16 or more, each of which must come back unchanged.
+/// Loads an echo server with messages of `size` bytes, 16 or more, each of which must come back
+/// unchanged.
 ///
 /// # Errors
 ///
@@ -217,7 +222,8 @@ fn load(
         let ended = generator.join().map_err(|_| LoadError::Panicked)?;
         return Err(ended.err().unwrap_or(LoadError::Panicked));
     };
-    // This thread only looks at the clocks of CPU time, when the measured time begins and when it ends.
+    // This thread only looks at the clocks of CPU time, when the measured time begins and when it
+    // ends.
     let pacer = Pacer::start(clock, 1.0);
     let mut used = [(None, 0); 2];
     for (at, used) in [times.begin, times.end].into_iter().zip(&mut used) {
@@ -253,7 +259,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    /// Whether somebody waits to be let in at `port`: a row of the kernel's table with that remote port and state 2.
+    /// Whether a client waits for a connection at `port`: a row of the kernel's table with that
+    /// remote port and state 2.
     fn is_awaited(port: u16) -> bool {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let remote = format!(":{port:04X}");
@@ -272,7 +279,8 @@ mod tests {
         }
     }
 
-    /// A server that lets nobody in before somebody waits outside: making the connections takes a second and more.
+    /// A server that accepts no client before one waits: making the connections takes a second and
+    /// more.
     fn slow_to_accept() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

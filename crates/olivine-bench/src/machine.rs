@@ -15,9 +15,11 @@ pub struct Machine {
     pub cpus_allowed: usize,
     /// Kernel release.
     pub kernel: String,
-    /// Frequency governor of the first processor; "unknown" where the kernel shows none, as in most virtual machines.
+    /// Frequency governor of the first processor; "unknown" where the kernel shows none, as in most
+    /// virtual machines.
     pub governor: String,
-    /// Processes that wanted to run in the last minute, before the start. Others' work is in every figure.
+    /// Processes that wanted to run in the last minute, before the start. Others' work is in every
+    /// figure.
     pub load_average_1m: f64,
     /// Whether a hypervisor announces itself.
     pub virtual_machine: bool,

@@ -1,10 +1,11 @@
 //! Ways to pass bytes between two processes, behind one trait, played by one harness.
 //!
-//! A [`Method`] opens the two ends of a connection, each in its own process; an [`End`] sends and receives.
-//! What is measured is the same for all: [`Driver`] fills a message, sends it, waits for the answer, checks every
-//! byte; the other side checks, and sends back what it received. Methods sleep in the kernel where that is their
-//! nature and spin where it is theirs; the name or the description says which. Refuses to clamp a size: what a
-//! method cannot carry is an error that names the limit.
+//! A [`Method`] opens the two ends of a connection, each in its own process; an [`End`] sends and
+//! receives. What is measured is the same for all: [`Driver`] fills a message, sends it, waits for
+//! the answer, checks every byte; the other side checks, and sends back what it received. Methods
+//! sleep in the kernel where that is their nature and spin where it is theirs; the name or the
+//! description says which. Refuses to clamp a size: what a method cannot carry is an error that
+//! names the limit.
 
 mod bell;
 mod bytes;
@@ -85,26 +86,28 @@ pub trait Method: Sync {
         false
     }
 
-    /// Whether a batch of streamed messages is handed over at once. Without, there is no figure of batches: one by one
-    /// under that name would be none.
+    /// Whether a batch of streamed messages is handed over at once. Without, there is no figure of
+    /// batches: one by one under that name would be none.
     fn batches(&self) -> bool {
         false
     }
 
-    /// Whether it works only between threads, which share their page tables: its rows state [`THREADS`] as a setting,
-    /// so that no table shows it as a method between processes.
+    /// Whether it works only between threads, which share their page tables: its rows state
+    /// [`THREADS`] as a setting, so that no table shows it as a method between processes.
     fn threads(&self) -> bool {
         false
     }
 
-    /// What it does without that a channel of this library has, in a few words; empty if that is not why it is fast.
+    /// What it does without that a channel of this library has, in a few words; empty if that is
+    /// not why it is fast.
     ///
-    /// Said wherever it is ahead, so that nobody takes a figure for the whole.
+    /// Said wherever it is ahead, so that no figure is taken for the whole.
     fn lacks(&self) -> &'static str {
         ""
     }
 
-    /// Opens one end for messages of `size` bytes. Both sides call it at the same time; `rendezvous` connects them.
+    /// Opens one end for messages of `size` bytes. Both sides call it at the same time;
+    /// `rendezvous` connects them.
     ///
     /// `settings` are those of the variant, for methods that have any.
     ///

@@ -1,8 +1,8 @@
 //! Even pacing: message `n` is due at `start + n × period`, never in bursts.
 //!
-//! A message that cannot leave when it is due leaves as soon as it can and keeps its due time as its stamp, so
-//! a stall is charged to every message that it delayed (no coordinated omission). Periods are kept in 2^-32
-//! ticks, so that the rate holds over days.
+//! A message that cannot leave when it is due leaves as soon as it can and keeps its due time as
+//! its stamp, so a stall is charged to every message that it delayed (no coordinated omission).
+//! Periods are kept in 2^-32 ticks, so that the rate holds over days.
 
 use olivine::clock::TickClock;
 use olivine::probe;
@@ -13,13 +13,14 @@ use std::time::Duration;
 /// second; at the most, its samples take 32 MiB on each side.
 pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
 
-/// Below this distance a gentle wait stops sleeping and looks at the clock: the kernel wakes late by about this.
+/// Below this distance a gentle wait stops sleeping and looks at the clock: the kernel wakes late
+/// by about this.
 const SLEEP_MARGIN_NS: u64 = 120_000;
 /// Longest single sleep, so that a request to stop is seen soon.
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// Below this distance nothing stands between two looks at the clock: a `pause` of 20 to 40 ns would make messages
-/// leave late by half of that.
+/// Below this distance nothing stands between two looks at the clock: a `pause` of 20 to 40 ns
+/// would make messages leave late by half of that.
 const CLOSE_NS: u64 = 1_000;
 
 /// How to pass the time until a message is due.
@@ -28,7 +29,8 @@ const CLOSE_NS: u64 = 1_000;
 pub enum Rest {
     /// Look at the clock without a pause: exact, costs the CPU.
     Spin,
-    /// Let others that want this CPU have it between two looks: for those who share it with whom they send to.
+    /// Let others that want this CPU have it between two looks: for senders that share a CPU with
+    /// the receiver.
     Yield,
     /// Sleep for the greater part of a long gap.
     Gentle,
@@ -91,7 +93,8 @@ impl Pacer {
 
     /// Waits until `due`; returns early, with false, when `stop` answers true.
     ///
-    /// `stop` is asked before each sleep and about every millisecond of spinning, not in the last microsecond.
+    /// `stop` is asked before each sleep and about every millisecond of spinning, not in the last
+    /// microsecond.
     #[expect(
         clippy::disallowed_methods,
         reason = "time itself is what is waited for"

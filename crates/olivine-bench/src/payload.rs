@@ -8,10 +8,11 @@
 //! | 8..16  | intended send time in clock ticks                                |
 //! | 16..   | pattern that follows from both                                   |
 //!
-//! The pattern of a message of up to 256 bytes is a run of words, each an addition away from the one before;
-//! a last word may be cut. A longer one consists of blocks of 4 KiB, each such a word and then a piece of a
-//! fixed table, from a place that the word names: building is a copy and checking a comparison, so that both
-//! stay far below the cost of moving the bytes between two cores, and torn or shifted bytes do not pass.
+//! The pattern of a message of up to 256 bytes is a run of words, each an addition away from the
+//! one before; a last word may be cut. A longer one consists of blocks of 4 KiB, each such a word
+//! and then a piece of a fixed table, from a place that the word names: building is a copy and
+//! checking a comparison, so that both stay far below the cost of moving the bytes between two
+//! cores, and torn or shifted bytes do not pass.
 
 /// Smallest checkable message in bytes: sequence number and time stamp.
 pub const SIZE_MIN: usize = 16;
@@ -27,8 +28,8 @@ const BLOCK: usize = 4096;
 /// Most common size: small market data. Its code has no loop.
 pub(crate) const COMMON: usize = 32;
 
-/// What the blocks of long messages are pieces of: two blocks long, so that a piece may start anywhere in the
-/// first.
+/// What the blocks of long messages are pieces of: two blocks long, so that a piece may start
+/// anywhere in the first.
 static TABLE: [u8; 2 * BLOCK] = table();
 
 /// What a checked message says about itself.
@@ -45,7 +46,8 @@ const fn table() -> [u8; 2 * BLOCK] {
     let mut state = STEP;
     let mut at = 0;
     while at < table.len() {
-        // SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+        // SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+        // 2014.
         state = state.wrapping_add(STEP);
         let mut word = state;
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -124,9 +126,11 @@ fn fill_any(message: &mut [u8], stamp: Stamp) {
     }
 }
 
-/// Reads a message back that was sent with `size` bytes; `None` if it has another length, or as [`check`].
+/// Reads a message back that was sent with `size` bytes; `None` if it has another length, or as
+/// [`check`].
 ///
-/// The start of a correct message of up to 256 bytes is a correct message: whoever knows the size asks this way.
+/// The start of a correct message of up to 256 bytes is a correct message: a caller that knows the
+/// size asks this way.
 #[inline(always)]
 #[must_use]
 pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {

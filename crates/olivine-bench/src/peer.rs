@@ -1,8 +1,9 @@
 //! Two processes that measure together.
 //!
 //! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go down its
-//! standard input and answers come back on its standard output, one JSON object a line: nothing spins between
-//! slices, and the end of either pipe is noticed at once. Within a slice both spin on [`SharedWords`]:
+//! standard input and answers come back on its standard output, one JSON object a line: nothing
+//! spins between slices, and the end of either pipe is noticed at once. Within a slice both spin on
+//! [`SharedWords`]:
 //!
 //! | word | written by | meaning                                         |
 //! |------|------------|-------------------------------------------------|
@@ -11,8 +12,8 @@
 //! | 2    | second     | serial of the order it is ready to begin        |
 //! | 3    | second     | its clock as it saw the last stamped ball       |
 //!
-//! Every spin is bounded by a `Deadline`; the second process ends when its standard input does, so neither
-//! can outlive or wait for the other for ever.
+//! Every spin is bounded by a `Deadline`; the second process ends when its standard input does, so
+//! neither can outlive or wait for the other for ever.
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
 
@@ -90,7 +91,8 @@ pub(crate) enum Order {
         count: u64,
         at_ticks: u64,
     },
-    /// Check `count` messages of `size_bytes` of each of `publishers` publishers, each from number `first` on.
+    /// Check `count` messages of `size_bytes` of each of `publishers` publishers, each from number
+    /// `first` on.
     Gather {
         size_bytes: usize,
         publishers: usize,
@@ -120,7 +122,8 @@ pub(crate) enum Answer {
         end_ticks: u64,
         latency: Option<Snapshot>,
     },
-    /// Everything of each publisher was checked; the clock read these ticks at the last message of each.
+    /// Everything of each publisher was checked; the clock read these ticks at the last message of
+    /// each.
     Gathered { ends_ticks: Vec<u64> },
     /// An order failed.
     Failed { message: String },
@@ -148,8 +151,8 @@ struct Line {
 impl Peer {
     /// Starts `program` with the words that make it call [`serve`] and pins it to `cpu`.
     ///
-    /// `arguments` go before the two that are appended: the path of the shared words and the CPU. That file
-    /// is gone again when this returns.
+    /// `arguments` go before the two that are appended: the path of the shared words and the CPU.
+    /// That file is gone again when this returns.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! What both processes may be asked to run with: a real-time class, memory that stays in memory.
 //!
-//! Both change what is measured, so neither is taken silently, and a refusal is an error, not a run without them.
+//! Both change what is measured, so neither is taken silently, and a refusal is an error, not a run
+//! without them.
 
 use crate::error::{BenchError, Result};
 use crate::sys::scheduler;
@@ -13,9 +14,11 @@ use serde::{Deserialize, Serialize};
     reason = "two switches, made where they are read"
 )]
 pub struct Privileges {
-    /// The measuring threads run under `SCHED_FIFO`, before all that is not real-time on their CPUs.
+    /// The measuring threads run under `SCHED_FIFO`, before all that is not real-time on their
+    /// CPUs.
     pub real_time: bool,
-    /// No page of the two processes is written out or left to be filled when it is touched (`mlockall`).
+    /// No page of the two processes is written out or left to be filled when it is touched
+    /// (`mlockall`).
     pub locked_memory: bool,
 }
 
@@ -26,8 +29,8 @@ impl Privileges {
         *self == Self::default()
     }
 
-    /// Takes them for the calling thread (real-time) and this process (memory). Threads and processes started
-    /// afterwards are not real-time.
+    /// Takes them for the calling thread (real-time) and this process (memory). Threads and
+    /// processes started afterwards are not real-time.
     ///
     /// # Errors
     ///

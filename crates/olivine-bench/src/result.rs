@@ -1,9 +1,10 @@
 //! What a measurement found: one type for all scenarios and methods, and the file it is kept in.
 //!
-//! A [`ResultFile`] says on what machine, with which command and commit the figures came about, so that a
-//! figure never stands alone. Its rows are [`Row`]s: a scenario, a method, parameters, a placement, and what was
-//! measured there, or why there is no figure. A row that failed is a row: nothing is left out silently. Units
-//! are part of each name. `docs/bench-schema.json` describes the file to other programs.
+//! A [`ResultFile`] says on what machine, with which command and commit the figures came about, so
+//! that a figure never stands alone. Its rows are [`Row`]s: a scenario, a method, parameters, a
+//! placement, and what was measured there, or why there is no figure. A row that failed is a row:
+//! nothing is left out silently. Units are part of each name. `docs/bench-schema.json` describes
+//! the file to other programs.
 
 mod collect;
 pub mod compare;
@@ -89,7 +90,8 @@ pub struct Row {
     pub load: Load,
     /// What carried the messages: `olivine-shm`, `pipe`, `unix-stream`.
     pub method: String,
-    /// What the method does without that a channel of this library has; empty if nothing that makes it faster.
+    /// What the method does without that a channel of this library has; empty if nothing that makes
+    /// it faster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lacks: String,
     /// What varies.
@@ -142,7 +144,8 @@ impl Row {
         session(self).is_some() && session(self) == session(other)
     }
 
-    /// Whether another row measured the same thing in the same place, so that the two can be compared.
+    /// Whether another row measured the same thing in the same place, so that the two can be
+    /// compared.
     #[must_use]
     pub fn is_same_situation(&self, other: &Self) -> bool {
         let placement = |row: &Self| row.measured().map(|measured| measured.placement);
@@ -174,8 +177,9 @@ pub struct Measured {
     pub placement: Placement,
     /// Slices measured there.
     pub slices_count: u64,
-    /// Which session it was measured in, a word that no other session has: rows of one session took turns, so that their
-    /// runs of one number were neighbours in time. `None` in files from before there were sessions.
+    /// Which session it was measured in, a word that no other session has: rows of one session took
+    /// turns, so that their runs of one number were neighbours in time. `None` in files from before
+    /// there were sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Closed load: from one send to the checked answer.
@@ -206,7 +210,8 @@ pub struct Measured {
     pub worst: Option<Worst>,
     /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
-    /// Open load: how far the receiver's clock is ahead of the sender's, which is part of `one_way`.
+    /// Open load: how far the receiver's clock is ahead of the sender's, which is part of
+    /// `one_way`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead: Option<ClockAhead>,
     /// Open load: samples of `one_way` that were below 0 by the two clocks, and count as 0 there.
@@ -225,10 +230,11 @@ impl Measured {
         round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
     }
 
-    /// p50 over the runs, each first reduced to the median of its slices; `None` where the distribution has none.
+    /// p50 over the runs, each first reduced to the median of its slices; `None` where the
+    /// distribution has none.
     ///
-    /// This is the p50 that tables show. That of the distribution is of all samples, most of which come from the fastest
-    /// slices.
+    /// This is the p50 that tables show. That of the distribution is of all samples, most of which
+    /// come from the fastest slices.
     #[must_use]
     pub fn p50_ns(&self) -> Option<Spread> {
         let _enough = self.distribution()?.1.percentiles.p50_ns?;
@@ -255,7 +261,7 @@ pub struct Run {
 pub struct Worst {
     /// How long it took.
     pub ns: f64,
-    /// End of the slice it lies in, in seconds from the start of the measurement.
+    /// End of its slice, in seconds from the start of the measurement.
     pub at_s: f64,
     /// Number of its run.
     pub run: u32,
@@ -276,7 +282,7 @@ pub struct Pair {
     pub messages_per_s: f64,
 }
 
-/// A figure that somebody published.
+/// A figure that others published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Which figure, by the name it has here: `p50_ns`, `messages_per_s`, `deliveries_per_s`.

@@ -1,8 +1,9 @@
-//! Other people's libraries in the same harness: each is a program of its own, so that this library never depends
-//! on one.
+//! Other people's libraries in the same harness: each is a separate program, so that this library
+//! never depends on one.
 //!
-//! A rival's program links the harness and its own methods. It lists them, measures them in turns with Olivine
-//! between the same two processes, and answers as the second one. [`main`] is its whole main function;
+//! A rival's program links the harness and its own methods. It lists them, measures them in turns
+//! with Olivine between the same two processes, and answers as the second one. [`main`] is its
+//! whole main function;
 //! [`Program`] is how the tool finds and runs it.
 
 use crate::error::{BenchError, Result, chain, io};
@@ -54,7 +55,8 @@ pub struct Known {
     /// Whether it works only between threads.
     #[serde(default)]
     pub threads: bool,
-    /// What it does without that a channel of this library has; empty if nothing that makes it faster.
+    /// What it does without that a channel of this library has; empty if nothing that makes it
+    /// faster.
     pub lacks: String,
 }
 
@@ -76,8 +78,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// How long its program may take: what was asked for twice over, with room in each run for a method that
-    /// fails by its own deadline.
+    /// How long its program may take: what was asked for twice over, with room in each run for a
+    /// method that fails by its own deadline.
     fn limit(&self) -> Duration {
         let variants = u32::try_from(self.variants.len()).unwrap_or(u32::MAX);
         let runs = FAILING_MAX.saturating_mul(self.runs);
@@ -107,7 +109,7 @@ pub fn main(methods: &'static [&'static dyn Method]) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without standard error nobody could be told.
+            // Without standard error there is no place for a report.
             let _ = writeln!(std::io::stderr(), "{}", chain(&error));
             ExitCode::FAILURE
         }
@@ -162,13 +164,14 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
 
 /// Runs `make` with the calling thread free to run on any CPU it may use, and pins it again.
 ///
-/// A library's own threads inherit where they may run from the thread that starts them: on the CPU of a measured
-/// thread they would be in its way.
+/// A library's own threads inherit where they may run from the thread that starts them: on the CPU
+/// of a measured thread they would be in its way.
 pub fn unpinned<T>(make: impl FnOnce() -> T) -> T {
     restored(|| {
         let mut all = rustix::thread::CpuSet::new();
         (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-        // The kernel leaves those that exist and are allowed; where it refuses, the library's threads share our CPU.
+        // The kernel leaves those that exist and are allowed; where it refuses, the library's
+        // threads share our CPU.
         let _ = rustix::thread::sched_setaffinity(None, &all);
         make()
     })
@@ -274,7 +277,8 @@ impl Program {
         let told = child.stdout.take().map(text_of);
         if let Some(mut stdin) = child.stdin.take() {
             let input = input.as_bytes().to_vec();
-            // On a thread, because one that hangs reads nothing; one that died before it read all says why below.
+            // On a thread, because one that hangs reads nothing; one that died before it read all
+            // says why below.
             std::thread::spawn(move || stdin.write_all(&input));
         }
         // Its output ends with it: its second process writes to a pipe of their own.
@@ -314,7 +318,8 @@ impl Program {
     }
 }
 
-/// What `text` brings within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`] for both.
+/// What `text` brings within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`] for
+/// both.
 fn within(
     text: &Receiver<String>,
     limit: Duration,
@@ -346,7 +351,7 @@ fn text_of(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
         let mut bytes = Vec::new();
         // What was read before an error is what there is.
         let _ = pipe.read_to_end(&mut bytes);
-        // Whoever asked may have lost deadline.
+        // The caller may have given up.
         let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     text

@@ -1,8 +1,9 @@
 //! Measured situations, each in slices between slices of the floor.
 //!
-//! A run opens fresh channels and warms them up; runs of all variants take turns, so that a disturbance hits
-//! all alike. Each slice lies between two floor slices, which tell where the two CPUs are and what a bare cache
-//! line costs right then. Results are grouped by placement; a ratio compares neighbours in time only.
+//! A run opens fresh channels and warms them up; runs of all variants take turns, so that a
+//! disturbance hits all alike. Each slice is between two floor slices, which tell where the two
+//! CPUs are and what a bare cache line costs right then. Results are grouped by placement; a ratio
+//! compares neighbours in time only.
 
 pub mod bridge;
 pub mod floor;
@@ -26,8 +27,8 @@ use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Round trips of the floor in a slice: about 1 ms, so that where others want the CPUs, most slices fit into one turn of the
-/// scheduler.
+/// Round trips of the floor in a slice: about 1 ms, so that where others want the CPUs, most slices
+/// fit into one turn of the scheduler.
 const FLOOR_ROUNDS: u64 = 5_000;
 
 /// A scenario's name and what it measures, for the list of them.
@@ -79,7 +80,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// CPUs of the measuring and of the second process.
     pub cpus: (u32, u32),
-    /// CPUs that may be used at all, where this process was started: it is pinned itself once it measures.
+    /// CPUs that may be used at all, where this process was started: it is pinned itself once it
+    /// measures.
     pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
@@ -121,8 +123,8 @@ impl Setup {
         Ok(peer)
     }
 
-    /// The CPUs that so many participants are pinned to, those of `cpus` first, then the others that may be used. Fewer
-    /// than participants where there are no more: they go round.
+    /// The CPUs that so many participants are pinned to, those of `cpus` first, then the others
+    /// that may be used. Fewer than participants where there are no more: they go round.
     #[must_use]
     pub fn cpus_of(&self, participants: u32) -> Vec<u32> {
         let (first, second) = self.cpus;
@@ -248,7 +250,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Takes a fresh second process: after a failure nobody knows what the old one is doing.
+    /// Takes a fresh second process: after a failure the state of the old one is unknown.
     fn renew(&mut self) -> Result<()> {
         self.peer = self.setup.peer(self.setup.cpus.1)?;
         self.observed = self.setup.observe(&self.peer);

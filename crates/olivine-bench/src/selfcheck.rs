@@ -1,9 +1,10 @@
 //! The suite measures itself: what it must notice is put in, and it must notice.
 //!
-//! Four checks. A stall of known length in a paced run must show up in the percentiles as all the messages that
-//! it delayed, not as one (coordinated omission). A method that sends one wrong bit back must give a failure and no figure, and so must one
-//! that sends back a part of what it got, every byte of it right. And
-//! the same thing measured twice in turns tells how far apart two figures may lie without meaning anything.
+//! Four checks. A stall of known length in a paced run must show up in the percentiles as all the
+//! messages that it delayed, not as one (coordinated omission). A method that sends one wrong bit
+//! back must give a failure and no figure, and so must one that sends back a part of what it got,
+//! every byte of it right. And the same thing measured twice in turns tells how far apart two
+//! figures may lie without meaning anything.
 
 use crate::error::Result;
 use crate::result::compare::RUNS_MIN;
@@ -33,7 +34,8 @@ pub struct Finding {
     pub what: String,
 }
 
-/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], in the second process too.
+/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], in the second process
+/// too.
 ///
 /// # Errors
 ///
@@ -89,7 +91,8 @@ fn stall(rows: &[Row]) -> Finding {
 fn judge(found: &Distribution, slices: u64) -> (bool, String) {
     let stall_ns = nanos(STALL_NS);
     let half_ns = stall_ns / 2.0;
-    // Messages become due all through the stall, so those of its first half wait for half of it or more.
+    // Messages become due all through the stall, so those of its first half wait for half of it or
+    // more.
     let expected = (half_ns / 1e9 * RATE_PER_S * slices as f64).floor();
     let late = found.buckets_ns.iter().filter(|(ns, _)| *ns >= half_ns);
     let late: u64 = late.map(|(_, count)| count).sum();
@@ -162,8 +165,8 @@ mod tests {
     use crate::result::Load;
     use olivine::clock::TickClock;
 
-    /// A slice of 20,000 messages with a stall in it, as an honest clock sees it and as one that stops with
-    /// the stall does.
+    /// A slice of 20,000 messages with a stall in it, as an honest clock sees it and as a clock
+    /// that stops with the stall does.
     fn slice(honest: bool) -> Distribution {
         let clock = TickClock::calibrate();
         let mut latency = Latency::new();

@@ -30,7 +30,8 @@ impl Spread {
         })
     }
 
-    /// Sums up samples that belong to runs: the median of each run first, then the spread over the runs.
+    /// Sums up samples that belong to runs: the median of each run first, then the spread over the
+    /// runs.
     #[must_use]
     pub fn over_runs(samples: &[(u32, f64)]) -> Option<Self> {
         let medians: Vec<f64> = Self::medians_of_runs(samples)

@@ -1,4 +1,5 @@
-//! The door to the kernel's ways of passing messages, and the only place of this crate with foreign functions.
+//! The door to the kernel's ways of passing messages, and the only place of this crate with foreign
+//! functions.
 //!
 //! | file        | what                                                                        |
 //! |-------------|-----------------------------------------------------------------------------|

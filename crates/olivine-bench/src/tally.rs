@@ -1,8 +1,9 @@
 //! Counts what a stream of numbered messages went through: lost, repeated, reordered, corrupt.
 //!
-//! A publisher numbers its messages from 0. A subscriber may join late, so the first number seen is where
-//! counting starts. A gap counts as lost until one of its numbers turns up after all, which then counts as
-//! reordered. A number seen before counts as repeated. Number 0 with a later time stamp is a new publisher.
+//! A publisher numbers its messages from 0. A subscriber may join late, so the first number seen is
+//! where counting starts. A gap counts as lost until one of its numbers turns up after all, which
+//! then counts as reordered. A number seen before counts as repeated. Number 0 with a later time
+//! stamp is a new publisher.
 
 use crate::payload::{self, Stamp};
 use std::collections::BTreeMap;
@@ -168,7 +169,7 @@ impl Verifier {
 mod tests {
     use super::*;
 
-    /// Feeds numbers in this order, each with a time stamp of its own.
+    /// Feeds numbers in this order, each with its time stamp.
     fn counts_of(numbers: &[u64]) -> Counts {
         let mut lane = Lane::default();
         for &sequence in numbers {

@@ -1,7 +1,9 @@
-//! The measuring error of the suite: one variant of a scenario is measured twice, its runs in turns with all others.
+//! The measuring error of the suite: one variant of a scenario is measured twice, its runs in turns
+//! with all others.
 //!
-//! Nothing differs between the two but the time, the memory they happened to get, and chance. How far they lie
-//! apart is how far any two figures of that measurement may lie apart without meaning anything.
+//! Nothing differs between the two but the time, the memory they happened to get, and chance. How
+//! far they lie apart is how far any two figures of that measurement may lie apart without meaning
+//! anything.
 
 use crate::error::Result;
 use crate::result::{MeasuringError, Row};

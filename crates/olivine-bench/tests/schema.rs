@@ -155,7 +155,7 @@ fn the_schema_refuses_what_no_result_may_be() {
             let last = v["results"].as_array_mut().unwrap().last_mut().unwrap();
             last["messages_per_s"] = json!(1.0);
         }),
-        ("a cause nobody knows", |v| {
+        ("an unknown cause", |v| {
             v["results"][0]["worst"]["cause"] = json!("bad luck");
         }),
     ];

@@ -36,7 +36,8 @@ pub(crate) const PEER_COMMAND: &str = "__peer";
 const ALL_SECONDS: f64 = 1.0;
 /// How long that may last on a busy machine: then later runs are left out.
 const ALL_BUDGET: Duration = Duration::from_secs(48);
-/// Share of the time without a CPU from which on latencies tell of the machine's other work as well.
+/// Share of the time without a CPU from which on latencies tell of the machine's other work as
+/// well.
 pub(crate) const WAITED_NOTABLY: f64 = 0.02;
 /// The word for every built-in method.
 const ALL: &str = "all";
@@ -129,7 +130,8 @@ fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
     })
 }
 
-/// Measures variants of a scenario, and after them what `rivals` do with the same sizes and batches.
+/// Measures variants of a scenario, and after them what `rivals` do with the same sizes and
+/// batches.
 fn compared(
     bench: Bench,
     common: Common,

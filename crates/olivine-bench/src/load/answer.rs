@@ -1,7 +1,8 @@
 //! HTTP answers: the first one is taken apart and becomes the model of all others.
 //!
-//! An answer that equals the model byte for byte, its date left out, is right; that is the fast way and the
-//! ordinary one. Any other is taken apart: status and body must be the model's, fields may differ.
+//! An answer that equals the model byte for byte, its date left out, is right; that is the fast way
+//! and the ordinary one. Any other is taken apart: status and body must be the model's, fields may
+//! differ.
 
 use super::client::Protocol;
 use super::error::{LoadError, io, shown};
@@ -40,7 +41,7 @@ struct Parts {
 }
 
 impl Answers {
-    /// Asks once, on a connection of its own.
+    /// Asks once, on a new connection.
     pub(super) fn learn(url: &Url) -> Result<Self, LoadError> {
         let address = url.address;
         let mut socket = TcpStream::connect_timeout(&address, LEARN_MAX)
@@ -84,7 +85,8 @@ impl Answers {
         })
     }
 
-    /// Whether `data` begins with an answer equal to the model but for the date, or with part of one.
+    /// Whether `data` begins with an answer equal to the model but for the date, or with part of
+    /// one.
     fn is_like_the_model(&self, data: &[u8]) -> bool {
         let shared = data.len().min(self.model.len());
         let (data, model) = (&data[..shared], &self.model[..shared]);
@@ -92,7 +94,8 @@ impl Answers {
         data[..start] == model[..start] && data[end..] == model[end..]
     }
 
-    /// Checks an answer that is not like the model; returns its length, or `None` if it is incomplete.
+    /// Checks an answer that is not like the model; returns its length, or `None` if it is
+    /// incomplete.
     fn check(&self, data: &[u8]) -> Result<Option<usize>, LoadError> {
         let Some(parts) = take_apart(data)? else {
             return Ok(None);
@@ -118,8 +121,8 @@ impl Protocol for Answers {
 
     fn read(&mut self, _: usize, data: &[u8]) -> Result<(usize, usize), LoadError> {
         let (mut answers, mut at) = (0, 0);
-        // The answers of a batch are nearly always the same bytes: then one comparison of all but the last
-        // with all but the first says so, and only the first is compared with the model.
+        // The answers of a batch are nearly always the same bytes: then one comparison of all but
+        // the last with all but the first says so, and only the first is compared with the model.
         let mut alike = true;
         while at < data.len() {
             let rest = &data[at..];

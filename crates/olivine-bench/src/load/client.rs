@@ -37,7 +37,8 @@ pub(super) trait Protocol: Send {
     /// Appends the next `count` requests of a connection.
     fn ask(&mut self, connection: usize, count: usize, out: &mut Vec<u8>);
 
-    /// Checks the complete answers at the start of `data`; returns how many there are and their bytes.
+    /// Checks the complete answers at the start of `data`; returns how many there are and their
+    /// bytes.
     fn read(&mut self, connection: usize, data: &[u8]) -> Result<(usize, usize), LoadError>;
 
     /// A connection was made again; nothing that was asked on it before will be answered.
@@ -86,7 +87,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Answers beyond those that are `outstanding` on their connection were asked for by nobody.
+    /// Answers beyond those that are `outstanding` on their connection were not asked for.
     pub(super) fn refuse_unasked(
         &self,
         answers: usize,
@@ -96,7 +97,7 @@ impl Tally {
             None | Some(0) => Ok(()),
             Some(unasked) => Err(LoadError::Wrong {
                 number: self.answers + 1,
-                found: format!("{unasked} answers that nobody asked for"),
+                found: format!("{unasked} answers without a request"),
             }),
         }
     }
@@ -220,7 +221,7 @@ impl<P: Protocol> Client<P> {
                     self.links[index].writable = true;
                     self.flush(index)?;
                 }
-                // The end may have come with the last bytes, and then makes no edge of its own.
+                // The end may have come with the last bytes, and then makes no separate edge.
                 let over =
                     epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
                 self.receive(index, flags.intersects(over))?;

@@ -65,8 +65,9 @@ impl Cell {
 
 /// Runs `load` with each server and plan in turn, `runs` times.
 ///
-/// Rows come plan by plan, servers in the order given. A server that fails, or is gone before the time is over, is not
-/// asked again for that plan, and its row says why instead of giving figures. Breaking off in `watch` ends with what there is so far.
+/// Rows come plan by plan, servers in the order given. A server that fails, or is gone before the
+/// time is over, is not asked again for that plan, and its row says why instead of giving figures.
+/// Breaking off in `watch` ends with what there is so far.
 ///
 /// # Errors
 ///

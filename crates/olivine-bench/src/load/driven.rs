@@ -1,8 +1,8 @@
 //! The generator on the engine's io_uring back end, for closed loops.
 //!
-//! What all connections have to send after a round goes to the kernel in one call, and what has come for
-//! them is taken with it: at a low depth, where the loop over epoll pays a receive and a send for every few
-//! requests, this saves most of its calls.
+//! What all connections have to send after a round goes to the kernel in one call, and what has
+//! come for them is taken with it: at a low depth, where the loop over epoll pays a receive and a
+//! send for every few requests, this saves most of its calls.
 
 use super::client::{Protocol, SILENCE_NS, Tally, Times, silent};
 use super::error::LoadError;
@@ -58,8 +58,8 @@ struct Loader<P> {
     ending: Option<mpsc::Sender<Ending>>,
 }
 
-/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU. `begin` says when what counts,
-/// once all connections are there.
+/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU. `begin`
+/// says when what counts, once all connections are there.
 pub(super) fn run(
     address: SocketAddr,
     plan: &Plan,
@@ -162,12 +162,12 @@ impl<P: Protocol> Loader<P> {
     }
 
     fn end(&mut self, error: Option<LoadError>) {
-        // Whoever waits for it waits no longer.
+        // The waiting side stops waiting.
         self.begin = None;
         if let Some(ending) = self.ending.take() {
             let mut tally = std::mem::take(&mut self.tally);
             tally.ended = TickClock::ticks();
-            // Whoever no longer listens has given up.
+            // A receiver that is gone has given up.
             let _ = ending.send(error.map_or(Ok(tally), Err));
         }
     }
@@ -261,7 +261,7 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
         let Some(link) = loader.links.remove(id) else {
             return;
         };
-        // Closed by the end of the measurement, when nobody is told any more.
+        // Closed by the end of the measurement, when no receiver is left.
         if loader.ending.is_none() {
             return;
         }
@@ -288,7 +288,7 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
     fn on_timer(&mut self, shard: &mut Shard<()>, _: u64) {
         let Some(loader) = &mut self.0 else { return };
         shard.set_timer(LOOK, 0);
-        // Until then each connection has a time-out of its own.
+        // Until then each connection has its time-out.
         let Some(times) = loader.times else { return };
         let now = TickClock::ticks();
         if now >= times.end {

@@ -1,10 +1,11 @@
-//! Messages that must come back as they were sent: a number of their own, then bytes that differ from
-//! message to message.
+//! Messages that must come back as they were sent: a number of their own, then bytes that differ
+//! from message to message.
 
 use super::client::Protocol;
 use super::error::{LoadError, shown};
 
-/// Bytes from which fillings are cut; any two neighbouring messages begin at different places in it.
+/// Bytes from which fillings are cut; any two neighbouring messages begin at different places in
+/// it.
 const FILLING: usize = 251;
 
 /// Both ends of every connection's numbering.

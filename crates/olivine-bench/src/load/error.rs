@@ -23,7 +23,7 @@ pub enum LoadError {
         /// What is wanted.
         rule: &'static str,
     },
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("cannot connect to {address}; is the server running?")]
     Connect {
         /// The address.

@@ -1,8 +1,9 @@
-//! A stream of small frames in large sends: what a transport of messages does on its way to another machine.
+//! A stream of small frames in large sends: what a transport of messages does on its way to another
+//! machine.
 //!
-//! A frame is its payload's length (u32, little endian), four bytes of zero, its number (u64) and 16 bytes made
-//! from the number: 32 bytes in all. The other side reads every frame, checks all of it, and tells at the end
-//! how many were right.
+//! A frame is its payload's length (u32, little endian), four bytes of zero, its number (u64) and
+//! 16 bytes made from the number: 32 bytes in all. The other side reads every frame, checks all of
+//! it, and tells at the end how many were right.
 
 use super::error::{LoadError, io};
 use super::usage;
@@ -17,7 +18,8 @@ use std::time::Duration;
 pub const FRAME: usize = 32;
 /// The first word: the payload's length.
 const PAYLOAD: u64 = 24;
-/// What a number is multiplied by for its check: an odd constant with its bits spread (2^64 over the golden ratio).
+/// What a number is multiplied by for its check: an odd constant with its bits spread (2^64 over
+/// the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Batches between two looks at the clock.
@@ -71,7 +73,8 @@ impl Rates {
     }
 }
 
-/// A frame as four words, little endian. Words, because comparing whole arrays goes through memory twice.
+/// A frame as four words, little endian. Words, because comparing whole arrays goes through memory
+/// twice.
 fn frame(number: u64) -> [u64; 4] {
     let check = number.wrapping_mul(SPREAD);
     [PAYLOAD, number, check, !check]

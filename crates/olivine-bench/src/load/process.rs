@@ -18,7 +18,8 @@ const START_MAX: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running server; dropping it ends the process, and so does the end of the thread that started it.
+/// A running server; dropping it ends the process, and so does the end of the thread that started
+/// it.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -27,8 +28,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program again, with `arguments`, as one of our own servers. It must print its address as
-    /// its first line and end when its standard input does.
+    /// Starts this program again, with `arguments`, as one of our own servers. It must print its
+    /// address as its first line and end when its standard input does.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts somebody else's server, which must listen on `address` within 5 s. What it says goes nowhere.
+    /// Starts a server of another project, which must listen on `address` within 5 s. What it says
+    /// goes nowhere.
     pub(super) fn foreign(
         name: &str,
         mut command: Command,
@@ -131,7 +133,7 @@ fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError>
     })
 }
 
-/// A port of the loopback interface that nobody uses at the moment.
+/// A port of the loopback interface that is unused at the moment.
 pub(super) fn free_port() -> Result<u16, LoadError> {
     let probe = TcpListener::bind("127.0.0.1:0").map_err(io("find a free port"))?;
     Ok(probe.local_addr().map_err(io("find a free port"))?.port())
@@ -142,7 +144,7 @@ impl Drop for Server {
         drop(self.child.stdin.take());
         let mut asked = false;
         let give_up = Instant::now() + END_MAX;
-        // Only one that has not ended has its number still to itself: whoever was waited for may have left it to others.
+        // The number of a child that was waited for may belong to another process.
         while matches!(self.child.try_wait(), Ok(None)) {
             if !asked {
                 asked = true;

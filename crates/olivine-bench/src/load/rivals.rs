@@ -1,8 +1,9 @@
 //! Other people's HTTP servers: found on this machine, given a configuration of their own, started.
 //!
-//! Each gets one thread on the server CPU, logging off, and no limit on requests per connection: its best
-//! settings for this load. nginx, h2o and haproxy come from the distribution's packages; the others are
-//! programs in one folder (`rivals/http/build` makes them) that take the address as their only argument.
+//! Each gets one thread on the server CPU, logging off, and no limit on requests per connection:
+//! its best settings for this load. nginx, h2o and haproxy come from the distribution's packages;
+//! the others are programs in one folder (`rivals/http/build` makes them) that take the address as
+//! their only argument.
 
 use super::error::{LoadError, io};
 use super::process::{Server, free_port};
@@ -45,7 +46,8 @@ pub fn names() -> Vec<&'static str> {
 ///
 /// # Errors
 ///
-/// Why it is not there: what `rivals/http/build` wrote down when it could not be built, or what to do.
+/// Why it is not there: what `rivals/http/build` wrote down when it could not be built, or what to
+/// do.
 pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
     let Some(name) = names().into_iter().find(|known| *known == name) else {
         return Err(format!("it is none of {}", names().join(", ")));
@@ -71,7 +73,8 @@ pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
 }
 
 impl Rival {
-    /// Starts it on a free port of the loopback interface, on `cpu`; what it needs is written to `folder`.
+    /// Starts it on a free port of the loopback interface, on `cpu`; what it needs is written to
+    /// `folder`.
     ///
     /// # Errors
     ///

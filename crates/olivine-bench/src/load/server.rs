@@ -1,4 +1,5 @@
-//! The servers that are measured, on `olivine-net`, and the bare loop that one of them is compared with.
+//! The servers that are measured, on `olivine-net`, and the bare loop that one of them is compared
+//! with.
 
 use super::error::{LoadError, io};
 use super::frames;
@@ -35,14 +36,15 @@ const TRIES: u32 = 1 << 20;
 pub enum Kind {
     /// HTTP/1.1, every request parsed and checked.
     Hello,
-    /// Requests counted by the empty line that ends them, as servers do that claim the highest figures.
+    /// Requests counted by the empty line that ends them, as servers do that claim the highest
+    /// figures.
     Unparsed,
     /// Sends back what it gets.
     Echo,
     /// Reads frames and says at the end how many were right.
     Frames,
-    /// Sends back what it gets: a bare loop of receive and send on one connection, always spinning. Uses no
-    /// engine: it is the floor.
+    /// Sends back what it gets: a bare loop of receive and send on one connection, always spinning.
+    /// Uses no engine: it is the floor.
     Bare,
 }
 
@@ -57,7 +59,8 @@ pub struct Settings {
     pub wait: WaitStrategy,
 }
 
-/// Serves on a free port of the loopback interface, which `announce` is told, until `until` says so.
+/// Serves on a free port of the loopback interface, which `announce` is told, until `until` says
+/// so.
 ///
 /// # Errors
 ///
@@ -195,7 +198,7 @@ impl Handler for Frames {
 
     fn on_end(&mut self, shard: &mut Shard<()>, id: ConnectionId) {
         if let Some(&(arrived, right)) = self.counts.get(id) {
-            // A fresh queue takes 16 bytes; if the peer is gone, nobody wants them.
+            // A fresh queue takes 16 bytes; if the peer is gone, they are of no use.
             let _ = shard.offer(id, &frames::report(arrived, right));
         }
         shard.close(id);

@@ -1,7 +1,7 @@
 //! Ways to wake the other side, which carry no payload: futex, eventfd, plain signal.
 //!
-//! The message lies in naive shared memory beside (see `exchange`); the bell says that it is there. Both sides
-//! sleep in the kernel.
+//! The message is in naive shared memory (see `exchange`); the bell says that it is there. Both
+//! sides sleep in the kernel.
 
 use super::bytes::refused;
 use super::exchange::{Memory, Slots};

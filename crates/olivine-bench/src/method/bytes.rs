@@ -1,7 +1,8 @@
-//! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so none needs a header.
+//! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so none needs
+//! a header.
 //!
-//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it whole; where messages
-//! stream, one `write` a batch, and one `read` of what is there.
+//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it
+//! whole; where messages stream, one `write` a batch, and one `read` of what is there.
 
 use super::harness::{Driver, End, drive};
 use super::rendezvous::await_readable;
@@ -358,7 +359,7 @@ fn read_some(from: &impl AsFd, place: &mut [u8], deadline: &mut Deadline<'_>) ->
     }
 }
 
-/// Pipes to which pages are given. A message lies in the pages until it is answered.
+/// Pipes to which pages are given. A message is in the pages until it is answered.
 struct Splice {
     from: OwnedFd,
     to: OwnedFd,
@@ -369,8 +370,8 @@ struct Splice {
 impl End for Splice {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let size = self.message.len();
-        // SAFETY: private memory, borrowed mutably through `self`; what the pipe still holds of it has been
-        // read, because messages are answered one by one.
+        // SAFETY: private memory, borrowed mutably through `self`; what the pipe still holds of it
+        // has been read, because messages are answered one by one.
         fill(unsafe { self.pages.bytes_mut(0, size) });
         let mut given = 0;
         while given < size {

@@ -1,4 +1,5 @@
-//! A ring of slots under a mutex, with condition variables: the textbook's bounded buffer. Both sides sleep.
+//! A ring of slots under a mutex, with condition variables: the textbook's bounded buffer. Both
+//! sides sleep.
 
 use super::exchange::{Memory, share};
 use super::harness::{Driver, End, drive};
@@ -77,7 +78,8 @@ struct Rings {
 }
 
 impl Rings {
-    /// Runs `act` on the slot that is due once `is_ready` says so of (written, read), and counts it.
+    /// Runs `act` on the slot that is due once `is_ready` says so of (written, read), and counts
+    /// it.
     fn turn<T>(
         &self,
         ring: usize,

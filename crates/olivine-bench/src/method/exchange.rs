@@ -1,7 +1,8 @@
-//! Naive shared memory: one slot for each direction, its number in the same cache line, both sides spin.
+//! Naive shared memory: one slot for each direction, its number in the same cache line, both sides
+//! spin.
 //!
-//! No queue, no history, one message at a time: what many programs start with, and the least that shared memory
-//! can do. The three variants differ in where the memory comes from.
+//! No queue, no history, one message at a time: what many programs start with, and the least that
+//! shared memory can do. The three variants differ in where the memory comes from.
 
 use super::harness::{Driver, End, drive};
 use super::rendezvous::Object;
@@ -109,9 +110,9 @@ fn open(
 
 /// Two slots, each a number and the bytes of a message right behind it.
 ///
-/// The asking side writes slot 0 and reads slot 1, the answering side the other way round. Messages and answers
-/// alternate, so a side that has received the answer to its last message, or the next message to answer, owns its
-/// own slot: the other side is done with it.
+/// The asking side writes slot 0 and reads slot 1, the answering side the other way round. Messages
+/// and answers alternate, so a side that has received the answer to its last message, or the next
+/// message to answer, owns its own slot: the other side is done with it.
 #[derive(Debug)]
 pub(super) struct Slots {
     mapping: Mapping,
@@ -163,7 +164,7 @@ impl Slots {
         self.mapping.half(self.ours + Self::low())
     }
 
-    /// Where in a word its low half lies.
+    /// Where in a word its low half is.
     const fn low() -> usize {
         if cfg!(target_endian = "little") { 0 } else { 4 }
     }
@@ -179,8 +180,8 @@ impl Slots {
         if self.sent + 1 != self.received + self.lead {
             return Err(BenchError::OneAtATime);
         }
-        // SAFETY: the other side has answered our last message, so it reads this slot no more, and will not
-        // before it sees the number that is stored below.
+        // SAFETY: the other side has answered our last message, so it reads this slot no more, and
+        // will not before it sees the number that is stored below.
         fill(unsafe { self.mapping.bytes_mut(self.ours + NUMBER, self.size) });
         self.sent += 1;
         // Release: the message is complete; pairs with the load in `is_filled`.

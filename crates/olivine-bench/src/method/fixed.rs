@@ -1,7 +1,8 @@
 //! Queues of values of one type, which most in-memory queues are: messages are arrays of bytes.
 //!
-//! Messages are filled and checked in the queue's own memory where the queue lends it, as they are in a channel of
-//! this library; [`Copies`] is for queues that take and return values, with one copy in and one out.
+//! Messages are filled and checked in the queue's own memory where the queue lends it, as they are
+//! in a channel of this library; [`Copies`] is for queues that take and return values, with one
+//! copy in and one out.
 
 use super::harness::End;
 use crate::deadline::Deadline;
@@ -9,15 +10,15 @@ use crate::error::{BenchError, Result};
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
-    /// Appends a message that `fill` writes over the whole of its place, unless the queue is full; tells whether it
-    /// did. If it did not, the next call is for the same message.
+    /// Appends a message that `fill` writes over the whole of its place, unless the queue is full;
+    /// tells whether it did. If it did not, the next call is for the same message.
     ///
     /// # Errors
     ///
     /// What the queue says.
     fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool>;
 
-    /// Appends a message that lies elsewhere unless the queue is full; tells whether it did.
+    /// Appends a message from other memory unless the queue is full; tells whether it did.
     ///
     /// # Errors
     ///
@@ -27,8 +28,8 @@ pub trait Push<const N: usize> {
         self.push(|place| *place = *message)
     }
 
-    /// Appends up to `count` messages, as many as there is room for; `fill` gets each one's number. Returns how many.
-    /// One unless there is better. Messages that had no room may be filled again.
+    /// Appends up to `count` messages, as many as there is room for; `fill` gets each one's number.
+    /// Returns how many. One unless there is better. Messages that had no room may be filled again.
     ///
     /// # Errors
     ///
@@ -47,14 +48,15 @@ pub trait Push<const N: usize> {
 
 /// The receiving end of a queue of `N`-byte messages.
 pub trait Pop<const N: usize> {
-    /// Harness the oldest message over, if there is one, where it lies if the queue lends it.
+    /// Hands over the oldest message, if there is one, in place if the queue lends it.
     ///
     /// # Errors
     ///
     /// What the queue says.
     fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>>;
 
-    /// Harness over up to `limit` messages that are there; returns how many. One unless there is better.
+    /// Harness over up to `limit` messages that are there; returns how many. One unless there is
+    /// better.
     ///
     /// # Errors
     ///
@@ -204,7 +206,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         let Self { to, from } = self;
         let mut check = Some(check);
         loop {
-            // Sent back from where it lies, as a program would.
+            // Sent back in place, as a program would.
             let echoed = from.pop(|message| {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);
@@ -267,7 +269,8 @@ pub fn no_such_size(bytes: usize) -> BenchError {
     BenchError::NoSize { bytes, known }
 }
 
-/// Evaluates an expression with a constant in place of one of the sizes: `for_size!(size, N => open::<N>())`.
+/// Evaluates an expression with a constant in place of one of the sizes: `for_size!(size, N =>
+/// open::<N>())`.
 ///
 /// An `Err` of [`no_such_size`] for any other size.
 #[macro_export]

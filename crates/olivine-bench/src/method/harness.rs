@@ -14,8 +14,9 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 ///
 /// Sizes are fixed when the end is opened. Waiting is bounded by a [`Deadline`].
 pub trait End {
-    /// Told before messages are streamed, and again before each further stream: for libraries that have one setting
-    /// for latency and another for throughput. Does nothing unless there is such a setting.
+    /// Told before messages are streamed, and again before each further stream: for libraries that
+    /// have one setting for latency and another for throughput. Does nothing unless there is such a
+    /// setting.
     ///
     /// # Errors
     ///
@@ -42,7 +43,8 @@ pub trait End {
         deadline: &mut Deadline<'_>,
     ) -> Result<T>;
 
-    /// Waits for a message, and sends the same bytes back if `check` approves; tells whether it did.
+    /// Waits for a message, and sends the same bytes back if `check` approves; tells whether it
+    /// did.
     ///
     /// `stage` has room for a message.
     ///
@@ -71,7 +73,8 @@ pub trait End {
         Ok(fits)
     }
 
-    /// Sends `count` messages; `fill` gets each one's number within the batch. One by one unless there is better.
+    /// Sends `count` messages; `fill` gets each one's number within the batch. One by one unless
+    /// there is better.
     ///
     /// # Errors
     ///
@@ -88,7 +91,8 @@ pub trait End {
         Ok(())
     }
 
-    /// Waits for messages and hands over up to `limit` of them; returns how many. One unless there is better.
+    /// Waits for messages and hands over up to `limit` of them; returns how many. One unless there
+    /// is better.
     ///
     /// # Errors
     ///
@@ -118,8 +122,8 @@ pub struct Batches {
 
 /// An end in the hands of the harness.
 pub trait Driver {
-    /// Asks: `rounds` messages from number `first` on, each sent when the answer to the last one is checked.
-    /// Each round trip in ticks is added to `samples`.
+    /// Asks: `rounds` messages from number `first` on, each sent when the answer to the last one is
+    /// checked. Each round trip in ticks is added to `samples`.
     ///
     /// # Errors
     ///
@@ -139,7 +143,8 @@ pub trait Driver {
     /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
     fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()>;
 
-    /// Gets ready for [`Driver::stream`] with the same batches; called before the clock is read for it.
+    /// Gets ready for [`Driver::stream`] with the same batches; called before the clock is read for
+    /// it.
     ///
     /// # Errors
     ///
@@ -153,7 +158,8 @@ pub trait Driver {
     /// What the end says.
     fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()>;
 
-    /// Checks `count` streamed messages from number `first` on; returns the ticks after the last one.
+    /// Checks `count` streamed messages from number `first` on; returns the ticks after the last
+    /// one.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! A byte ring that is mapped twice in a row, so that no message is ever cut; both sides spin.
 //!
-//! Counters of both sides lie on cache lines of their own; the writer waits for room, so nothing is lost. What
-//! many shared-memory rings look like; messages carry their length.
+//! Counters of both sides lie on cache lines of their own; the writer waits for room, so nothing is
+//! lost. What many shared-memory rings look like; messages carry their length.
 
 use super::exchange::Memory;
 use super::harness::{Driver, End, drive};
@@ -98,8 +98,9 @@ impl End for Rings {
         let at = place(self.written);
         // Relaxed: published by the store of the counter.
         self.to.word(at).store(self.size as u64, Ordering::Relaxed);
-        // SAFETY: the other side has read what lay here, and sees it again only after the store below. The
-        // second mapping of these bytes is not used meanwhile: only we write to this ring.
+        // SAFETY: the other side has read what lay here, and sees it again only after the store
+        // below. The second mapping of these bytes is not used meanwhile: only we write to this
+        // ring.
         fill(unsafe { self.to.bytes_mut(at + LENGTH, self.size) });
         self.written += frame;
         // Release: the message is complete; pairs with the load in `receive`.
@@ -125,7 +126,8 @@ impl End for Rings {
                 found: format!("a message of {length} bytes"),
             });
         }
-        // SAFETY: written before the counter was, and not written again before our count is stored below.
+        // SAFETY: written before the counter was, and not written again before our count is stored
+        // below.
         let result = handle(unsafe { self.from.bytes(at + LENGTH, self.size) });
         self.read += self.frame as u64;
         // Release: we are done with the bytes; pairs with the load in `send`.

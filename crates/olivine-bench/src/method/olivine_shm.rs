@@ -171,7 +171,7 @@ impl End for Channels {
     ) -> Result<bool> {
         let publisher = &mut self.publisher;
         let mut check = Some(check);
-        // Sent back from the ring it lies in, as a program would.
+        // Sent back from the ring, as a program would.
         receive(
             &mut self.subscriber,
             || deadline.look(),

@@ -1,7 +1,8 @@
-//! Olivine over `tcp://` on loopback: on each side a publisher that listens, and a subscriber of the other one.
+//! Olivine over `tcp://` on loopback: on each side a publisher that listens, and a subscriber of
+//! the other one.
 //!
-//! Both sides are pinned, and each has a thread for either connection on its CPU: whoever waited by spinning would keep
-//! from the CPU whom it waits for. So this one sleeps.
+//! Both sides are pinned, and each has a thread for either connection on its CPU. A spinning end
+//! would keep the CPU from the thread that it waits for. So this method sleeps.
 
 use super::harness::{Driver, drive};
 use super::olivine_shm::Channels;
@@ -31,7 +32,7 @@ fn open(
     settings: &str,
 ) -> Result<Box<dyn Driver>> {
     let more = if settings.is_empty() { "" } else { "&" };
-    // Whoever is left does not wait long for one that was killed.
+    // The other end does not wait long for a killed one.
     let query = format!("wait=park&linger=1s&expire=1s{more}{settings}");
     let (theirs, ours) = side.from_to("there", "back");
     let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))?;

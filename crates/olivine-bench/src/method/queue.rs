@@ -159,7 +159,7 @@ impl End for PosixEnd {
     }
 }
 
-/// Calls again whenever a call ends early, as long as deadline lasts.
+/// Calls again whenever a call ends early, until the deadline.
 pub(super) fn until<T>(
     mut call: impl FnMut() -> std::io::Result<T>,
     action: &'static str,

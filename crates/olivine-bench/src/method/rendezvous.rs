@@ -1,9 +1,10 @@
 //! Where the two ends of a method meet, and the list of what has to be taken away again.
 //!
-//! A [`Place`] is a folder with a socket, the *rendezvous*, through which the two processes exchange lines and
-//! descriptors while they open their ends. Kernel objects that do not end with their users are noted in the
-//! folder's list as soon as they exist. Whoever is left takes them away: the measuring process when it is done;
-//! the second one if the first is killed; the next measurement if both are.
+//! A [`Place`] is a folder with a socket, the *rendezvous*, through which the two processes
+//! exchange lines and descriptors while they open their ends. Kernel objects that do not end with
+//! their users are noted in the folder's list as soon as they exist. The side that is left removes
+//! them: the measuring process when it is done; the second one if the first is killed; the next
+//! measurement if both are.
 
 mod objects;
 
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// How names of folders of ours start.
 const PREFIX: &str = "olivine-bench-";
-/// Access to a folder: nobody else's.
+/// Access to a folder: this user's only.
 const ONLY_OURS: u32 = 0o700;
 /// Longest wait for a line or a descriptor.
 const WAIT: Duration = Duration::from_secs(5);
@@ -38,7 +39,8 @@ const LINE_MAX: usize = 4096;
 
 const SOCKET: &str = "socket";
 
-/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes everything away.
+/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes
+/// everything away.
 #[derive(Debug)]
 pub(crate) struct Held {
     path: PathBuf,
@@ -47,7 +49,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Makes a folder in `base`, after taking away what killed processes left there with names of this `prefix`.
+    /// Makes a folder in `base`, after taking away what killed processes left there with names of
+    /// this `prefix`.
     pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
         objects::sweep(base, prefix);
         loop {
@@ -60,7 +63,7 @@ impl Held {
             let lock = File::create(path.join(objects::LOCK)).map_err(io("make a lock file"))?;
             flock(&lock, FlockOperation::LockExclusive)
                 .map_err(|error| io("lock a file")(error.into()))?;
-            // Somebody who swept in between may have taken it for left over.
+            // A sweep in between may have taken it for left over.
             if path.join(objects::LOCK).exists() {
                 objects::begin(&path)?;
                 return Ok(Self { path, _lock: lock });
@@ -86,7 +89,8 @@ pub(crate) struct Place {
     listener: UnixListener,
 }
 
-/// Where folders are made: the folder of channels if one is set, else memory, where there is such a file system.
+/// Where folders are made: the folder of channels if one is set, else memory, where there is such a
+/// file system.
 fn base() -> PathBuf {
     let set = std::env::var_os("OLIVINE_DIR").map(PathBuf::from);
     let memory = Some(PathBuf::from("/dev/shm"));
@@ -202,7 +206,8 @@ impl Rendezvous {
         &self.folder
     }
 
-    /// Notes a kernel object that does not end with its users. Called before the other side learns of it.
+    /// Notes a kernel object that does not end with its users. Called before the other side learns
+    /// of it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! A ring of slots, each under a sequence lock: the writer never waits, the reader notices if it was overtaken.
+//! A ring of slots, each under a sequence lock: the writer never waits, the reader notices if it
+//! was overtaken.
 //!
 //! Loses messages if the reader is slower, so it is measured for round trips only. Both sides spin.
 
@@ -72,7 +73,8 @@ impl End for Rings {
         // Odd: being written. Message n has version 2n + 2.
         // Relaxed: the fence below keeps it before the words.
         version.store(2 * self.sent + 1, Ordering::Relaxed);
-        // Whoever sees one of the words below sees the odd version too; pairs with the fence in `receive`.
+        // A reader of one of the words below sees the odd version too; pairs with the fence in
+        // `receive`.
         fence(Ordering::Release);
         for (index, piece) in self.message.chunks(WORD).enumerate() {
             let mut word = [0; WORD];

@@ -1,6 +1,7 @@
 //! Signals: plain ones as a bell, real-time ones that carry the message, eight bytes each.
 //!
-//! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no race at the start.
+//! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no
+//! race at the start.
 
 use super::bell::{Bell, Rung};
 use super::exchange::{Memory, Slots};

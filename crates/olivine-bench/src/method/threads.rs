@@ -1,8 +1,9 @@
-//! Methods that work only between threads: the answering end runs in a thread of the measuring process.
+//! Methods that work only between threads: the answering end runs in a thread of the measuring
+//! process.
 //!
-//! That thread is pinned to the second process's CPU, whose own thread sleeps meanwhile. Everything else is as for
-//! other methods: the same payload, the same checks. What such a method saves is the other process, so its rows
-//! say `threads` in their settings.
+//! That thread is pinned to the second process's CPU, whose own thread sleeps meanwhile. Everything
+//! else is as for other methods: the same payload, the same checks. What such a method saves is the
+//! other process, so its rows say `threads` in their settings.
 
 use super::harness::{Batches, Driver, End, drive};
 use super::{Rendezvous, Side};
@@ -20,8 +21,8 @@ enum Job {
     Take { first: u64, count: u64 },
 }
 
-/// Plays an end of a method that works between threads. `make` gives both ends, the asking one first; it is called
-/// on the asking side only.
+/// Plays an end of a method that works between threads. `make` gives both ends, the asking one
+/// first; it is called on the asking side only.
 ///
 /// # Errors
 ///
@@ -106,7 +107,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// Gives the thread a job and waits until it is awake: what waking it takes is no part of any figure.
+    /// Gives the thread a job and waits until it is awake: what waking it takes is no part of any
+    /// figure.
     fn begin(&self, job: Job) -> Result<()> {
         self.ready.store(false, Ordering::Relaxed);
         let sent = self

@@ -1,4 +1,5 @@
-//! io_uring over a socketpair: one operation, one entry into the kernel, each way. Both sides sleep in it.
+//! io_uring over a socketpair: one operation, one entry into the kernel, each way. Both sides sleep
+//! in it.
 
 use super::bytes::pair_of;
 use super::harness::{Driver, End, drive};
@@ -37,7 +38,7 @@ struct RingEnd {
     size: usize,
 }
 
-/// An error of io_uring, or the end of deadline.
+/// An error of io_uring, or a passed deadline.
 struct Trouble(BenchError);
 
 impl From<std::io::Error> for Trouble {

@@ -1,4 +1,5 @@
-//! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory, which spins on it.
+//! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory,
+//! which spins on it.
 
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
@@ -36,10 +37,11 @@ fn open(
     let line = rendezvous.exchange(format!("{own} {}", inbox.address()))?;
     let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
     if let Some(process) = Pid::from_raw(process) {
-        // Needed where only parents may reach into a process; unknown to kernels that have no such rule.
+        // Needed where only parents may reach into a process; unknown to kernels that have no such
+        // rule.
         let _ = set_ptracer(PTracer::ProcessID(process));
     }
-    // Nobody writes before both sides have allowed it.
+    // No side writes before both have allowed it.
     rendezvous.exchange(side.pick("allowed", "allowed too"))?;
     let end = Boxes {
         outbox,

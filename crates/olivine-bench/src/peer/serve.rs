@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Runs as the second process until standard input ends. `methods` are those it can be asked to join.
+/// Runs as the second process until standard input ends. `methods` are those it can be asked to
+/// join.
 ///
 /// If the measuring process is gone, what the two shared is removed.
 ///
@@ -70,7 +71,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         };
         let said = say(&answer);
         if said.is_err() {
-            // Nobody listens: the measuring process is gone, and this one may get here before the other thread has
+            // The measuring process is gone, and this one may get here before the other thread has
             // taken everything away.
             server.remove_joined();
             return said;
@@ -213,7 +214,7 @@ impl Server {
     }
 
     fn join(&mut self, name: &str, settings: &str, size: usize, folder: &Path) -> Result<()> {
-        // The end that an earlier failure left is no use to anybody.
+        // The end that an earlier failure left is of no use.
         self.driver = None;
         self.note_joined(Some(folder));
         let method = method::find(self.methods, name)?;
@@ -297,7 +298,7 @@ impl Server {
                     room,
                 )?
             } else if size == payload::COMMON {
-                // A loop of its own, in which nothing else needs a register.
+                // A separate loop, in which nothing else needs a register.
                 subscriber.poll(
                     |message| {
                         let found = payload::check_common(&message);

@@ -1,7 +1,8 @@
-//! One end of a bare connection with the socket options of a bridge: what `tcp://` is compared with.
+//! One end of a bare connection with the socket options of a bridge: what `tcp://` is compared
+//! with.
 //!
-//! Non-blocking, NODELAY, kept alive, as a bridge sets its sockets; one send and, mostly, one receive a message. Has no
-//! ring, no acknowledgement and no reconnection.
+//! Non-blocking, NODELAY, kept alive, as a bridge sets its sockets; one send and, mostly, one
+//! receive a message. Has no ring, no acknowledgement and no reconnection.
 
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
@@ -33,7 +34,8 @@ impl Bare {
         Self::over(stream.map_err(io("connect over TCP"))?, size, spins)
     }
 
-    /// Takes a connected stream over. With `spins` it looks again at once where a bridge would sleep.
+    /// Takes a connected stream over. With `spins` it looks again at once where a bridge would
+    /// sleep.
     pub(crate) fn over(stream: TcpStream, size: usize, spins: bool) -> Result<Self> {
         let set = || {
             stream.set_nonblocking(true)?;

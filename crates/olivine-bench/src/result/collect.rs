@@ -1,4 +1,5 @@
-//! From slices to rows: what a scenario hands over after each slice, grouped by where the CPUs were.
+//! From slices to rows: what a scenario hands over after each slice, grouped by where the CPUs
+//! were.
 
 use super::{Distribution, Load, Measured, Outcome, Parameters, Placement, Row, Run, Worst};
 use crate::kernel::Counts;
@@ -85,7 +86,8 @@ impl Collector {
         }
     }
 
-    /// Says in which session the slices are measured, in turns with those of other collectors of it.
+    /// Says in which session the slices are measured, in turns with those of other collectors of
+    /// it.
     pub fn set_session(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }

@@ -1,18 +1,19 @@
 //! Whether one thing is faster than another, or only noise says so.
 //!
-//! Two rows are compared run by run where their runs took turns, in one session: whatever disturbed run 3 of one disturbed run 3 of
-//! the other as well, and cancels in their ratio. Runs of different sessions are neighbours of nobody; their
-//! ratios are taken over all pairs of medians, and the sentence says that they did not take turns. The margin is half of the
-//! interval in which the true ratio lies with 95 in 100, by Student's t on the logarithms of the ratios.
-//! A difference is called noise where that interval holds 1, where it is below [`RESOLUTION`], or where the margin is
+//! Two rows are compared run by run where their runs took turns, in one session: whatever disturbed
+//! run 3 of one disturbed run 3 of the other as well, and cancels in their ratio. Runs of different
+//! sessions are not neighbours; their ratios are taken over all pairs of medians, and the sentence
+//! says that they did not take turns. The margin is half of the interval in which the true ratio
+//! lies with 95 in 100, by Student's t on the logarithms of the ratios. A difference is called
+//! noise where that interval holds 1, where it is below [`RESOLUTION`], or where the margin is
 //! larger than the difference itself.
 
 use crate::result::{Measured, Row};
 use crate::text::three_figures;
 use std::fmt;
 
-/// A difference of less than this share is noise, however steady: two measurements of the same thing differ so, by
-/// the memory they happen to get.
+/// A difference of less than this share is noise, however steady: two measurements of the same
+/// thing differ so, by the memory they happen to get.
 pub const RESOLUTION: f64 = 0.01;
 /// Fewest runs from which a comparison may be made: one pair says nothing about its spread.
 pub const RUNS_MIN: usize = 3;
@@ -99,7 +100,8 @@ impl Comparison {
         second: &[(u32, f64)],
         interleaved: bool,
     ) -> Result<Self, CompareError> {
-        // How many times faster: of durations the second by the first, of rates the first by the second.
+        // How many times faster: of durations the second by the first, of rates the first by the
+        // second.
         let log = |first: f64, second: f64| match figure {
             Figure::P50Ns => (second / first).ln(),
             Figure::MessagesPerS => (first / second).ln(),
@@ -155,8 +157,8 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval of the true ratio holds 1, the difference is below [`RESOLUTION`], or the margin is larger
-    /// than it: then runs of the same thing differ by more than the two do.
+    /// Whether the interval of the true ratio holds 1, the difference is below [`RESOLUTION`], or
+    /// the margin is larger than it: then runs of the same thing differ by more than the two do.
     #[must_use]
     pub fn is_noise(&self) -> bool {
         if self.ratio < 1.0 {

@@ -1,4 +1,5 @@
-//! A distribution as it is kept in a result: percentiles for reading, buckets for drawing and merging.
+//! A distribution as it is kept in a result: percentiles for reading, buckets for drawing and
+//! merging.
 
 use crate::latency::{Latency, Percentiles, Snapshot};
 use olivine::clock::TickClock;
@@ -41,8 +42,8 @@ impl Distribution {
         })
     }
 
-    /// The value that `quantile` (0 to 1) of the samples do not exceed, in nanoseconds; `None` if fewer than
-    /// ten samples lie above, or there are none at all.
+    /// The value that `quantile` (0 to 1) of the samples do not exceed, in nanoseconds; `None` if
+    /// fewer than ten samples lie above, or there are none at all.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub fn at(&self, quantile: f64) -> Option<f64> {
@@ -61,8 +62,8 @@ impl Distribution {
         None
     }
 
-    /// Points of its curve: quantiles with their values, rising. Of a distribution whose buckets were
-    /// left out, those of the table.
+    /// Points of its curve: quantiles with their values, rising. Of a distribution whose buckets
+    /// were left out, those of the table.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
         if self.buckets_ns.is_empty() {
@@ -77,7 +78,7 @@ impl Distribution {
         points.collect()
     }
 
-    /// Merges buckets that no point of the curve lies in: percentiles and curve stay as they are.
+    /// Merges buckets without a point of the curve: percentiles and curve stay as they are.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub(super) fn pack(&mut self) {
         let count = self.percentiles.count as f64;

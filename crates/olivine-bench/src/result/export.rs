@@ -6,8 +6,8 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Columns of the CSV, in their order. Names are those of the JSON, but for `p50_ns`: that is of the median run, and
-/// the one of the distribution, of all samples, is `p50_ns_of_samples`.
+/// Columns of the CSV, in their order. Names are those of the JSON, but for `p50_ns`: that is of
+/// the median run, and the one of the distribution, of all samples, is `p50_ns_of_samples`.
 const COLUMNS: [&str; 42] = [
     "scenario",
     "load",
@@ -174,10 +174,11 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-/// Writes every distribution as one interval of a histogram log, version 1.3, values in nanoseconds.
+/// Writes every distribution as one interval of a histogram log, version 1.3, values in
+/// nanoseconds.
 ///
-/// Each line is tagged with method, parameters and placement, and stamped with the time at which the measurement
-/// began.
+/// Each line is tagged with method, parameters and placement, and stamped with the time at which
+/// the measurement began.
 ///
 /// # Errors
 ///

@@ -23,16 +23,17 @@ pub struct ResultFile {
     pub started_unix_s: u64,
     /// Machine, kernel, clock, build and command.
     pub machine: Machine,
-    /// CPUs that participants were pinned to: the measuring process and the second one first, between which the floor is;
-    /// many go round all of them.
+    /// CPUs that participants were pinned to: the measuring process and the second one first,
+    /// between which the floor is; many go round all of them.
     pub cpus: Vec<u32>,
     /// Runs of each variant, which took turns.
     pub runs: u32,
     /// Seconds for each variant over all runs.
     pub seconds_per_variant: f64,
-    /// Somebody stopped it: fewer slices than planned, all of them whole.
+    /// It was stopped: fewer slices than planned, all of them whole.
     pub interrupted: bool,
-    /// Its time was up before all turns: fewer runs of some variants than of others, each of them whole.
+    /// Its time was up before all turns: fewer runs of some variants than of others, each of them
+    /// whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
     /// What both processes ran with beyond what any process has.
@@ -130,8 +131,9 @@ impl ResultFile {
         serde_json::from_str(text).map_err(form)
     }
 
-    /// Makes the file small: merges buckets of distributions, which changes no percentile and no curve,
-    /// then leaves out the buckets of the slowest rows until the JSON has at most `bytes_max` bytes.
+    /// Makes the file small: merges buckets of distributions, which changes no percentile and no
+    /// curve, then leaves out the buckets of the slowest rows until the JSON has at most
+    /// `bytes_max` bytes.
     pub fn pack(&mut self, bytes_max: usize) {
         self.distributions_mut().for_each(Distribution::pack);
         let length = |file: &Self| serde_json::to_string(file).map_or(0, |text| text.len());
@@ -174,8 +176,9 @@ impl ResultFile {
         self.runs >= RUNS_QUOTABLE && !self.interrupted && !self.cut_short
     }
 
-    /// The first condition in which `other` differs, with the values of both; `None` if rows of both may stand under one
-    /// head. Load, clock cost and command belong to the moment and may differ.
+    /// The first condition in which `other` differs, with the values of both; `None` if rows of
+    /// both may stand under one head. Load, clock cost and command belong to the moment and may
+    /// differ.
     #[must_use]
     pub fn differs(&self, other: &Self) -> Option<String> {
         // More participants take further CPUs in the same order.

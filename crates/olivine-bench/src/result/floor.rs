@@ -26,11 +26,11 @@ pub struct FloorResult {
     pub copy_bytes_per_s: Spread,
     /// An empty system call.
     pub system_call_ns: Spread,
-    /// Waking a futex that nobody sleeps on.
+    /// Waking a futex without a sleeper.
     #[serde(default)]
     pub futex_wake_ns: Option<Spread>,
-    /// Two processes that sleep on a futex and wake each other in turn: round trip, p50 of a run. `None` where the
-    /// second process knows no such method.
+    /// Two processes that sleep on a futex and wake each other in turn: round trip, p50 of a run.
+    /// `None` where the second process knows no such method.
     #[serde(default)]
     pub futex_round_trip_ns: Option<Spread>,
     /// One clock reading.

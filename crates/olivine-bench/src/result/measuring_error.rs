@@ -115,7 +115,8 @@ mod tests {
         let again = rows(Placement::SharedL3, &[103_000, 103_000, 103_000, 103_000]);
         let found = MeasuringError::of(&first, &again).unwrap();
         assert!((found.share() - 0.03).abs() < 0.002, "{found:?}");
-        // A histogram keeps three figures of a number of ticks, so the last one depends on the clock.
+        // A histogram keeps three figures of a number of ticks, so the last one depends on the
+        // clock.
         let begins = "olivine-spin, 32 B, measured twice in turns differs by ";
         let sentence = found.sentence();
         let share = sentence.strip_prefix(begins).unwrap();

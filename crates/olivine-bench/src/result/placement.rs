@@ -10,7 +10,8 @@ const FAR_ABOVE_NS: f64 = 250.0;
 
 /// How far apart the two CPUs are, told by the round trip of a bare cache line.
 ///
-/// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped by this.
+/// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped
+/// by this.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -50,7 +51,8 @@ impl fmt::Display for Placement {
     }
 }
 
-/// How far the second process's clock is ahead of ours, between two bounds: what a one-way figure is too large by.
+/// How far the second process's clock is ahead of ours, between two bounds: what a one-way figure
+/// is too large by.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "an interval has two ends")]
 pub struct ClockAhead {
@@ -70,8 +72,9 @@ impl ClockAhead {
         }
     }
 
-    /// From readings (our clock, theirs, ours again) in ticks, each taken after the one before: every one bounds the
-    /// difference from both sides, and the narrowest bounds hold. `None` if there are no readings.
+    /// From readings (our clock, theirs, ours again) in ticks, each taken after the one before:
+    /// every one bounds the difference from both sides, and the narrowest bounds hold. `None` if
+    /// there are no readings.
     #[allow(
         clippy::cast_precision_loss,
         reason = "differences of two clocks are small"
@@ -86,7 +89,8 @@ impl ClockAhead {
         });
         let (least, most) = bounds.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))?;
         let ns = |ticks: i64| (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
-        // They cross only if a clock was set meanwhile; what lies between is as good as any other bound then.
+        // They cross only if a clock was set meanwhile; what lies between is as good as any other
+        // bound then.
         Some(Self {
             least_ns: ns(least.min(most)),
             most_ns: ns(least.max(most)),
@@ -116,7 +120,8 @@ mod tests {
         let clock = TickClock::calibrate();
         let per_ns = clock.ticks_per_ns();
         let near = |ns: f64, ticks: f64| (ns - ticks / per_ns).abs() <= 0.051;
-        // Their clock is 1000 ticks ahead; the first ball was slow there, the second on its way back.
+        // Their clock is 1000 ticks ahead; the first ball was slow there, the second on its way
+        // back.
         let readings = [(100, 1190, 200), (500, 1510, 600)];
         let found = ClockAhead::of(&clock, readings.into_iter()).unwrap();
         assert!(

@@ -1,13 +1,14 @@
-//! Bridges, each beside what it is compared with, in turns: other transports, a bare socket, the client of the server
-//! behind it, the disk.
+//! Bridges, each beside what it is compared with, in turns: other transports, a bare socket, the
+//! client of the server behind it, the disk.
 //!
-//! A turn is one run of one candidate: it opens everything afresh and closes it again. Turns of all candidates follow
-//! each other run by run, with the floor between them, so that a disturbance hits all alike, and ratios are taken
-//! within a run. Candidates that are not there (a program that was not built or installed) are left out, each with
-//! the reason; those that fail are rows without figures.
+//! A turn is one run of one candidate: it opens everything afresh and closes it again. Turns of all
+//! candidates follow each other run by run, with the floor between them, so that a disturbance hits
+//! all alike, and ratios are taken within a run. Candidates that are not there (a program that was
+//! not built or installed) are left out, each with the reason; those that fail are rows without
+//! figures.
 //!
-//! Measures: messages that were checked, every byte, on the far side. Does not measure: other machines; loopback
-//! has no wire.
+//! Measures: messages that were checked, every byte, on the far side. Does not measure: other
+//! machines; loopback has no wire.
 
 mod cost;
 mod disk;
@@ -100,7 +101,8 @@ pub struct Plan {
     pub rivals: PathBuf,
     /// Folder on the disk that journals are recorded to, and a server stores to.
     pub folder: PathBuf,
-    /// How both ends of `tcp://` wait where messages are paced: `spin`, `yield`, `park`, `adaptive`.
+    /// How both ends of `tcp://` wait where messages are paced: `spin`, `yield`, `park`,
+    /// `adaptive`.
     pub wait: String,
     /// Messages a second where they are paced.
     pub rate_per_s: f64,
@@ -212,8 +214,9 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Measures the parts of `plan`, all candidates in turns, until `watch` breaks off between two turns or a turn that takes
-/// long finds it `stopped`; what that turn was about then counts neither as a figure nor as a failure.
+/// Measures the parts of `plan`, all candidates in turns, until `watch` breaks off between two
+/// turns or a turn that takes long finds it `stopped`; what that turn was about then counts neither
+/// as a figure nor as a failure.
 ///
 /// # Errors
 ///

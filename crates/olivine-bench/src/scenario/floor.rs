@@ -88,7 +88,8 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
     })
 }
 
-/// p50 of a slice of round trips in which both sides sleep; `None` where the second process knows no such method.
+/// p50 of a slice of round trips in which both sides sleep; `None` where the second process knows
+/// no such method.
 fn futex_round_trip_ns(session: &mut Session<'_>) -> Result<Option<f64>> {
     let name = method::FUTEX.name();
     if method::find(session.setup.methods, name).is_err() {

@@ -1,7 +1,7 @@
 //! One-way latency at a fixed rate, measured from the time at which each message was due.
 //!
-//! Measures: from the intended send time to the other process's check, an open loop: a message that leaves
-//! late is late. Does not measure: saturation; choose rates well below the throughput.
+//! Measures: from the intended send time to the other process's check, an open loop: a message that
+//! leaves late is late. Does not measure: saturation; choose rates well below the throughput.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
@@ -37,7 +37,8 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Foun
 /// Length of the stall in each slice of [`run_stalled`], in nanoseconds.
 pub(crate) const STALL_NS: u64 = 20_000_000;
 
-/// As [`run`], with a stall of [`STALL_NS`] in the middle of each slice: what the self-check must find again.
+/// As [`run`], with a stall of [`STALL_NS`] in the middle of each slice: what the self-check must
+/// find again.
 ///
 /// # Errors
 ///
@@ -165,8 +166,8 @@ impl Subject for Stalled {
 }
 
 impl Line {
-    /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late each one
-    /// left lands in `self.delays`, in ticks.
+    /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late
+    /// each one left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
         peer.begin(&Order::Consume {
             size_bytes: self.size,
@@ -224,8 +225,8 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    /// Has `send` send each one when it is due, to a peer that has begun to note when they arrive; returns the
-    /// latencies that it saw. How late each one left lands in `delays`, in ticks.
+    /// Has `send` send each one when it is due, to a peer that has begun to note when they arrive;
+    /// returns the latencies that it saw. How late each one left lands in `delays`, in ticks.
     pub(super) fn send(
         &self,
         peer: &mut Peer,
@@ -237,7 +238,8 @@ impl Paced {
         delays.reserve(usize::try_from(self.count).unwrap_or(0));
         let mut deadline = peer.deadline();
         let pacer = Pacer::start(clock, self.rate_per_s);
-        // The first one is due a period from now, so that slices of few messages keep the distance too.
+        // The first one is due a period from now, so that slices of few messages keep the distance
+        // too.
         for n in 1..=self.count {
             let due = pacer.due(n);
             let mut trouble = None;

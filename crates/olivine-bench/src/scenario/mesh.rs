@@ -1,9 +1,11 @@
-//! Many processes on one channel: one publisher to several subscribers, or each of several to each of several.
+//! Many processes on one channel: one publisher to several subscribers, or each of several to each
+//! of several.
 //!
-//! Measures: from a start at one time to the last check of the last subscriber; every subscriber checks every
-//! message of every publisher, in order. Participants are pinned to the CPUs of the floor first, publishers before
-//! subscribers, then to the others that may be used, and round again. Does not measure: what more participants than
-//! CPUs would do with CPUs of their own; such rows say that they are oversubscribed.
+//! Measures: from a start at one time to the last check of the last subscriber; every subscriber
+//! checks every message of every publisher, in order. Participants are pinned to the CPUs of the
+//! floor first, publishers before subscribers, then to the others that may be used, and round
+//! again. Does not measure: what more participants than CPUs would do with CPUs of their own; such
+//! rows say that they are oversubscribed.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
@@ -148,8 +150,8 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
 }
 
 impl<const FAN_OUT: bool> Mesh<FAN_OUT> {
-    /// Has everybody publish and check; returns the ticks from the start to the last check, and to the last check of
-    /// each pair (publisher, subscriber, ticks).
+    /// Has everybody publish and check; returns the ticks from the start to the last check, and to
+    /// the last check of each pair (publisher, subscriber, ticks).
     fn play(&mut self, clock: &TickClock) -> Result<Elapsed> {
         let (first, count) = (self.sequence, self.count);
         for peer in &mut self.subscribers {

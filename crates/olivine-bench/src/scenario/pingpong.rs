@@ -1,8 +1,8 @@
 //! Round trip: a message there, checked, sent back by the same method, checked again.
 //!
-//! Measures: filling and sending, the other process's receiving, checking and sending back, our receiving and
-//! checking; one clock reading a round. Does not measure: queueing (one message is under way at a time: a closed
-//! loop) or a fixed rate; that is `latency`.
+//! Measures: filling and sending, the other process's receiving, checking and sending back, our
+//! receiving and checking; one clock reading a round. Does not measure: queueing (one message is
+//! under way at a time: a closed loop) or a fixed rate; that is `latency`.
 
 use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
@@ -64,7 +64,8 @@ impl Subject for PingPong {
             samples: Vec::new(),
         };
         let mut each_ns = pingpong.warm_up(session)?;
-        // Where others keep the CPUs busy, what a slice has to have at least is enough of a warm-up.
+        // Where others keep the CPUs busy, what a slice has to have at least is enough of a
+        // warm-up.
         for rounds in [FIRST_ROUNDS, WARM_UP_ROUNDS] {
             let fit = super::rounds_in(SLICE_NS, each_ns, rounds);
             if fit > pingpong.rounds {
@@ -87,8 +88,8 @@ impl Subject for PingPong {
 }
 
 impl PingPong {
-    /// Plays once, and says what a round takes, from first to last: a busy machine stretches few of them, but those by
-    /// far.
+    /// Plays once, and says what a round takes, from first to last: a busy machine stretches few of
+    /// them, but those by far.
     #[allow(clippy::cast_precision_loss, reason = "a few rounds")]
     fn warm_up(&mut self, session: &mut Session<'_>) -> Result<f64> {
         self.play(&mut session.peer)?;

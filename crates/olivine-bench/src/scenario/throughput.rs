@@ -1,7 +1,8 @@
 //! Streaming at full speed: one publisher, one subscriber, every byte of every message checked.
 //!
-//! Measures: from the first claim to the last check, in two processes. Does not measure: latency (the ring is
-//! full most of the time, so a message's age is the ring's length) or what a program does with a message.
+//! Measures: from the first claim to the last check, in two processes. Does not measure: latency
+//! (the ring is full most of the time, so a message's age is the ring's length) or what a program
+//! does with a message.
 
 use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
@@ -108,7 +109,8 @@ impl Subject for Stream {
             count: FIRST_COUNT,
         };
         let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes.max(1)).max(1);
-        // The first few tell how many are streamed in the time of a slice; then as many as warm everything up.
+        // The first few tell how many are streamed in the time of a slice; then as many as warm
+        // everything up.
         for most in [warm_up, COUNT_MAX] {
             let elapsed = stream.send(&mut session.peer, stream.count)?;
             let each_ns = nanos(&session.clock, elapsed) / stream.count as f64;
@@ -145,7 +147,8 @@ impl Stream {
         usize::try_from(bytes).unwrap_or(usize::MAX).max(self.size)
     }
 
-    /// Streams `count` messages; returns the ticks from the first one to the other side's last check.
+    /// Streams `count` messages; returns the ticks from the first one to the other side's last
+    /// check.
     fn send(&mut self, peer: &mut Peer, count: u64) -> Result<u64> {
         let first = self.sequence;
         let start = match &mut self.way {
@@ -271,8 +274,8 @@ fn batched<const SIZE: usize>(
     Ok(())
 }
 
-/// Sends batches of messages of any size: a whole batch is written first and copied after, so that no load
-/// has to wait for the stores just before it.
+/// Sends batches of messages of any size: a whole batch is written first and copied after, so that
+/// no load has to wait for the stores just before it.
 #[inline(never)]
 fn staged(
     publisher: &mut Publisher,
@@ -298,7 +301,8 @@ fn staged(
     Ok(())
 }
 
-/// Publishes `numbers` as one batch, or as several where the ring has no room for all; returns their end.
+/// Publishes `numbers` as one batch, or as several where the ring has no room for all; returns
+/// their end.
 #[inline(always)]
 fn push_batch(
     publisher: &mut Publisher,

@@ -50,7 +50,7 @@ pub(super) enum Taken {
 }
 
 impl Taken {
-    /// The middle of its distribution, for whoever watches.
+    /// The middle of its distribution, for the progress shown.
     pub(super) fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
         match self {
             Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
@@ -60,7 +60,7 @@ impl Taken {
         }
     }
 
-    /// Its rate, for whoever watches.
+    /// Its rate, for the progress shown.
     pub(super) fn messages_per_s(&self) -> Option<f64> {
         match self {
             Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
@@ -116,11 +116,11 @@ impl Collected {
     }
 }
 
-/// Measures every variant in turn, run by run. For each variant, a row for each placement, or one for its failure;
-/// none if it never had its turn.
+/// Measures every variant in turn, run by run. For each variant, a row for each placement, or one
+/// for its failure; none if it never had its turn.
 ///
-/// The failure of one variant ends that variant only; the second process is started afresh. A variant that
-/// fails once has no figures, whatever earlier runs gave.
+/// The failure of one variant ends that variant only; the second process is started afresh. A
+/// variant that fails once has no figures, whatever earlier runs gave.
 ///
 /// # Errors
 ///
@@ -185,7 +185,7 @@ pub(super) fn measure<S: Subject>(
 }
 
 impl Session<'_> {
-    /// Collects what a slice of messages of `size_bytes` took, and shows its middle to whoever watches.
+    /// Collects what a slice of messages of `size_bytes` took, and shows its middle.
     pub(super) fn keep(
         &mut self,
         collector: &mut Collector,
@@ -246,7 +246,8 @@ fn one_run<S: Subject>(
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        // Slices of a method that sleeps last longer on a loaded machine; the time of all stays what was asked for.
+        // Slices of a method that sleeps last longer on a loaded machine; the time of all stays
+        // what was asked for.
         if clock::monotonic_ns() > deadline {
             break;
         }

@@ -1,13 +1,14 @@
 //! A timer whose signal ends a sleep in the kernel: every wait gets a chance to look at the time.
 //!
-//! What no signal ends is bounded by [`Bound`]: a condition variable gives its mutex back to the waiter before it
-//! returns, however long that takes.
+//! What no signal ends is bounded by [`Bound`]: a condition variable gives its mutex back to the
+//! waiter before it returns, however long that takes.
 
 use super::checked;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::{io, mem, ptr};
 
-/// Time between two signals in nanoseconds: longer than most slices, so that it falls into few of them.
+/// Time between two signals in nanoseconds: longer than most slices, so that it falls into few of
+/// them.
 const PERIOD_NS: libc::c_long = 400_000_000;
 /// Signals within one bounded wait that are too many: more than the deadline of a method.
 const RINGS_MAX: u32 = 15;
@@ -28,13 +29,14 @@ pub(crate) struct Alarm {
 extern "C" fn ring(_signal: libc::c_int) {
     let holder = HOLDER.load(Ordering::Relaxed);
     if holder != 0 && RINGS.fetch_add(1, Ordering::Relaxed) >= RINGS_MAX {
-        // SAFETY: may be called at any instruction; takes no pointer. A number above 0 is one process.
+        // SAFETY: may be called at any instruction; takes no pointer. A number above 0 is one
+        // process.
         unsafe { libc::kill(holder, libc::SIGKILL) };
     }
 }
 
-/// Bounds what no signal ends: a process that holds what is waited for is killed after about six seconds, which
-/// its robust mutex tells the waiter. One at a time, under an [`Alarm`].
+/// Bounds what no signal ends: a process that holds what is waited for is killed after about six
+/// seconds, which its robust mutex tells the waiter. One at a time, under an [`Alarm`].
 #[derive(Debug)]
 pub(crate) struct Bound(());
 
@@ -57,7 +59,8 @@ impl Alarm {
     /// Starts the timer.
     pub(crate) fn start() -> io::Result<Self> {
         let handler: extern "C" fn(libc::c_int) = ring;
-        // SAFETY: all bytes zero are a valid `sigaction`: no flags, so that calls are not restarted.
+        // SAFETY: all bytes zero are a valid `sigaction`: no flags, so that calls are not
+        // restarted.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = handler as libc::sighandler_t;
         // SAFETY: the structure lives; the handler does only what is safe at any instruction.

@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
-/// Starts a process in a group of its own: what is typed at our terminal is for us, and we end it in our order. The kernel
-/// sends it `last` when the calling thread ends, however it does, so that nothing is left of a measurement that was killed.
+/// Starts a process in a new group: what is typed at our terminal is for us, and we end it in our
+/// order. The kernel sends it `last` when the calling thread ends, however it does, so that nothing
+/// is left of a measurement that was killed.
 pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
     let parent = getpid();
     let bind = move || {
@@ -18,7 +19,8 @@ pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
             Err(io::ErrorKind::Interrupted.into())
         }
     };
-    // SAFETY: between fork and exec only two system calls are made; nothing is allocated, and no lock is taken.
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated, and no
+    // lock is taken.
     unsafe { command.pre_exec(bind) };
     command.process_group(0).spawn()
 }

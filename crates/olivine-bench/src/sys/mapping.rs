@@ -50,7 +50,8 @@ impl Mapping {
         Ok(Self::of(base, length, Kind::Mapped))
     }
 
-    /// Maps `head` bytes of a file and behind them, twice in a row, the `ring` bytes that follow in the file.
+    /// Maps `head` bytes of a file and behind them, twice in a row, the `ring` bytes that follow in
+    /// the file.
     pub(crate) fn mirrored(file: &File, head: usize, ring: usize) -> io::Result<Self> {
         let length = head + 2 * ring;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
@@ -91,8 +92,8 @@ impl Mapping {
         checked(unsafe { libc::shmget(libc::IPC_PRIVATE, length, libc::IPC_CREAT | 0o600) })
     }
 
-    /// Marks a System V segment that this user made: it goes when the last one lets go of it. One that is gone already,
-    /// or somebody else's, is left as it is.
+    /// Marks a System V segment that this user made: it goes with its last user. A missing segment,
+    /// or that of another user, is left as it is.
     pub(crate) fn remove_segment(id: i32) {
         // SAFETY: all bytes zero are a valid `shmid_ds`.
         let mut found: libc::shmid_ds = unsafe { std::mem::zeroed() };
@@ -133,16 +134,18 @@ impl Mapping {
     /// The 64-bit word at `offset`, a multiple of 8.
     #[inline(always)]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8), "no word lies at {offset}");
-        // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it atomically.
+        assert!(offset.is_multiple_of(8), "no word is at {offset}");
+        // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
     /// The 32-bit word at `offset`, a multiple of 4.
     #[inline(always)]
     pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4), "no half word lies at {offset}");
-        // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it atomically.
+        assert!(offset.is_multiple_of(4), "no half word is at {offset}");
+        // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it
+        // atomically.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
@@ -150,7 +153,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Nobody, in any process, writes them while the slice lives.
+    /// No thread of any process writes them while the slice lives.
     #[inline(always)]
     pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         // SAFETY: in bounds and initialised by the kernel; the caller vouches for the rest.
@@ -161,7 +164,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Nobody else, in any process, reads or writes them while the slice lives.
+    /// No other thread of any process reads or writes them while the slice lives.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the caller vouches that it is alone")]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
@@ -178,7 +181,8 @@ impl Drop for Mapping {
             Kind::Segment => unsafe {
                 libc::shmdt(base);
             },
-            // SAFETY: mapped by us, and nothing borrows from it any more. It was mapped, so it can be unmapped.
+            // SAFETY: mapped by us, and nothing borrows from it any more. It was mapped, so it can
+            // be unmapped.
             Kind::Mapped => unsafe {
                 let _ = rustix::mm::munmap(base.cast(), self.length);
             },

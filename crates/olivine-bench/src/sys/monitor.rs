@@ -65,11 +65,11 @@ fn in_a_while(clock: libc::clockid_t) -> io::Result<libc::timespec> {
 impl<'a> Monitor<'a> {
     /// A monitor that one process has made at `offset`, a multiple of 64.
     pub(crate) fn at(mapping: &'a Mapping, offset: usize) -> Self {
-        assert!(offset.is_multiple_of(64), "no monitor lies at {offset}");
+        assert!(offset.is_multiple_of(64), "no monitor is at {offset}");
         Self { mapping, offset }
     }
 
-    /// Makes the monitor; nobody may use it yet.
+    /// Makes the monitor; no side may use it yet.
     pub(crate) fn make(&self) -> io::Result<()> {
         let mut kind = mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: the place for the attributes lives.
@@ -82,7 +82,7 @@ impl<'a> Monitor<'a> {
         code(unsafe {
             libc::pthread_mutexattr_setrobust(kind.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST)
         })?;
-        // SAFETY: the place is large and aligned enough, and nobody uses it yet.
+        // SAFETY: the place is large and aligned enough, and no side uses it yet.
         code(unsafe { libc::pthread_mutex_init(self.mutex(), kind.as_ptr()) })?;
         let mut kind = mem::MaybeUninit::<libc::pthread_condattr_t>::uninit();
         // SAFETY: the place for the attributes lives.
@@ -94,7 +94,7 @@ impl<'a> Monitor<'a> {
         // SAFETY: the attributes were made just above.
         code(unsafe { libc::pthread_condattr_setclock(kind.as_mut_ptr(), libc::CLOCK_MONOTONIC) })?;
         for change in [Change::Filled, Change::Emptied] {
-            // SAFETY: the place is large and aligned enough, and nobody uses it yet.
+            // SAFETY: the place is large and aligned enough, and no side uses it yet.
             code(unsafe { libc::pthread_cond_init(self.condition(change), kind.as_ptr()) })?;
         }
         Ok(())
@@ -113,13 +113,15 @@ impl<'a> Monitor<'a> {
         self.mapping.at(self.offset + offset, length).cast()
     }
 
-    /// Takes the mutex, or `None` if its holder keeps it for a while: it may be stopped, which no signal to us ends.
+    /// Takes the mutex, or `None` if its holder keeps it for a while: it may be stopped, which no
+    /// signal to us ends.
     pub(crate) fn hold(&'a self) -> io::Result<Option<Held<'a>>> {
         // SAFETY: made by `make` before anybody else learns of the place.
         let mut held = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
         if held == libc::EBUSY {
             let until = in_a_while(libc::CLOCK_REALTIME)?;
-            // SAFETY: as above; the structure lives. A clock that is set meanwhile makes one step longer or shorter.
+            // SAFETY: as above; the structure lives. A clock that is set meanwhile makes one step
+            // longer or shorter.
             held = unsafe { libc::pthread_mutex_timedlock(self.mutex(), ptr::from_ref(&until)) };
         }
         if held == libc::ETIMEDOUT {
@@ -137,7 +139,8 @@ impl<'a> Monitor<'a> {
 }
 
 impl Held<'_> {
-    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again, which process `other` may hold.
+    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again, which
+    /// process `other` may hold.
     pub(crate) fn sleep(&mut self, change: Change, other: i32) -> io::Result<()> {
         let _bound = Bound::to(other);
         let until = in_a_while(libc::CLOCK_MONOTONIC)?;

@@ -27,7 +27,8 @@ impl SystemV {
         checked(unsafe { libc::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600) })
     }
 
-    /// Removes a queue that this user made. One that is gone already, or somebody else's, is left as it is.
+    /// Removes a queue that this user made. A missing queue, or that of another user, is left as it
+    /// is.
     pub(crate) fn remove(id: i32) {
         // SAFETY: all bytes zero are a valid `msqid_ds`.
         let mut found: libc::msqid_ds = unsafe { std::mem::zeroed() };
@@ -50,7 +51,8 @@ impl SystemV {
     /// The payload of the message being sent or received.
     pub(crate) fn payload(&mut self) -> &mut [u8] {
         let base = self.message[1..].as_mut_ptr().cast();
-        // SAFETY: the words behind the first hold at least `size` bytes, and `self` is borrowed mutably.
+        // SAFETY: the words behind the first hold at least `size` bytes, and `self` is borrowed
+        // mutably.
         unsafe { std::slice::from_raw_parts_mut(base, self.size) }
     }
 
@@ -99,7 +101,7 @@ impl Posix {
         Ok(Self { descriptor })
     }
 
-    /// Removes a queue's name. One that is gone already is fine.
+    /// Removes a queue's name. A missing one is fine.
     pub(crate) fn remove(name: &CStr) {
         // SAFETY: the name lives.
         unsafe { libc::mq_unlink(name.as_ptr()) };

@@ -1,6 +1,7 @@
 //! Signals from one thread to another one of another process.
 //!
-//! Both are kept blocked in the receiving thread and fetched with `sigtimedwait`, so that no handler runs.
+//! Both are kept blocked in the receiving thread and fetched with `sigtimedwait`, so that no
+//! handler runs.
 
 use super::checked;
 use std::{io, mem, ptr};
@@ -92,7 +93,8 @@ impl Signal {
         Ok(())
     }
 
-    /// Sends the signal to a thread, with a word. [`io::ErrorKind::WouldBlock`] if too many are queued.
+    /// Sends the signal to a thread, with a word. [`io::ErrorKind::WouldBlock`] if too many are
+    /// queued.
     pub(crate) fn queue(&self, to: Thread, word: u64) -> io::Result<()> {
         let queued = Queued {
             number: self.number,
@@ -150,7 +152,7 @@ impl Drop for Signal {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // One that is still under way would end the process as soon as it is let in.
+        // A signal still under way would end the process once it is unblocked.
         while matches!(self.fetch_within(&at_once), Ok(Some(_))) {}
         // SAFETY: the set lives.
         unsafe {

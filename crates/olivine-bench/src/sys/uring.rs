@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Entries of a ring: one operation at a time.
 const ENTRIES: u32 = 4;
 
-/// A connected socket that is used through a ring of its own.
+/// A connected socket that is used through its io_uring.
 #[derive(Debug)]
 pub(crate) struct RingSocket {
     ring: Ring,
@@ -39,7 +39,8 @@ impl RingSocket {
         &mut self.buffer
     }
 
-    /// Sends the payload; `look` is asked whenever a wait ends early. Sleeps while there is no room.
+    /// Sends the payload; `look` is asked whenever a wait ends early. Sleeps while there is no
+    /// room.
     pub(crate) fn send<E: From<io::Error>>(
         &mut self,
         look: impl FnMut() -> Result<(), E>,
@@ -68,8 +69,8 @@ impl RingSocket {
         mut look: impl FnMut() -> Result<(), E>,
     ) -> Result<usize, E> {
         let ring = &mut self.ring.0;
-        // SAFETY: the buffer lives until the operation's end has been seen: this function does not return
-        // before, unless with an error, and then the buffer is given up for good.
+        // SAFETY: the buffer lives until the operation's end has been seen: this function does not
+        // return before, unless with an error, and then the buffer is given up for good.
         unsafe { ring.submission().push(entry) }.map_err(io::Error::other)?;
         loop {
             let waited = match ring.submit_and_wait(1) {

@@ -5,8 +5,8 @@ use super::mapping::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Copies the first `bytes` bytes behind the word of `from`, and then that word, to `address` of `process`,
-/// where the same layout is: a word, then the bytes. One system call.
+/// Copies the first `bytes` bytes behind the word of `from`, and then that word, to `address` of
+/// `process`, where the same layout is: a word, then the bytes. One system call.
 pub(crate) fn write_to(
     process: i32,
     address: usize,
@@ -39,10 +39,12 @@ pub(crate) fn write_to(
     }
 }
 
-/// Gives `bytes` bytes of `from` from `offset` on to a pipe without copying; returns how many it took.
+/// Gives `bytes` bytes of `from` from `offset` on to a pipe without copying; returns how many it
+/// took.
 ///
-/// They stay the pipe's until they are read: the caller leaves them alone until then, which it knows from an
-/// answer. What is changed too early arrives changed, and the check of the payload sees it.
+/// They stay the pipe's until they are read: the caller leaves them alone until then, which it
+/// knows from an answer. What is changed too early arrives changed, and the check of the payload
+/// sees it.
 pub(crate) fn splice(
     pipe: BorrowedFd<'_>,
     from: &Mapping,
@@ -53,6 +55,7 @@ pub(crate) fn splice(
         iov_base: from.at(offset, bytes).cast(),
         iov_len: bytes,
     };
-    // SAFETY: the piece names memory of the mapping, whose pages the pipe keeps even if it is unmapped.
+    // SAFETY: the piece names memory of the mapping, whose pages the pipe keeps even if it is
+    // unmapped.
     length(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const piece, 1, 0) })
 }

@@ -41,7 +41,7 @@ pub(crate) struct Kind<'a> {
     pub(crate) samples: u32,
 }
 
-/// Rows of five runs that wander by two in a hundred; the last slice lies in another place.
+/// Rows of five runs that wander by two in a hundred; the last slice is in another placement.
 pub(crate) fn rows(kind: &Kind<'_>) -> Vec<Row> {
     let clock = TickClock::calibrate();
     let floor = latency(&clock, 122.0, 2_000);

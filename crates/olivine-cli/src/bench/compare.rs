@@ -99,7 +99,8 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, common: Common) -> Outcome {
     let mut found = Vec::new();
     let mut refused = Vec::new();
     for ours in &first.rows {
-        // Two methods that are named are compared with each other; else each row with that of its own method.
+        // Two methods that are named are compared with each other; else each row with that of its
+        // method.
         let named = is_of_two_methods(first, second);
         let fits = |theirs: &&&Row| {
             let same = named || ours.method == theirs.method;
@@ -163,7 +164,8 @@ fn is_of_two_methods(first: &Chosen<'_>, second: &Chosen<'_>) -> bool {
     first.method.is_some() && second.method.is_some() && first.method != second.method
 }
 
-/// Whether a method was measured with several settings, so that a situation is one of it only together with them.
+/// Whether a method was measured with several settings, so that a situation is one of it only
+/// together with them.
 fn varies(rows: &[&Row]) -> bool {
     rows.windows(2)
         .any(|pair| pair[0].parameters.settings != pair[1].parameters.settings)
@@ -192,7 +194,8 @@ fn reason(first: &Chosen<'_>, second: &Chosen<'_>, refused: &[(String, CompareEr
     })
 }
 
-/// Whether two rows differ only in what is compared: nothing, or the methods with their own ways of waiting.
+/// Whether two rows differ only in what is compared: nothing, or the methods with their own ways of
+/// waiting.
 fn is_comparable(ours: &Row, theirs: &Row, named: bool) -> bool {
     if !named {
         return ours.is_same_situation(theirs);

@@ -47,7 +47,8 @@ pub(super) fn check(paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Refuses a path whose ending asks for a form in which `what` cannot be kept; `endings` says those there are.
+/// Refuses a path whose ending asks for a form in which `what` cannot be kept; `endings` says those
+/// there are.
 pub(super) fn only(paths: &[PathBuf], forms: &[Form], what: &str, endings: &str) -> Outcome {
     for path in paths {
         if !forms.contains(&Form::of(path)?) {

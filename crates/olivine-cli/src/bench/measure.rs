@@ -1,4 +1,5 @@
-//! One scenario being measured: progress, interruption, the result in every form that was asked for.
+//! One scenario being measured: progress, interruption, the result in every form that was asked
+//! for.
 
 use super::{WAITED_NOTABLY, cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
@@ -152,7 +153,8 @@ impl Bench {
         })
     }
 
-    /// Prints what was found, and writes it where it was asked for. Rows without figures make the command fail.
+    /// Prints what was found, and writes it where it was asked for. Rows without figures make the
+    /// command fail.
     pub(super) fn report(self, common: Common, mut found: Found) -> Outcome {
         let busy = busy(&found.rows, self.started.elapsed());
         let (mut out, ratios) = (mem::take(&mut found.about), mem::take(&mut found.ratios));

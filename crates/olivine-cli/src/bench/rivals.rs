@@ -1,4 +1,5 @@
-//! Rivals in the table: their programs measure themselves, one after another, each in a session of its own.
+//! Rivals in the table: their programs measure themselves, one after another, each in a separate
+//! session.
 
 use super::Bench;
 use crate::progress::Progress;
@@ -12,7 +13,8 @@ use std::collections::BTreeSet;
 /// The rival that only carries messages where a server runs.
 const NEEDS_SERVER: &str = "nats";
 
-/// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row that says why.
+/// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row
+/// that says why.
 pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -> Vec<Row> {
     let cases: BTreeSet<(u64, u64)> = variants
         .iter()
@@ -39,7 +41,7 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
 
 fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row> {
     let name = rival.name();
-    // Until it has said what it knows, it is one method of its own name.
+    // Until it has said what it knows, it is one method of its name.
     let known = match rival.methods(&|| bench.stop.now()) {
         Ok(known) => known,
         Err(_) if bench.stop.now() => return Vec::new(),
@@ -51,7 +53,8 @@ fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row>
         .filter(|method| method.streams || !streamed)
         .collect();
     match ask(bench, rival, &known, cases) {
-        // Olivine took its turns so that both had the same conditions; in the table it has the rows of its own session.
+        // Olivine took its turns so that both had the same conditions; in the table it has the rows
+        // of its session.
         Ok(rows) => rows
             .into_iter()
             .filter(|row| is_theirs(&row.method))

@@ -75,7 +75,8 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     bench.report(common, found)
 }
 
-/// What an earlier sweep found, without what failed then; nothing if there is no such file. The whole began when that did.
+/// What an earlier sweep found, without what failed then; nothing if there is no such file. The
+/// whole began when that did.
 fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
     // Empty where --save has just made it.
     if fs::metadata(path).map_or(true, |found| found.len() == 0) {

@@ -1,4 +1,5 @@
-//! What is measured: methods, sizes and settings crossed into variants, checked before anything starts.
+//! What is measured: methods, sizes and settings crossed into variants, checked before anything
+//! starts.
 
 use super::ALL;
 use crate::args::{RingArgs, values};
@@ -10,7 +11,7 @@ use olivine_bench::result::Parameters;
 use olivine_bench::scenario::Variant;
 use olivine_bench::scenario::throughput::OWN;
 
-/// Setting that gives each message a cache line of its own.
+/// Setting that gives each message a separate cache line.
 const ALIGNED: &str = "align=64";
 
 /// A variant of a method with messages of `size` bytes.
@@ -36,7 +37,8 @@ fn found(name: &str) -> Outcome<&'static dyn Method> {
     method::find(method::BUILT_IN, name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// A variant of a built-in method. `settings` are those of a channel: their wait strategy follows from the name.
+/// A variant of a built-in method. `settings` are those of a channel: their wait strategy follows
+/// from the name.
 fn of_method(method: &dyn Method, size: u64, settings: &str) -> Outcome<Variant> {
     let is_ours = method.name().starts_with(OLIVINE_PREFIX);
     let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
@@ -64,7 +66,8 @@ pub(super) fn method_variants(
         for method in &chosen {
             let variant = of_method(*method, size, settings)?;
             if method.name() == method::OLIVINE.name() && variant.parameters.settings.is_empty() {
-                // Packed and with a cache line for each message, as nobody knows which suits better.
+                // Packed and with a cache line for each message, as it is unknown which suits
+                // better.
                 let mut aligned = variant.clone();
                 ALIGNED.clone_into(&mut aligned.parameters.settings);
                 variants.push(aligned);
@@ -98,7 +101,8 @@ pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
     Ok(settings)
 }
 
-/// Refuses a setting of a channel that no method of `names` has. Without names this library is measured, which has all.
+/// Refuses a setting of a channel that no method of `names` has. Without names this library is
+/// measured, which has all.
 pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
     let all_wait = names.is_empty() || names.iter().any(|name| name == ALL || name == OWN);
     let is_ours = |name: &String| name.starts_with(OLIVINE_PREFIX);
@@ -121,7 +125,7 @@ pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Where no alignment is asked for, frames are measured packed and each on a cache line of its own.
+/// Where no alignment is asked for, frames are measured packed and each on a separate cache line.
 pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     if ring.align.is_some() {
         &[""]
@@ -130,8 +134,8 @@ pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     }
 }
 
-/// The rings that a stream is measured with where none is asked for: the default, which fits the second-level cache
-/// of most processors, and one that does not (ADR 0015).
+/// The rings that a stream is measured with where none is asked for: the default, which fits the
+/// second-level cache of most processors, and a larger one (ADR 0015).
 const RINGS: [&str; 2] = ["1MiB", "4MiB"];
 
 /// `settings` with each ring that is to be measured.
@@ -183,8 +187,8 @@ fn own(size: u64, settings: &str) -> Outcome<Vec<Variant>> {
     settings.iter().map(|all| variant(OWN, size, all)).collect()
 }
 
-/// Every method named, as it streams: for `all`, this library at its fastest and every method that can, in batches only
-/// those that hand a batch over at once.
+/// Every method named, as it streams: for `all`, this library at its fastest and every method that
+/// can, in batches only those that hand a batch over at once.
 fn streams(names: &[String], size: u64, batched: bool, settings: &str) -> Outcome<Vec<Variant>> {
     let mut variants = Vec::new();
     for name in names {

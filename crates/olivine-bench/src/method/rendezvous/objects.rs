@@ -1,9 +1,10 @@
-//! What outlives a killed measurement, and taking it away: the folder of a connection, and the kernel objects on its
-//! list.
+//! What outlives a killed measurement, and taking it away: the folder of a connection, and the
+//! kernel objects on its list.
 //!
-//! A folder lies where everybody may make one, so its name proves nothing. It is believed only if it belongs to this
-//! process's user and nobody else may enter it; a list in it names kernel objects only, never files; an object is removed
-//! only under the kernel that the list was written under and if this user made it.
+//! A folder is where all users may make one, so its name proves nothing. It is believed only if it
+//! belongs to this process's user and no other user may enter it; a list in it names kernel objects
+//! only, never files; an object is removed only under the kernel that the list was written under
+//! and if this user made it.
 
 use crate::error::{Result, io};
 use crate::sys::mapping::Mapping;
@@ -76,18 +77,19 @@ impl Object {
     }
 }
 
-/// Which kernel the numbers of objects are of: they start again with each boot, and in each namespace.
+/// Which kernel the numbers of objects are of: they start again with each boot, and in each
+/// namespace.
 fn kernel() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
     format!("kernel {} {}\n", boot.trim(), namespace.display())
 }
 
-/// Begins the list of a new folder. Refuses one that nobody would believe later, where a file system gives folders to
-/// somebody else or to all; it is removed again.
+/// Begins the list of a new folder. Refuses one that would not be believed later, where a file
+/// system gives folders to another user or to all; it is removed again.
 pub(super) fn begin(folder: &Path) -> Result<()> {
     if own(folder).is_none() {
-        // It is empty but for the lock, and nobody's in particular.
+        // It is empty but for the lock.
         let _ = fs::remove_dir_all(folder);
         let refused = std::io::ErrorKind::PermissionDenied.into();
         return Err(io("have a temporary folder for this user alone")(refused));
@@ -121,8 +123,8 @@ fn file_in(folder: &OwnedFd, name: &str) -> Option<File> {
     Some(opened.into())
 }
 
-/// Removes the kernel objects that the list in `folder` names, and the folder. What is gone already is fine; a folder
-/// that is not this user's alone is left as it is.
+/// Removes the kernel objects that the list in `folder` names, and the folder. What is gone already
+/// is fine; a folder that is not this user's alone is left as it is.
 pub fn remove(folder: &Path) {
     if let Some(opened) = own(folder) {
         take_away(folder, &opened);
@@ -147,8 +149,8 @@ fn take_away(folder: &Path, opened: &OwnedFd) {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// Takes away this user's folders in `base` with names of this `prefix` whose process is gone, with the kernel objects on
-/// their lists.
+/// Takes away this user's folders in `base` with names of this `prefix` whose process is gone, with
+/// the kernel objects on their lists.
 pub(super) fn sweep(base: &Path, prefix: &str) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(prefix) {
@@ -267,7 +269,7 @@ mod tests {
         let folder = OsStr::new("olivine-bench-a1");
         let fits = |name: &str| Object::PosixQueue(name.to_owned()).fits(folder);
         assert!(fits("/olivine-bench-a1-there"));
-        assert!(!fits("/somebody"));
+        assert!(!fits("/another"));
         assert!(!fits("/olivine-bench-b2-there"));
     }
 }

@@ -1,7 +1,8 @@
-//! What a message costs its publisher: with a plain subscriber on the channel, and with a bridge in its place.
+//! What a message costs its publisher: with a plain subscriber on the channel, and with a bridge in
+//! its place.
 //!
-//! Bursts that fit the ring are timed; between them the ring empties. So this is what publishing costs, whatever
-//! happens to the messages afterwards.
+//! Bursts that fit the ring are timed; between them the ring empties. So this is what publishing
+//! costs, whatever happens to the messages afterwards.
 
 use super::{Field, Part, RunSlot, Target, rate, rated};
 use crate::channel::TemporaryChannel;
@@ -66,7 +67,7 @@ fn channel() -> Result<TemporaryChannel> {
     Ok(TemporaryChannel::new("bench", 0, SETTINGS).map_err(OpenError::from)?)
 }
 
-/// A port that nobody uses at the moment.
+/// A port that is unused at the moment.
 fn free_port() -> Result<u16> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
     Ok(bound.map_err(io("find a free port"))?.port())
@@ -77,7 +78,7 @@ fn bursts(turn: &mut RunSlot<'_>, channel: &TemporaryChannel) -> Result<Taken> {
     let mut publisher = Publisher::open(&channel.uri())?;
     if !publisher.wait_for_subscribers(1, Some(DRAIN_MAX))? {
         return Err(BenchError::Protocol {
-            found: "nobody subscribed to the channel".to_owned(),
+            found: "no subscriber joined the channel".to_owned(),
         });
     }
     let clock = turn.clock;

@@ -1,7 +1,8 @@
-//! Recording into a journal, beside writing as many bytes into a file one after the other, with the same syncs.
+//! Recording into a journal, beside writing as many bytes into a file one after the other, with the
+//! same syncs.
 //!
-//! Timed: from the first message to the return of `close`, after which everything is on the disk as the policy says.
-//! Afterwards every message is replayed and checked.
+//! Timed: from the first message to the return of `close`, after which everything is on the disk as
+//! the policy says. Afterwards every message is replayed and checked.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
 use crate::deadline::Deadline;
@@ -22,8 +23,8 @@ const SIZE: usize = 8192;
 /// Bytes that a second of a run records, whatever the disk.
 const BYTES_PER_S: f64 = 256e6;
 const RECORD_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a write of the file that is compared, between two syncs where each is synced: what a recorder appends at
-/// most before it syncs.
+/// Bytes of a write of the file that is compared, between two syncs where each is synced: what a
+/// recorder appends at most before it syncs.
 const CHUNK: usize = 4 << 20;
 const TARGET: Target = Target::AtLeast(0.8);
 

@@ -1,4 +1,5 @@
-//! One way over `tcp://` at a fixed rate, beside bare sockets with the same options and the same way of waiting.
+//! One way over `tcp://` at a fixed rate, beside bare sockets with the same options and the same
+//! way of waiting.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in};
 use crate::deadline::Deadline;

@@ -25,7 +25,7 @@ struct NatsServer {
     _folder: Held,
 }
 
-/// One server for all turns, started at the first one that needs it.
+/// One server for all turns, started at the first turn that needs it.
 #[derive(Debug)]
 pub(super) struct Shared {
     program: PathBuf,
@@ -58,7 +58,8 @@ impl Shared {
     }
 }
 
-/// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test` installs it.
+/// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test`
+/// installs it.
 fn program() -> Option<PathBuf> {
     let given = std::env::var_os("OLIVINE_NATS_SERVER").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -72,7 +73,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl NatsServer {
-    /// Starts one that keeps its streams below `folder`.
+    /// Starts a server that keeps its streams below `folder`.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Storing messages in a stream of a NATS server: through `nats://`, and by the client library that it is built on.
+//! Storing messages in a stream of a NATS server: through `nats://`, and by the client library that
+//! it is built on.
 //!
-//! Timed: from the first message to the server's word that the last one is stored. Each message of a channel is one
-//! of the stream, so both store as many, with the same payload, in a file. Afterwards every message is read
-//! back and checked.
+//! Timed: from the first message to the server's word that the last one is stored. Each message of
+//! a channel is one of the stream, so both store as many, with the same payload, in a file.
+//! Afterwards every message is read back and checked.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
 use crate::deadline::Deadline;

@@ -1,4 +1,5 @@
-//! Full speed over `tcp://`, beside libraries that carry messages over TCP, with a server or without.
+//! Full speed over `tcp://`, beside libraries that carry messages over TCP, with a server or
+//! without.
 
 use super::paced::OURS;
 use super::{Beside, Field, Part, Plan, RunSlot, Target, rated};
@@ -13,11 +14,12 @@ const SMALL: u64 = 32;
 const LARGE: u64 = 8192;
 /// Messages that are made visible at once, where a candidate can do that.
 const BATCH: u64 = 16;
-/// Rings that are tried: the default one, and one that holds more than a socket does.
+/// Rings that are tried: the default one, and one with more room than a socket.
 const RINGS: [u64; 2] = [1 << 20, 4 << 20];
 /// Rates beside each rival, for small messages.
 const TARGET: Target = Target::AtLeast(5.0);
-/// What a stream of small messages should reach by itself, in messages a second, and one of large ones, in bytes.
+/// What a stream of small messages should reach alone, in messages a second, and one of large ones,
+/// in bytes.
 const SMALL_PER_S: f64 = 20e6;
 const LARGE_PER_S: f64 = ((1 << 30) / LARGE) as f64;
 
@@ -86,7 +88,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
     }
 }
 
-/// A set-up for one run by itself.
+/// A set-up for one run.
 fn one_run(turn: &RunSlot<'_>) -> Setup {
     Setup {
         runs: 1,

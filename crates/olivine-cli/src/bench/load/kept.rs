@@ -1,5 +1,5 @@
-//! What is printed and kept of servers under load. Their figures are not a channel's, so they have a
-//! schema of their own, and only the forms that can show them.
+//! What is printed and kept of servers under load. Their figures are not a channel's, so they have
+//! a schema of their own, and only the forms that can show them.
 
 use super::super::files::{self, Form as FileForm};
 use super::super::print as show;
@@ -32,8 +32,8 @@ pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
     Ok(())
 }
 
-/// Prints rows of servers with the same conditions as every result, and writes them to each of `save`.
-/// `section` shows them.
+/// Prints rows of servers with the same conditions as every result, and writes them to each of
+/// `save`. `section` shows them.
 pub(super) fn report(
     bench: &Bench,
     save: &[PathBuf],

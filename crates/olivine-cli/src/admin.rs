@@ -145,7 +145,7 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         info.path.display(),
     );
     if let Some(name) = &info.type_name {
-        // From shared memory: it must not make lines of its own.
+        // From shared memory: its line ends are escaped.
         let name = crate::terminal::escaped(name);
         out.push_str(&format!("type         {name}\n"));
     }
@@ -188,7 +188,7 @@ fn unlinked_of(folder: &Path, name: &str) -> Option<Unlinked> {
     found.into_iter().find(|gone| gone.name == name)
 }
 
-/// Removes channels by name; goes on after one that cannot be removed.
+/// Removes channels by name; a channel that cannot be removed does not stop it.
 pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     let configs: Vec<Config> = args
         .uri
@@ -208,12 +208,13 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     })
 }
 
-/// Forgets the durable subscriber `name` of each channel; goes on after one that it cannot be forgotten of.
+/// Forgets the durable subscriber `name` of each channel; a channel where this fails does not stop
+/// it.
 fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
     each(configs, "forgotten", common, |config| {
         let gone = admin::forget(config, name)?;
         let removed = if gone.removed {
-            "; nobody else uses the channel: removed"
+            "; no other process uses the channel: removed"
         } else {
             ""
         };
@@ -232,8 +233,8 @@ fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
     })
 }
 
-/// Does `act` to each channel and prints what it answers: a line, or all objects under `key`. Goes on after one where
-/// it fails, and fails at the end.
+/// Runs `act` for each channel and prints its result: a line, or all objects under `key`. Goes on
+/// after a failure, and fails at the end.
 fn each(
     configs: &[Config],
     key: &str,
@@ -242,7 +243,7 @@ fn each(
 ) -> Outcome {
     let mut failures = 0;
     let mut done = Vec::new();
-    // Whoever stops reading what was done wants the rest done all the same.
+    // A reader that closes standard output does not stop the work.
     let mut printed = Ok(());
     for config in configs {
         match act(config) {
@@ -268,14 +269,17 @@ fn each(
     }
 }
 
-/// Collects channels that nobody uses.
+/// Collects channels that are not in use.
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref())?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
     if common.json {
         let channels: Vec<Value> = collected
             .iter()
-            .map(|gone| json!({ "name": gone.name, "file_bytes": gone.bytes, "reason": gone.reason.to_string() }))
+            .map(|gone| {
+                let reason = gone.reason.to_string();
+                json!({ "name": gone.name, "file_bytes": gone.bytes, "reason": reason })
+            })
             .collect();
         return print_json(&json!({ "dir": dir, "dry_run": args.dry_run, "collected": channels }));
     }
@@ -303,7 +307,8 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
 fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
     match dir {
         Some(dir) if !dir.exists() => Err(Failure::failed(format!(
-            "folder {} does not exist: channels are looked for in $OLIVINE_DIR, or /dev/shm/olivine-UID, without --dir",
+            "folder {} does not exist: channels are looked for in $OLIVINE_DIR, or \
+             /dev/shm/olivine-UID, without --dir",
             dir.display()
         ))),
         Some(dir) => Ok(dir.to_path_buf()),
@@ -315,7 +320,8 @@ fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = shm_only(Config::parse(&full_uri(uri))?)?;
     if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(
-            "{uri} is sealed: it has no name in a folder and shows itself to its subscribers only; look at what its publisher and its subscribers say"
+            "{uri} is sealed: it has no name in a folder and shows itself to its subscribers \
+             only; look at what its publisher and its subscribers say"
         )));
     }
     if config.scheme() != Scheme::Shm {

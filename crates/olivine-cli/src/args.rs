@@ -107,19 +107,31 @@ Examples:
   olivine demo --json | jq '.paced.latency.p99_ns'")]
 pub(crate) struct DemoArgs {
     /// Time in all, four parts at full speed and three at the rate
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "7")]
+    #[arg(
+        long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration,
+        default_value = "7"
+    )]
     pub(crate) seconds: Duration,
     /// Bytes of a message, 16 or more
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "32")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, default_value = "32"
+    )]
     pub(crate) size: u64,
     /// Messages a second of the paced phase
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate, default_value = "100K")]
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::steady_rate, default_value = "100K"
+    )]
     pub(crate) rate: f64,
     /// CPUs of publisher and subscriber [default: the first two allowed]
     #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
     pub(crate) cpus: Option<(u32, u32)>,
     /// Bytes of the ring
-    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "1MiB")]
+    #[arg(
+        long, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size,
+        default_value = "1MiB"
+    )]
     pub(crate) capacity: u64,
 }
 
@@ -221,7 +233,7 @@ mod tests {
         let (mut usable, mut misplaced) = (0, 0);
         for value in VALUES {
             match olivine::Config::parse(&format!("{place}?{key}={value}")) {
-                // Or it is, with another one that it needs or excludes.
+                // Or it is usable, with another key that it needs or excludes.
                 Ok(_) => usable += 1,
                 Err(UriError::Pair {
                     second: "this scheme",

@@ -1,4 +1,4 @@
-//! What a command waits for, told to the person who started it: once it has taken a while, and again when it changes.
+//! Reports what a command waits for: once it has taken a while, and again when it changes.
 
 use crate::{log, settings};
 use olivine::admin::{self, ChannelInfo, SubscriberInfo};
@@ -6,8 +6,8 @@ use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::time::{Duration, Instant};
 
-/// How long a wait is nobody's concern.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// How long a wait is not reported.
+const SILENT_MAX: Duration = Duration::from_millis(700);
 
 /// A wait that is looked at now and then, and what was said about it.
 #[derive(Debug, Default)]
@@ -45,8 +45,9 @@ impl Awaited {
         if is_unlinked && !self.said_unlinked {
             self.said_unlinked = true;
             log::warn(&format!(
-                "{uri} was removed from its folder (by rm, or by systemd-logind with RemoveIPC=yes at the last logout): \
-                 programs that open it now get another channel; start this one again to meet them"
+                "{uri} was removed from its folder (by rm, or by systemd-logind with RemoveIPC=yes \
+                 at the last logout): programs that open it now get another channel; start this \
+                 one again to meet them"
             ));
         }
     }
@@ -58,14 +59,14 @@ impl Awaited {
 
     /// The wait goes on: says what for, if it has taken long enough and that was not said yet.
     pub(crate) fn goes_on(&mut self, what: impl FnOnce() -> Option<What>) {
-        if self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+        if self.since.get_or_insert_with(Instant::now).elapsed() >= SILENT_MAX
             && let Some(what) = what()
         {
             self.say(what);
         }
     }
 
-    /// What the bridge behind a handle is doing: who does not answer, and that somebody does after all.
+    /// The state of the bridge behind a handle: which far side does not answer, and when it does.
     pub(crate) fn link(&mut self, status: &LinkStatus) {
         match status.stage {
             LinkStage::Waiting => self.goes_on(|| note(status).map(What::from)),
@@ -100,7 +101,7 @@ pub(crate) fn note(status: &LinkStatus) -> Option<String> {
     }
 }
 
-/// That nobody publishes on a channel of this machine, if so.
+/// A line if a channel of this machine has no publisher.
 pub(crate) fn publisher(config: &Config) -> Option<What> {
     if config.scheme() != Scheme::Shm {
         return None;
@@ -122,7 +123,7 @@ pub(crate) fn holder(config: &Config, lane: usize) -> Option<What> {
     Some(held_by(slowest, lag_bytes, config))
 }
 
-/// Whom the publisher in `lane` waits for, and how far behind its cursor that one is.
+/// The subscriber that the publisher in `lane` waits for, and how far it is behind the cursor.
 fn slowest(info: &ChannelInfo, lane: usize) -> Option<(&SubscriberInfo, u64)> {
     let place = info.publishers.iter().position(|one| one.lane == lane)?;
     let cursor = info.publishers[place].cursor;
@@ -141,16 +142,20 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let lag = text::bytes(lag_bytes);
     let line = match (&slowest.name, slowest.alive) {
         (Some(name), false) => format!(
-            "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: start it again, or forget it and what it has not read with 'olivine rm {uri} --name {name}{dir}'"
+            "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: \
+             start it again, or forget it and what it has not read with \
+             'olivine rm {uri} --name {name}{dir}'"
         ),
         (name, _) => {
             let name = name
                 .as_ref()
                 .map_or_else(String::new, |name| format!(" '{name}',"));
-            // As it calls itself: in another container that is somebody else's number.
+            // The number in its own PID namespace: another container has other numbers.
             let pid = slowest.pid;
             format!(
-                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it reads slowly or not at all; its end frees the publisher, --slow evict:TIME on a new channel does without it"
+                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it \
+                 reads slowly or not at all; its end frees the publisher, --slow evict:TIME on a \
+                 new channel does without it"
             )
         }
     };
@@ -167,7 +172,7 @@ mod tests {
         let mut awaited = Awaited::default();
         awaited.goes_on(|| panic!("too early to look"));
         assert!(!awaited.has_spoken());
-        let long_ago = Instant::now().checked_sub(PATIENCE);
+        let long_ago = Instant::now().checked_sub(SILENT_MAX);
         let mut told = |about: &str| {
             awaited.since = long_ago;
             let before = awaited.said.clone();

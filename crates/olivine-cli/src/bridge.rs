@@ -1,4 +1,5 @@
-//! `olivine bridge`: carries messages between channels, one process for one pair or for a file of them.
+//! `olivine bridge`: carries messages between channels, one process for one pair or for a file of
+//! them.
 
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
@@ -54,13 +55,13 @@ struct Running {
     awaited: Awaited,
 }
 
-/// Runs bridges until they have ended, or somebody asks to stop.
+/// Runs bridges until they have ended, or a signal asks to stop.
 pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
     carry(pairs(args)?, true, common)
 }
 
-/// Runs these bridges until they have ended, or somebody asks to stop, and reports. Where they are not `endless`, they
-/// are complete only when they have ended.
+/// Runs these bridges until they have ended, or a signal asks to stop, and reports. Bridges that
+/// are not `endless` are complete only when they have ended.
 pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
@@ -81,7 +82,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         }
         #[allow(
             clippy::disallowed_methods,
-            reason = "the bridges run on threads of their own; this one only reports"
+            reason = "the bridges have their threads; this one only reports"
         )]
         std::thread::sleep(LOOK);
     }
@@ -100,7 +101,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         if let Some(name) = one.bridge.place() {
             let channel = place(&one.pair.source);
             log::info(&format!(
-                "the place '{name}' in {channel} is kept for the next start: publishers wait for it; 'olivine rm {channel} --name {name}' gives it up"
+                "the place '{name}' in {channel} is kept for the next start: publishers wait for \
+                 it; 'olivine rm {channel} --name {name}' gives it up"
             ));
         }
         // What it carried while it was stopped is counted, too.
@@ -108,7 +110,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         if control.undelivered > 0 {
             failed = true;
             complain(&format!(
-                "{}: {} messages were not delivered: they wait for the next bridge of the same two URIs",
+                "{}: {} messages were not delivered: they wait for the next bridge of the same \
+                 two URIs",
                 one.pair.source, control.undelivered
             ));
         }
@@ -138,8 +141,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
     if complete { Ok(()) } else { stop.cut_short() }
 }
 
-/// Lets bridges deliver what was published when they were asked to stop, for as long as any of them gets on with it, and
-/// not for longer than [`DRAIN_MAX`].
+/// Lets bridges deliver what was published when they were asked to stop, while any of them makes
+/// progress, for [`DRAIN_MAX`] at most.
 fn drain(running: &[Running], leave: bool) {
     for one in running {
         if leave {
@@ -148,17 +151,17 @@ fn drain(running: &[Running], leave: bool) {
             one.bridge.ask_to_finish();
         }
     }
-    let mut patience = Patience::new(Instant::now());
+    let mut deadline = DrainDeadline::new(Instant::now());
     while !running.iter().all(|one| one.bridge.has_ended()) {
         let acknowledged = running
             .iter()
             .map(|one| one.bridge.status().acknowledged_bytes);
-        if !patience.lasts(acknowledged.sum(), Instant::now()) {
+        if !deadline.is_ahead(acknowledged.sum(), Instant::now()) {
             return;
         }
         #[allow(
             clippy::disallowed_methods,
-            reason = "the bridges run on threads of their own; this one only reports"
+            reason = "the bridges have their threads; this one only reports"
         )]
         std::thread::sleep(LOOK.min(DRAIN_LOOK));
     }
@@ -166,14 +169,14 @@ fn drain(running: &[Running], leave: bool) {
 
 /// How long bridges that are asked to stop are waited for.
 #[derive(Debug)]
-struct Patience {
+struct DrainDeadline {
     began: Instant,
     /// When the progress changed last, and what it was.
     moved: Instant,
     progress: u64,
 }
 
-impl Patience {
+impl DrainDeadline {
     fn new(now: Instant) -> Self {
         Self {
             began: now,
@@ -182,7 +185,7 @@ impl Patience {
         }
     }
 
-    fn lasts(&mut self, progress: u64, now: Instant) -> bool {
+    fn is_ahead(&mut self, progress: u64, now: Instant) -> bool {
         if progress != self.progress {
             (self.progress, self.moved) = (progress, now);
         }
@@ -327,7 +330,7 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
     print(&table(&heads, &[3, 4, 5, 6, 7], cells))
 }
 
-/// Connections that stood once and broke. What could not be made, because the far side was not there yet, is none.
+/// Connections that were established and broke. A failed attempt to connect does not count.
 fn broken(status: &LinkStatus) -> u64 {
     // Who is waited for leaves, or breaks; who connects also fails to.
     let stands = status.peers > 0 || status.stage == LinkStage::Ended;
@@ -352,7 +355,7 @@ mod tests {
     fn only_a_connection_that_stood_can_break() {
         let mut status = LinkStatus::default();
         status.failures = 3;
-        assert_eq!(broken(&status), 0, "nobody was there yet");
+        assert_eq!(broken(&status), 0, "no far side was there yet");
         status.connections = 1;
         assert_eq!(broken(&status), 1, "and is gone");
         status.peers = 1;
@@ -367,14 +370,14 @@ mod tests {
     fn bridge_that_is_asked_to_stop_is_waited_for_while_it_gets_on_and_not_for_ever() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut patience = Patience::new(began);
-        assert!(patience.lasts(0, at(4)));
-        assert!(!patience.lasts(0, at(5)), "no progress");
-        let mut patience = Patience::new(began);
+        let mut deadline = DrainDeadline::new(began);
+        assert!(deadline.is_ahead(0, at(4)));
+        assert!(!deadline.is_ahead(0, at(5)), "no progress");
+        let mut deadline = DrainDeadline::new(began);
         for second in 1..30 {
-            assert!(patience.lasts(second, at(second)), "second {second}");
+            assert!(deadline.is_ahead(second, at(second)), "second {second}");
         }
-        assert!(!patience.lasts(30, at(30)), "progress, and too long");
+        assert!(!deadline.is_ahead(30, at(30)), "progress, and too long");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `olivine demo`: the tool's own `sub` and `pub` as two processes, first at full speed, then at a paced rate.
+//! `olivine demo`: the tool's own `sub` and `pub` as two processes, first at full speed, then at a
+//! paced rate.
 
 mod pair;
 
@@ -54,7 +55,8 @@ struct Floor {
 pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
     if args.size < SIZE_MIN as u64 {
         return Err(Failure::usage(format!(
-            "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp",
+            "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more, for its \
+             number and time stamp",
             args.size
         )));
     }
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
 /// A short look at how far apart the CPUs are; none if it cannot be had.
 fn look_at_floor(cpus: (u32, u32)) -> Option<Floor> {
     let setup = bench::setup(cpus, 1, FLOOR_SECONDS).ok()?;
-    // On a thread of its own: measuring pins the thread, and this one shall stay where it likes.
+    // On another thread: measuring pins its thread, and this thread stays unpinned.
     let measured = std::thread::spawn(move || {
         scenario::floor::run(&setup, &mut |_| ControlFlow::Continue(()))
     });

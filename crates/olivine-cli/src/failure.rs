@@ -13,15 +13,15 @@ pub(crate) enum Failure {
     Usage(anyhow::Error),
     /// It was used rightly and failed: exit code 1.
     Failed(anyhow::Error),
-    /// It did its work, and the result is a bad one that is already printed: exit code 1.
+    /// It did its work, and the result is bad and already printed: exit code 1.
     BadResult,
-    /// A signal stopped it before it had done what was asked for, and what it did is printed: exit code 128 and the
-    /// signal's number, 130 after Ctrl-C.
+    /// A signal stopped it before it had done what was asked for, and what it did is printed: exit
+    /// code 128 and the signal's number, 130 after Ctrl-C.
     Interrupted {
         /// The signal.
         signal: i32,
     },
-    /// Nobody reads standard output any more (`| head -1`): a quiet end, exit code 0.
+    /// The reader closed standard output (`| head -1`): a quiet end, exit code 0.
     StdoutClosed,
 }
 
@@ -67,12 +67,12 @@ impl Failure {
     }
 }
 
-/// Writes one line to standard error, control characters escaped. An error of writing it is passed over.
+/// Writes one line to standard error, control characters escaped. A write error is ignored.
 pub(crate) fn complain(text: &str) {
     use io::Write;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = crate::terminal::escaped(&line);
-    // If standard error is closed too, there is nobody left to tell.
+    // If standard error is closed too, the line cannot be reported.
     let _ = writeln!(io::stderr(), "olivine: {line}");
 }
 

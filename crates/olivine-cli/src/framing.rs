@@ -1,7 +1,7 @@
 //! How a stream of bytes becomes messages and back: lines, frames, raw chunks.
 //!
-//! * lines: each line without its newline is a message. A last line without a newline carries the tag
-//!   [`OPEN_LINE`], so that it comes out without one.
+//! * lines: each line without its newline is a message. A last line without a newline carries the
+//!   tag [`OPEN_LINE`], so that it comes out without one.
 //! * frames: length (u32), tag (u32), both little endian, then the payload.
 //! * json, coming out: an object a line.
 //! * raw: chunks as they come; coming out, payload bytes as they are.
@@ -44,8 +44,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// The next message of `bytes`; `ended` says that nothing follows. `scanned` bytes were looked at before
-    /// without finding an end of line.
+    /// The next message of `bytes`; `ended` says that nothing follows. `scanned` bytes were looked
+    /// at before without finding an end of line.
     pub(crate) fn next<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
         match self.form {
             InputForm::Lines => self.line(bytes, scanned, ended),

@@ -1,4 +1,5 @@
-//! `olivine record` and `olivine replay`: short forms of `olivine bridge` with a journal on one side.
+//! `olivine record` and `olivine replay`: short forms of `olivine bridge` with a journal on one
+//! side.
 
 mod contents;
 

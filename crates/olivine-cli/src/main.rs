@@ -1,7 +1,7 @@
 //! The olivine tool: publish, subscribe, look at channels and measure them from the shell.
 //!
-//! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `demo`, `bench`.
-//! The tool holds no messaging of its own: what it does, any program can do with the library.
+//! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `demo`,
+//! `bench`. The tool contains no messaging: any program can do the same with the library.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -116,7 +116,8 @@ const SYNONYMS: [(&str, &str); 18] = [
     ("write", "pub"),
 ];
 
-/// What there is instead of the command `unknown` in `words`: what is meant by it, or every command.
+/// What there is instead of the command `unknown` in `words`: what is meant by it, or every
+/// command.
 fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
     let mut command = Cli::command();
     for word in words.skip(1).take_while(|word| word != unknown) {
@@ -179,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_tip_names_no_hidden_word() {
-        let text = "error: unexpected argument '--ties' found\n\n  tip: a similar argument exists: '--tied'\n";
+        let text = "error: unexpected argument '--ties' found\n\n  \
+                    tip: a similar argument exists: '--tied'\n";
         let hidden = hidden_words(&Cli::command());
         assert!(hidden.contains(&"--tied".to_owned()) && hidden.contains(&"__serve".to_owned()));
         assert_eq!(
@@ -190,11 +192,13 @@ mod tests {
 
     #[test]
     fn the_parser_s_words_become_one_line() {
-        let text = "error: unexpected argument '--speed' found\n\n  tip: a similar argument exists: '--spin'\n\n\
+        let text = "error: unexpected argument '--speed' found\n\n  \
+                    tip: a similar argument exists: '--spin'\n\n\
                     Usage: olivine pub\n\nFor more information, try '--help'.\n";
         assert_eq!(
             one_line(text, &[]),
-            "unexpected argument '--speed' found; tip: a similar argument exists: '--spin'; see --help"
+            "unexpected argument '--speed' found; \
+             tip: a similar argument exists: '--spin'; see --help"
         );
         let words = |line: &str| {
             line.split(' ')

@@ -13,7 +13,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// Heads of the CSV file's columns; a subscriber that does not measure latency leaves those empty.
-const CSV_HEAD: &str = "time_s,messages_count,payload_bytes,messages_per_s,bytes_per_s,lag_bytes,lost_count,\
+const CSV_HEAD: &str = "time_s,messages_count,payload_bytes,messages_per_s,bytes_per_s,\
+     lag_bytes,lost_count,\
                         min_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns\n";
 
 /// Messages and payload bytes since the start.

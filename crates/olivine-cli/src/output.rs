@@ -38,8 +38,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Outcome<String> {
     String::from_utf8(line).map_err(|error| Failure::Failed(error.into()))
 }
 
-/// Lines that are longer than a table are broken at spaces on a terminal; elsewhere each stays in one piece, so that
-/// it can be searched for.
+/// Lines that are longer than a table are broken at spaces on a terminal; elsewhere each stays in
+/// one piece, so that it can be searched for.
 pub(crate) fn folded(text: &str) -> String {
     if terminal::is_stdout() {
         fold(text)
@@ -97,15 +97,15 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
     table.set_header(headings);
-    // A name from shared memory must not make lines of its own.
+    // Line ends in a name from shared memory are escaped.
     let shown = |cell: String| terminal::escaped(&cell).into_owned();
     let rows = rows
         .into_iter()
         .map(|row| row.into_iter().map(shown).collect::<Vec<_>>());
     table.add_rows(rows);
     let last = headings.len().saturating_sub(1);
-    // Columns are two spaces apart, of which the line under the heads takes one. In pipes they begin at the edge, so that
-    // `column` and `awk` like them.
+    // Columns are two spaces apart, of which the line under the heads takes one. In pipes they
+    // begin at the edge, so that `column` and `awk` like them.
     let gap = if terminal { 1 } else { 2 };
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, if index == last { 0 } else { gap }));

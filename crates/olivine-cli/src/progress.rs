@@ -1,4 +1,5 @@
-//! A progress bar on terminals, nothing elsewhere. Drawn only when told to, so never while something is measured.
+//! A progress bar on terminals, nothing elsewhere. Drawn only when told to, so never while
+//! something is measured.
 //!
 //! Work that will be done within two seconds gets no bar: it would only flicker.
 
@@ -14,7 +15,7 @@ const WORTH_A_BAR: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// Whether there is somebody to see it.
+    /// Whether standard error is a terminal.
     shown: bool,
     /// Whether it is drawn by now.
     drawn: Cell<bool>,
@@ -66,7 +67,8 @@ impl Progress {
     }
 }
 
-/// Whether all of it will take long enough, if the rest goes on as `done` of `total` did in `elapsed`.
+/// Whether all of it will take long enough, if the rest goes on as `done` of `total` did in
+/// `elapsed`.
 fn is_worth_a_bar(elapsed: Duration, done: u64, total: u64) -> bool {
     let all = elapsed.as_nanos() * u128::from(total) / u128::from(done.max(1));
     all > WORTH_A_BAR.as_nanos()

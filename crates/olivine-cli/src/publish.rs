@@ -32,7 +32,7 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     }
     let meter = Meter::start(&args.report, common.json, false)?;
     let linger = settings::linger(&config);
-    // The tool waits by itself, so that Ctrl-C ends the wait.
+    // The tool waits instead of the library, so that Ctrl-C ends the wait.
     let publisher = Publisher::open_with(&config.clone().linger(Duration::ZERO))?;
     log::debug(&format!(
         "publishing on {} as lane {}",
@@ -77,12 +77,14 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
         log::info(&if config.scheme() == Scheme::Shm {
             format!(
-                "nobody is subscribed to {uri} yet: up to {} of it stay for 'olivine sub {uri} --from oldest'",
+                "{uri} has no subscriber yet: up to {} of it stay for \
+                 'olivine sub {uri} --from oldest'",
                 text::bytes(sender.publisher.capacity()),
             )
         } else {
             format!(
-                "nobody is subscribed to {}, and what was published goes with this program: start subscribers first, and wait for them with --subscribers 1",
+                "{} has no subscriber, and the messages are lost when this program ends: start \
+                 subscribers first, and wait for them with --subscribers 1",
                 sender.publisher.uri(),
             )
         });
@@ -113,12 +115,14 @@ fn check_meaning(args: &PubArgs, generated: bool) -> Outcome {
     }
     if generated && let Some(size) = args.size.iter().find(|size| **size < SIZE_MIN as u64) {
         return Err(Failure::usage(format!(
-            "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for its number and time stamp"
+            "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for its \
+             number and time stamp"
         )));
     }
     if args.stdin.is_some_and(|form| form != InputForm::Raw) && !args.size.is_empty() {
         return Err(Failure::usage(
-            "--size has no meaning for --stdin lines or frames, which know their own lengths: leave it out",
+            "--size has no meaning for --stdin lines or frames, which know their own lengths: \
+             leave it out",
         ));
     }
     if args.stdin.is_some() && args.report.tied {
@@ -211,7 +215,8 @@ impl Sender {
         self.due = None;
     }
 
-    /// Waits until the next message is due and looks around now and then; false when it is time to end.
+    /// Waits until the next message is due and looks around now and then; false when it is time to
+    /// end.
     #[inline]
     fn wait_until_due(&mut self) -> Outcome<bool> {
         if self.totals.messages >= self.count {
@@ -248,7 +253,8 @@ impl Sender {
         Ok(!self.must_end())
     }
 
-    /// Sends a message that was refused with `error` as soon as there is room; false when told to stop.
+    /// Sends a message that was refused with `error` as soon as there is room; false when told to
+    /// stop.
     #[cold]
     fn send_waiting(&mut self, tag: u32, message: &[u8], error: NotSent) -> Outcome<bool> {
         if !self.wait_for_room(message.len(), error)? {
@@ -259,7 +265,8 @@ impl Sender {
         Ok(true)
     }
 
-    /// Waits for room for a message of `length` bytes after a refusal with `error`; false when told to stop.
+    /// Waits for room for a message of `length` bytes after a refusal with `error`; false when told
+    /// to stop.
     #[cold]
     fn wait_for_room(&mut self, length: usize, error: NotSent) -> Outcome<bool> {
         let mut error = error;

@@ -49,13 +49,14 @@ pub(crate) fn cpu(config: &Config) -> Option<u32> {
     value(config, "cpu").and_then(|cpu| cpu.parse().ok())
 }
 
-/// How long closing waits for a far side that is away, by the library's own measure; `None` without end, for a disk that
-/// is full.
-pub(crate) fn patience(config: &Config) -> Option<Duration> {
+/// How long closing waits for a far side that is away, as the library decides; `None` is without
+/// end, for a disk that is full.
+pub(crate) fn close_timeout(config: &Config) -> Option<Duration> {
     matches!(config.scheme(), Scheme::Tcp | Scheme::Nats).then(|| config.patience())
 }
 
-/// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it has not delivered.
+/// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it
+/// has not delivered.
 pub(crate) fn is_elsewhere(config: &Config) -> bool {
     matches!(config.scheme(), Scheme::Tcp | Scheme::Nats | Scheme::File)
 }
@@ -81,8 +82,8 @@ mod tests {
         let far = Config::parse("tcp://host:9000/x?token=abc").unwrap();
         assert_eq!(short(&far), "tcp://host:9000/x");
         let far = Config::parse("tcp://host:9000/x?name=a&expire=2s").unwrap();
-        assert_eq!(patience(&far), Some(Duration::from_secs(2)));
-        assert_eq!(patience(&config), None);
+        assert_eq!(close_timeout(&far), Some(Duration::from_secs(2)));
+        assert_eq!(close_timeout(&config), None);
         assert!(!is_durable(&config));
         assert!(is_durable(&Config::parse("shm://x?name=reader").unwrap()));
     }

@@ -14,7 +14,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// Requests to stop. Where several came, the first of these decides about the exit code.
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
-/// Signals within this time of the first are the same request: a Ctrl-C that reached the tool twice, say.
+/// Signals within this time of the first are the same request: a Ctrl-C that reached the tool
+/// twice, say.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// A request to stop that can be looked at from anywhere.
@@ -27,8 +28,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Catches Ctrl-C, SIGTERM and SIGHUP. Another one, a second or more after the first, ends the process at once. A
-    /// journal that reaches the limit on file sizes is an error of the write and waited out, not a death.
+    /// Catches Ctrl-C, SIGTERM and SIGHUP. Another one, a second or more after the first, ends the
+    /// process at once. A journal that reaches the limit on file sizes is an error of the write and
+    /// waited out, not a death.
     pub(crate) fn install() -> Outcome<Self> {
         let stop = Self::default();
         stop.register().map_err(|error| {
@@ -43,7 +45,7 @@ impl Stop {
             signal_hook::flag::register(signal, Arc::clone(came))?;
             signal_hook::flag::register(signal, Arc::clone(&self.asked))?;
         }
-        // Nobody looks at the flag: that the signal is caught is all.
+        // The flag is not read: catching the signal is enough.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Signals::new(REQUESTS)?;
         std::thread::Builder::new()
@@ -79,20 +81,22 @@ impl Stop {
         });
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether a signal asked to stop.
     #[inline]
     pub(crate) fn interrupted(&self) -> bool {
         // Relaxed: the flag carries nothing but itself.
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether a person asked to stop, by Ctrl-C, and not a supervisor that may start the command again.
+    /// Whether a person asked to stop, by Ctrl-C, and not a supervisor that may start the command
+    /// again.
     pub(crate) fn by_person(&self) -> bool {
         // Relaxed: the flag carries nothing but itself.
         self.signalled[0].load(Ordering::Relaxed)
     }
 
-    /// For a command that was stopped by a signal before it had done what was asked for: its exit code says so.
+    /// For a command that was stopped by a signal before it had done what was asked for: its exit
+    /// code says so.
     ///
     /// # Errors
     ///
@@ -106,7 +110,7 @@ impl Stop {
         }
     }
 
-    /// Whether to stop, because somebody asked or the time is up.
+    /// Whether to stop, because a signal asked or the time is up.
     #[inline]
     pub(crate) fn now(&self) -> bool {
         self.interrupted()

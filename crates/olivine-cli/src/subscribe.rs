@@ -36,7 +36,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     if args.report.tied {
         stop.follow_stdin();
     }
-    // First, so that whoever ends by the time limit has taken no less.
+    // First, so that the reported time is not shorter than the limit.
     let begun_ns = clock::monotonic_ns();
     let stop = stop.with_time_limit(args.duration);
     // Statistics in JSON and messages in JSON are one stream.
@@ -86,7 +86,8 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         short_uri: settings::short(&config),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
-    // After a failure the position stays before a message that could not be written: dropping does not go past it.
+    // After a failure the position stays before a message that could not be written: dropping does
+    // not go past it.
     receiver.stream()?;
     let quiet = form != OutputForm::None && !reports && !common.json;
     receiver.finish(quiet, endless)
@@ -97,7 +98,8 @@ fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputF
     match args.out {
         Some(form @ (OutputForm::Json | OutputForm::None)) => Ok(form),
         Some(form) if common.json => Err(Failure::usage(format!(
-            "--json and --out {} cannot be combined: standard output is one JSON object a line then; leave --out away, or use --out json or none",
+            "--json and --out {} cannot be combined: standard output is one JSON object a line \
+             then; leave --out away, or use --out json or none",
             form.word()
         ))),
         Some(form) => Ok(form),
@@ -134,7 +136,8 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
             }
         }
     };
-    // What opening has tied to the CPU is the thread that opened, which refused a CPU that is not there.
+    // What opening has tied to the CPU is the thread that opened, which refused a CPU that is not
+    // there.
     if let Some(cpu) = settings::cpu(config) {
         olivine::probe::pin_to_cpu(cpu).map_err(|error| {
             let context = format!("cannot tie this program to CPU {cpu}");
@@ -144,7 +147,7 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
     Ok(Some(subscriber))
 }
 
-/// Sums up that nothing came, because nobody was there.
+/// Reports that nothing came, because there was no publisher.
 fn finish_unopened(
     config: &Config,
     stop: &Stop,
@@ -269,7 +272,8 @@ struct Receiver<'a> {
     /// Why the stream failed, or this subscriber was put out of it.
     failure: Option<String>,
     short_uri: String,
-    /// Each message is written before the position goes past it, so that none is lost with us: at least once.
+    /// Each message is written before the position moves on, so that a kill loses none: at least
+    /// once.
     one_by_one: bool,
 }
 
@@ -296,7 +300,7 @@ impl Receiver<'_> {
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
         if self.one_by_one {
-            // The position goes past a message with the next call, or with an orderly end.
+            // The next call, or an orderly end, moves the position behind a message.
             let message = self.subscriber.try_receive()?;
             return Ok(message.map_or(0, |message| {
                 sink.take_through(&message);
@@ -343,7 +347,8 @@ impl Receiver<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether the end of the stream ends the command: it was asked to, or nothing can follow, as behind a journal.
+    /// Whether the end of the stream ends the command: it was asked to, or nothing can follow, as
+    /// behind a journal.
     fn is_over(&self) -> bool {
         let link = self.subscriber.link_status();
         self.once || link.is_some_and(|link| link.stage == LinkStage::Ended)

@@ -1,7 +1,8 @@
 //! Text of other programs on its way to a terminal: control characters are shown, never sent.
 //!
-//! A terminal obeys escape sequences: they set its title, its colours, and in some terminals its input.
-//! Payloads, names in shared memory, and reasons of a peer may hold them. They pass through here.
+//! A terminal obeys escape sequences: they set its title, its colours, and in some terminals its
+//! input. Payloads, names in shared memory, and reasons of a peer may hold them. They pass through
+//! here.
 
 use crate::failure::{Failure, Outcome};
 use core::fmt::Display;
@@ -63,7 +64,8 @@ pub(crate) fn write_escaped(out: &mut impl Write, payload: &[u8]) -> io::Result<
 
 /// Writes a value as JSON on one line, with escapes for what a terminal may obey.
 ///
-/// JSON itself asks for that below U+0020 only. The result is the same value to each reader of JSON.
+/// JSON itself asks for that below U+0020 only. The result is the same value to each reader of
+/// JSON.
 pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(out, EscapedJson);
     Ok(value.serialize(&mut serializer)?)

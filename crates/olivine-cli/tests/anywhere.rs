@@ -6,7 +6,8 @@ use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_olivine");
 
-/// The server that `cargo xtask test` installs beside the profiles: the tool is target/PROFILE/olivine.
+/// The server that `cargo xtask test` installs beside the profiles: the tool is
+/// target/PROFILE/olivine.
 fn server() -> Option<PathBuf> {
     let target = Path::new(PROGRAM).ancestors().nth(2)?;
     let server = target.join("tools/bin/nats-server");

@@ -163,7 +163,7 @@ fn topics_go_through_a_journal_and_are_shown() {
     assert_eq!(lines(&output.stdout), ["weather\train"]);
 }
 
-/// The journal waits until the limit is raised; nothing is lost, and nobody dies of it.
+/// The journal waits until the limit is raised; nothing is lost, and no process ends.
 #[test]
 fn a_limit_on_file_sizes_is_said_and_waited_out() {
     const LIMIT: u64 = 64 << 10;

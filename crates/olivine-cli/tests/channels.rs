@@ -143,7 +143,8 @@ fn ls_and_inspect_name_the_stopped_reader_that_holds_a_publisher_back() {
     });
 }
 
-/// Who uses files that were removed is named: the folder shows another channel of the name, or none.
+/// Who uses files that were removed is named: the folder shows another channel of the name, or
+/// none.
 #[test]
 fn ls_and_inspect_name_the_processes_of_a_channel_without_files() {
     let place = Place::new();

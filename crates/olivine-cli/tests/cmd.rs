@@ -1,4 +1,5 @@
-//! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is a test.
+//! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is
+//! a test.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -31,7 +32,7 @@ fn sessions_that_make_no_channel_read_as_recorded() {
     sessions("tests/cmd/*.trycmd");
 }
 
-/// Sessions of one folder run side by side: one that leaves a channel has a folder of its own.
+/// Sessions of one folder run side by side: a session that leaves a channel has a separate folder.
 #[test]
 fn sessions_that_leave_a_channel_read_as_recorded() {
     sessions("tests/cmd/alone/*.trycmd");

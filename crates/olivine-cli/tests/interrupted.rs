@@ -106,7 +106,7 @@ fn a_measurement_that_was_stopped_prints_what_it_has_and_is_not_complete() {
     }
 }
 
-/// Nobody is there to take the message: a Ctrl-C does not wait for them, and says what is lost.
+/// No far side takes the message: Ctrl-C ends the command at once, and it reports what is lost.
 #[test]
 fn a_publisher_whose_far_side_is_away_ends_at_once_and_says_what_was_not_delivered() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Each option of each command acts or is refused: the pairs are those that `--help` shows, and each has a row here.
+//! Each option of each command acts or is refused: the pairs are those that `--help` shows, and
+//! each has a row here.
 
 #[path = "options/bench.rs"]
 mod bench;
@@ -60,7 +61,7 @@ fn every_option_that_help_shows_has_exactly_one_row() {
     println!("{} pairs: {acts} act, {refused} are refused", shown.len());
 }
 
-/// Plays the scenes of these commands, each on a stage of its own.
+/// Plays the scenes of these commands, each on a separate stage.
 fn play(commands: &[&str]) {
     let mut played = 0;
     for scene in scenes().filter(|scene| commands.contains(&scene.command)) {

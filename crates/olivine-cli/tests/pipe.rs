@@ -6,7 +6,8 @@ use common::{Place, Running, awkward_text, json, said, until};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// Subscribers first, a ring far smaller than the file, a publisher that exits as soon as it has written.
+/// Subscribers first, a ring far smaller than the file, a publisher that exits as soon as it has
+/// written.
 #[test]
 fn lines_reach_three_subscribers_byte_for_byte() {
     let place = Place::new();
@@ -47,7 +48,8 @@ fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
                 .reading()
         })
         .collect();
-    // Nobody reads what this one writes: it stops at a full pipe and holds everybody back.
+    // The output of this subscriber is not read: it stops at a full pipe and holds the publisher
+    // back.
     let stuck = place.start(&["sub", "shm://raw?capacity=64KiB", "--once", "--out", "raw"]);
     place.await_subscribers("raw", 3);
     let words = ["pub", "shm://raw", "--stdin", "raw", "--size", "1000"];
@@ -322,7 +324,7 @@ fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
     assert!(second.wait().success());
     let written = std::fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = written.lines().collect();
-    // The one that was being written comes again.
+    // The message that was being written comes again.
     lines.dedup();
     let count = lines.len();
     let whole = lines.join("\n") + "\n";

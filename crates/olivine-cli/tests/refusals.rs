@@ -79,7 +79,7 @@ fn something_else_in_place_of_a_channel() {
     }
 }
 
-/// What a publisher leaves behind that nobody read: the files of a channel.
+/// A publisher leaves unread messages: the files of a channel.
 fn leave_behind(place: &Place) {
     let output = place.run(&["pub", "shm://bad", "hello"]);
     assert!(output.status.success(), "{}", said(&output));
@@ -99,7 +99,7 @@ fn files_that_are_cut_foreign_older_or_damaged() {
             bytes[8..12].copy_from_slice(&1_u32.to_le_bytes())
         }),
         ("a lane cut", "lane-0", |bytes| bytes.truncate(4096)),
-        ("a lane of somebody else", "lane-0", |bytes| {
+        ("a lane with a foreign header", "lane-0", |bytes| {
             bytes[..8].fill(b'#')
         }),
     ];
@@ -125,7 +125,7 @@ fn one_publisher_more_than_there_is_room_for() {
     drop(first);
 }
 
-/// In a mount namespace of its own, whose file system has 256 KiB.
+/// In a new mount namespace, whose file system has 256 KiB.
 #[test]
 fn a_file_system_that_is_full() {
     let place = Place::new();

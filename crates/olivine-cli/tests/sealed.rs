@@ -44,7 +44,8 @@ fn a_bridge_carries_into_a_sealed_channel_and_out_of_it() {
     let out = place.start(&["bridge", &sealed, "shm://last"]);
     for n in 0..5000_u64 {
         first.publish(&n.to_le_bytes()).unwrap();
-        // Once the second one is there: what comes before that is history, and the ring is no larger than it is.
+        // Once the second one is there: what comes before that is history, and the ring is no
+        // larger than it is.
         if n == 100 {
             assert_eq!(
                 *last.receive_timeout(LONG).unwrap().unwrap(),

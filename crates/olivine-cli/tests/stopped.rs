@@ -1,5 +1,5 @@
-//! A measurement with processes of others that is stopped, or killed: none of them is called a failure for it, and none is
-//! left.
+//! A measurement with processes of others that is stopped, or killed: none of them is called a
+//! failure for it, and none is left.
 
 mod common;
 
@@ -18,8 +18,8 @@ fn has_two_cpus() -> bool {
     common::has_two_cpus()
 }
 
-/// Makes a program `name` that notes its process id in the file returned and then does nothing; a rival's says first what
-/// it knows.
+/// Makes a program `name` that notes its process id in the file returned and then does nothing; a
+/// rival's says first what it knows.
 fn sleeper(folder: &Path, name: &str) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let id = folder.join("id");
@@ -39,7 +39,7 @@ fn noted(id: &Path) -> u32 {
     std::fs::read_to_string(id).unwrap().trim().parse().unwrap()
 }
 
-/// Whether a process is there and more than an entry that nobody has asked for.
+/// Whether a process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat

@@ -1,4 +1,5 @@
-//! What the tool says while nothing happens: what it waits for, who holds it back, and what frees it.
+//! What the tool says while nothing happens: what it waits for, who holds it back, and what frees
+//! it.
 
 mod common;
 
@@ -139,7 +140,7 @@ fn only_a_durable_subscriber_that_exists_and_is_gone_can_be_forgotten() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
-/// Whatever type its messages are of; and one that cannot be forgotten does not keep the others.
+/// With messages of any type; a channel where it cannot be forgotten does not stop the others.
 #[test]
 fn a_durable_subscriber_is_forgotten_by_every_channel_that_has_it() {
     let place = Place::new();
@@ -177,7 +178,7 @@ fn a_durable_subscriber_is_forgotten_by_every_channel_that_has_it() {
     drop(stays);
 }
 
-/// One that runs on a CPU of its own is opened in the same way.
+/// A subscriber that is pinned to a CPU is opened in the same way.
 #[test]
 fn a_sealed_channel_is_waited_for_as_long_as_was_asked() {
     let place = Place::new();

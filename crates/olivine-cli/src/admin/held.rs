@@ -1,4 +1,4 @@
-//! Who holds whom back: publishers without room, and the subscribers they wait for.
+//! Back-pressure: publishers without room, and the subscribers they wait for.
 
 use olivine::admin::{ChannelInfo, ProcessState, PublisherInfo, SubscriberInfo};
 use olivine_bench::text;

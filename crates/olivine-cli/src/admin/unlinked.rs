@@ -1,5 +1,5 @@
-//! Channels whose files were removed while processes use them. Their folder shows them no longer; the mappings of the
-//! processes do.
+//! Channels whose files were removed while processes use them. Their folder shows them no longer;
+//! the mappings of the processes do.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ pub(crate) struct InspectArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine rm shm://ticks shm://log
-  olivine rm shm://ticks --force              even if somebody is attached
+  olivine rm shm://ticks --force              even if it is in use
   olivine rm shm://ticks --name audit         forget a durable subscriber that
                                               is gone, and what it has not read")]
 pub(crate) struct RmArgs {
@@ -50,7 +50,7 @@ pub(crate) struct RmArgs {
     pub(crate) force: bool,
     /// Forget the durable subscriber of this name instead, which must not be
     /// attached; publishers wait for it no longer. The channel stays, unless
-    /// nobody else uses it
+    /// no other process uses it
     #[arg(long, value_name = "NAME", conflicts_with = "force")]
     pub(crate) name: Option<String>,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
@@ -58,7 +58,7 @@ pub(crate) struct RmArgs {
     pub(crate) dir: Option<String>,
 }
 
-/// Collect channels that nobody uses and no durable subscriber needs
+/// Collect unused channels that no durable subscriber needs
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:

@@ -40,23 +40,39 @@ pub(crate) struct PubArgs {
     pub(crate) stdin: Option<InputForm>,
     /// Bytes of a generated message, 16 or more, or of a raw chunk at most; a
     /// list takes turns [default: 32; raw: 64KiB]
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', conflicts_with = "message")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, value_delimiter = ',', conflicts_with = "message"
+    )]
     pub(crate) size: Vec<u64>,
     /// Stop after this many messages; given MESSAGEs take turns [default: at
     /// their end, or never]
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
-    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    #[arg(
+        long, short, value_name = "TIME", allow_negative_numbers = true,
+        value_parser = values::duration
+    )]
     pub(crate) duration: Option<Duration>,
     /// Messages a second, evenly spaced; 0 is full speed
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::rate, default_value = "0")]
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::rate, default_value = "0"
+    )]
     pub(crate) rate: Rate,
     /// Make this many generated messages visible at once: 1 to 1024
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024), conflicts_with_all = ["stdin", "message"])]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u16).range(1..=1024),
+        conflicts_with_all = ["stdin", "message"]
+    )]
     pub(crate) batch: u16,
     /// Number that goes with each message [default: 0]
-    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
+    #[arg(
+        long, value_name = "TAG",
+        value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX))
+    )]
     pub(crate) tag: Option<u32>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -93,7 +109,10 @@ pub(crate) struct SubArgs {
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
-    #[arg(long, short, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    #[arg(
+        long, short, value_name = "TIME", allow_negative_numbers = true,
+        value_parser = values::duration
+    )]
     pub(crate) duration: Option<Duration>,
     /// Stop when the last publisher has closed and everything is read
     #[arg(long)]
@@ -107,7 +126,10 @@ pub(crate) struct SubArgs {
     #[arg(long, visible_alias = "test")]
     pub(crate) verify: bool,
     /// Most messages taken from the ring in one go
-    #[arg(long, value_name = "N", default_value = "65536", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value = "65536",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) batch: u32,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -123,7 +145,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
     /// Time between two rows of --stats interval and --csv [default: 1s]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::duration)]
+    #[arg(
+        long, value_name = "TIME", allow_negative_numbers = true,
+        value_parser = values::duration
+    )]
     pub(crate) interval: Option<Duration>,
     /// Write a row per interval to this file
     #[arg(long, value_name = "FILE")]

@@ -1,8 +1,8 @@
 //! A publisher and a subscriber as processes of their own, watched until they end.
 //!
-//! Both hold a pipe from here as standard input and end when it does, so neither outlives this process, however
-//! it ends. They are in process groups of their own: a Ctrl-C ends the publisher through its pipe, and the
-//! subscriber still receives everything that was sent.
+//! Both hold a pipe from here as standard input and end when it does, so neither outlives this
+//! process, however it ends. They are in process groups of their own: a Ctrl-C ends the publisher
+//! through its pipe, and the subscriber still receives everything that was sent.
 
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
@@ -112,17 +112,17 @@ impl Pair {
         let observed = Observed::of_others(&[publisher.child.id(), subscriber.child.id()]);
         let mut waited_for_cpu_ns = 0;
         while !(publisher.has_ended()? && subscriber.has_ended()?) {
-            // Nothing can be read of one that has ended.
+            // The counters of an ended process cannot be read.
             waited_for_cpu_ns = waited_for_cpu_ns.max(observed.counts().waited_for_cpu_ns);
             if stop.now() {
                 // The publisher ends and closes; the subscriber reads on to the end of the stream.
-                publisher.let_go();
+                publisher.close_stdin();
             }
             if publisher.has_failed() {
-                subscriber.let_go();
+                subscriber.close_stdin();
             }
             if subscriber.has_failed() {
-                publisher.let_go();
+                publisher.close_stdin();
             }
             if begun.elapsed() > time + GRACE {
                 return Err(Failure::failed(format!(
@@ -233,13 +233,14 @@ impl Process {
         Ok(self.status.is_some())
     }
 
-    /// Whether it ended without doing its part. 1 is also the code for a bad result, which it reports itself.
+    /// Whether it ended without doing its part. 1 is also the code for a bad result, which it
+    /// reports itself.
     fn has_failed(&self) -> bool {
         self.status.is_some_and(|status| !status.success())
     }
 
     /// Asks it to end.
-    fn let_go(&mut self) {
+    fn close_stdin(&mut self) {
         drop(self.child.stdin.take());
     }
 
@@ -269,7 +270,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.let_go();
+        self.close_stdin();
         if self.status.is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -286,7 +287,8 @@ mod tests {
         json!({
             "messages_count": count, "elapsed_ns": 5, "messages_per_s": 1.0, "bytes_per_s": 2.0,
             "verified": {
-                "intact_count": count, "lost_count": lost, "repeated_count": 0, "reordered_count": 0,
+                "intact_count": count, "lost_count": lost,
+                "repeated_count": 0, "reordered_count": 0,
                 "corrupt_count": 0
             }
         })

@@ -1,4 +1,5 @@
-//! `olivine inspect` of a journal: its lanes, how much each holds, from when to when, and how it ends.
+//! `olivine inspect` of a journal: its lanes, how much each holds, from when to when, and how it
+//! ends.
 
 use crate::args::Common;
 use crate::failure::{Failure, Outcome};
@@ -109,7 +110,8 @@ fn as_text(
 ) -> String {
     let messages: u64 = lanes.values().map(|lane| lane.messages).sum();
     let mut out = format!(
-        "journal      {}\nstate        {}: {}\nmessages     {messages}\nposition     {position} bytes of frames\n",
+        "journal      {}\nstate        {}: {}\nmessages     {messages}\n\
+         position     {position} bytes of frames\n",
         path.display(),
         end.word(),
         end.sentence(),

@@ -1,4 +1,5 @@
-//! The end of a stream: what is left is read or acknowledged first, for as long as that gets anywhere.
+//! The end of a stream: what is left is read or acknowledged first, for as long as that gets
+//! anywhere.
 
 use super::Sender;
 use crate::failure::{Failure, Outcome};
@@ -10,18 +11,18 @@ use std::mem::ManuallyDrop;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a place elsewhere that is connected may acknowledge nothing before the library is asked to judge whether
-/// anybody still comes for the rest; after a request to stop, before it is left.
+/// How long a connected far side may acknowledge nothing before the library judges whether a
+/// receiver still comes for the rest; after a request to stop, before the publisher leaves it.
 const STILL_MAX: Duration = Duration::from_secs(3);
 
 /// What a stream comes to before it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Everything was read, or acknowledged, or nobody was to be waited for.
+    /// Everything was read, or acknowledged, or no subscriber had to be waited for.
     Whole,
     /// The wait is over, and something is left.
     Rest,
-    /// Somebody elsewhere is connected, and nothing moves.
+    /// A far side is connected, and nothing moves.
     Still,
 }
 
@@ -54,14 +55,14 @@ impl Standstill {
 }
 
 impl Sender {
-    /// Waits up to `linger` until everything is read, or for a place elsewhere acknowledged, for which no `linger` leaves
-    /// as long as it takes.
+    /// Waits up to `linger` until everything is read, or for a place elsewhere acknowledged, for
+    /// which no `linger` leaves as long as it takes.
     fn linger(&mut self, linger: Option<Duration>) -> Outcome<End> {
         let elsewhere = settings::is_elsewhere(&self.config);
         if linger.is_none() && !elsewhere {
             return Ok(End::Whole);
         }
-        let patience = settings::patience(&self.config);
+        let patience = settings::close_timeout(&self.config);
         let begun = Instant::now();
         let mut connected = begun;
         let mut standstill = Standstill::new();
@@ -154,7 +155,7 @@ impl Sender {
     }
 }
 
-/// What is waited for while somebody elsewhere is connected.
+/// What is waited for while a far side is connected.
 fn rest(config: &Config) -> String {
     format!(
         "waiting until {} has acknowledged everything that was published",
@@ -182,8 +183,9 @@ fn close(publisher: Publisher) -> Outcome<bool> {
     }
 }
 
-/// Ends the stream as the library has it: who is connected gets the rest, who is away may come back for as long as
-/// `expire` says. Once it `must_end`, what is left by then does not keep us any longer.
+/// Ends the stream as the library has it: who is connected gets the rest, who is away may come back
+/// for as long as `expire` says. Once it `must_end`, what is left by then does not keep us any
+/// longer.
 fn close_watched(publisher: Publisher, must_end: impl Fn() -> bool) -> Outcome<bool> {
     let (closed, outcome) = mpsc::channel();
     let closing = std::thread::Builder::new()

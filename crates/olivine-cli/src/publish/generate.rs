@@ -10,7 +10,8 @@ use std::ops::Range;
 
 /// Bytes of a message where none are asked for: small market data.
 const SIZE_DEFAULT: usize = 32;
-/// At full speed, messages between two clock readings: reading the clock costs more than sending a message.
+/// At full speed, messages between two clock readings: reading the clock costs more than sending a
+/// message.
 const STAMP_SHARED_BY: u64 = 32;
 
 /// Sends generated messages until the count, the time or the person says stop.
@@ -139,7 +140,8 @@ impl Generator {
                 break;
             }
             let now = TickClock::ticks();
-            // Built as a whole and copied after, so that no load has to wait for the stores just before it.
+            // Built as a whole and copied after, so that no load has to wait for the stores just
+            // before it.
             let width = self.scratch.len();
             for (message, sequence) in stage.chunks_exact_mut(width).zip(first..end) {
                 let ticks = sender.pacer.map_or(now, |pacer| pacer.due(sequence));
@@ -155,8 +157,8 @@ impl Generator {
         Ok(())
     }
 
-    /// Publishes what lies in `stage`, in several batches where the ring has no room for all; false when told
-    /// to stop.
+    /// Publishes what lies in `stage`, in several batches where the ring has no room for all; false
+    /// when told to stop.
     fn push(&mut self, sender: &mut Sender, stage: &[u8], numbers: Range<u64>) -> Outcome<bool> {
         let width = self.scratch.len();
         let mut rest = stage.chunks_exact(width).zip(numbers).peekable();

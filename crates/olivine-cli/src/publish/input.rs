@@ -60,7 +60,8 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
                     ""
                 };
                 return Err(Failure::failed(format!(
-                    "{} {} of {bytes} bytes {seen}is too long: this channel takes up to {message_max} bytes; \
+                    "{} {} of {bytes} bytes {seen}is too long: this channel takes up to \
+                     {message_max} bytes; \
                      use a larger --capacity (now {} bytes) on a new channel, or --stdin raw",
                     if form == InputForm::Lines {
                         "line"

@@ -1,4 +1,4 @@
-//! A folder of channels of its own and the tool in it, under a watchdog.
+//! A separate folder of channels and the tool in it, under a watchdog.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use olivine::admin::{self, ChannelInfo};
@@ -242,7 +242,8 @@ pub(crate) fn awkward_text(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Reads what a run says on standard error up to the line that holds `words`; returns that line, and the rest unread.
+/// Reads what a run says on standard error up to the line that holds `words`; returns that line,
+/// and the rest unread.
 pub(crate) fn hear(running: &mut Running, words: &str) -> (String, BufReader<ChildStderr>) {
     let stderr = running.child.stderr.take().expect("its words, unread");
     let mut lines = BufReader::new(stderr);

@@ -111,8 +111,8 @@ impl Stage {
         output
     }
 
-    /// Runs without the right to a real-time class or to locked memory; `None` where the programs that take these rights
-    /// away are missing.
+    /// Runs without the right to a real-time class or to locked memory; `None` where the programs
+    /// that take these rights away are missing.
     pub(crate) fn run_powerless(&self, words: &[&str]) -> Option<Output> {
         let tool = env!("CARGO_BIN_EXE_olivine");
         let mut fence = vec!["prlimit", "--memlock=0:0", "--rtprio=0:0"];
@@ -134,7 +134,7 @@ impl Stage {
         folder.join(name).display().to_string()
     }
 
-    /// Shows `--json` of a command that ends by itself: one object with it, none without.
+    /// Shows `--json` of a command that ends without a signal: one object with it, none without.
     pub(crate) fn shows_json(&self, words: &[&str]) {
         let plain = self.out(words);
         let plain = plain.lines().last().unwrap_or_default();

@@ -147,8 +147,6 @@ enum olivine_status
   OLIVINE_STATUS_LINK_FAILED = 406,
   // The text given as the message's topic is not a topic.
   OLIVINE_STATUS_TOPIC = 407,
-  // A topic was given, and messages of this channel have none.
-  OLIVINE_STATUS_NO_TOPICS = 408,
   // Nothing was received, for a reason newer than this header.
   OLIVINE_STATUS_NOT_RECEIVED = 500,
   // Every publisher has closed and everything was read.
@@ -280,7 +278,7 @@ typedef struct olivine_message {
   size_t length;
   // Where its frame starts in its publisher's lane, in bytes.
   uint64_t position;
-  // What it is about; not ended by a NUL. Empty on a channel without topics; never NULL.
+  // What it is about; not ended by a NUL. Empty for a message without a topic; never NULL.
   const char *topic;
   // Bytes of the topic.
   size_t topic_length;
@@ -351,8 +349,7 @@ olivine_status olivine_publisher_open_with(const char *uri,
 // wanted.
 //
 // `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which
-// waits. Also `TOO_LONG`, `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was
-// sent then.
+// waits. Also `TOO_LONG`, `TOPIC`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
 //
 // # Safety
 //
@@ -520,7 +517,7 @@ olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publishe
 olivine_status olivine_publisher_cursor(const struct olivine_publisher *publisher,
                                         uint64_t *position);
 
-// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never
+// `*length` is the longest message in bytes, with the topic that the publisher has now. Never
 // waits.
 //
 // # Safety

@@ -184,7 +184,7 @@ class Message : public Bytes {
     std::uint32_t lane() const noexcept { return message_.lane; }
     // Where its frame starts in that lane, in bytes.
     Position position() const noexcept { return message_.position; }
-    // What it is about; empty on a channel without topics.
+    // What it is about; empty for a message without a topic.
     std::string_view topic() const noexcept { return {message_.topic, message_.topic_length}; }
 
   private:

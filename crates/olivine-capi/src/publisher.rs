@@ -307,8 +307,7 @@ pub unsafe extern "C" fn olivine_publisher_open_with(
 /// wanted.
 ///
 /// `BACK_PRESSURED` and `NOT_CONNECTED` are everyday outcomes: try again later, or publish, which
-/// waits. Also `TOO_LONG`, `TOPIC`, `NO_TOPICS`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was
-/// sent then.
+/// waits. Also `TOO_LONG`, `TOPIC`, `FORKED`, `LINK_FAILED`, and family 1. Nothing was sent then.
 ///
 /// # Safety
 ///
@@ -599,7 +598,7 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
     })
 }
 
-/// `*length` is the longest message in bytes; on a channel with topics, of the topic of now. Never
+/// `*length` is the longest message in bytes, with the topic that the publisher has now. Never
 /// waits.
 ///
 /// # Safety

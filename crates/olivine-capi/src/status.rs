@@ -109,8 +109,6 @@ pub enum Status {
     LinkFailed = 406,
     /// The text given as the message's topic is not a topic.
     Topic = 407,
-    /// A topic was given, and messages of this channel have none.
-    NoTopics = 408,
 
     /// Nothing was received, for a reason newer than this header.
     NotReceived = 500,
@@ -195,7 +193,6 @@ words![
     Forked,
     LinkFailed,
     Topic,
-    NoTopics,
     NotReceived,
     EndOfStream,
     Overrun,
@@ -260,7 +257,6 @@ impl From<NotSent> for Status {
             NotSent::Forked => Self::Forked,
             NotSent::LinkFailed => Self::LinkFailed,
             NotSent::Topic => Self::Topic,
-            NotSent::NoTopics => Self::NoTopics,
             _ => Self::NotSent,
         }
     }

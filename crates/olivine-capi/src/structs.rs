@@ -65,7 +65,7 @@ pub struct Message {
     pub length: usize,
     /// Where its frame starts in its publisher's lane, in bytes.
     pub position: u64,
-    /// What it is about; not ended by a NUL. Empty on a channel without topics; never NULL.
+    /// What it is about; not ended by a NUL. Empty for a message without a topic; never NULL.
     pub topic: *const c_char,
     /// Bytes of the topic.
     pub topic_length: usize,

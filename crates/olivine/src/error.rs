@@ -43,12 +43,6 @@ pub enum NotSent {
          128 bytes at most"
     )]
     Topic,
-    /// A topic was given, and messages of this channel have none.
-    #[error(
-        "the channel has no topics: open its first publisher with 'topic=' in the URI, or give \
-         no topic"
-    )]
-    NoTopics,
     /// The handle was made before a `fork` and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,

@@ -4,7 +4,7 @@ use crate::bridge::{self, Destination, Source};
 use crate::channel::attach::{Part, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
-use crate::channel::typed::{tag_of, with_topics};
+use crate::channel::typed::tag_of;
 use crate::error::{LinkError, OpenError};
 use crate::link::{Control, Link};
 use crate::message::Plain;
@@ -134,7 +134,7 @@ impl<T: ?Sized> Subscriber<T> {
         // How many are waited for is the far publisher's matter.
         ring.subscribers = 0;
         inlet.shape(&mut ring)?;
-        let in_ring = in_ring(&typed, config);
+        let in_ring = in_ring(&typed);
         let mut subscriber = Self::open_as(&ring, &typed, Part::Leaves)?;
         let link = start(config, move |control| {
             let destination = Destination::new(&ring, in_ring, control);
@@ -148,16 +148,10 @@ impl<T: ?Sized> Subscriber<T> {
 
 /// The type that the ring in front of a place elsewhere gets for a reader of this one. Bytes are read from any type: the
 /// ring takes over that of the source.
-fn in_ring(typed: &TypeTag, config: &Config) -> TypeTag {
-    let tag = match config.topic {
-        Some(_) => with_topics(typed),
-        None => typed.clone(),
-    };
-    // A stream that is made for the reader is told its type, and with it whether messages have topics.
-    let told = config.scheme() == Scheme::Nats && config.topic.is_some();
+fn in_ring(typed: &TypeTag) -> TypeTag {
     TypeTag {
-        any: typed.hash == 0 && !told,
-        ..tag
+        any: typed.hash == 0,
+        ..typed.clone()
     }
 }
 

@@ -382,10 +382,9 @@ impl Config {
     /// filters separated by commas, in which
     /// `*` stands for any one word and `>` at the end for one or more, and receives what any of them matches.
     ///
-    /// The first publisher gives a channel topics, or none. On a channel with topics a publisher without `topic` sends
-    /// messages without one. A subscriber is refused for neither: without `topic` it gets every message, with `topic`
-    /// those that match. `>` takes every topic. Each message of such a channel carries its topic behind the payload: that
-    /// many bytes and one more.
+    /// A channel carries messages with and without a topic. A subscriber without `topic` gets every
+    /// message, with `topic` those that match. `>` matches every topic, and no message without one.
+    /// A message carries its topic behind the payload: that many bytes and one more.
     pub fn topic(mut self, topic: &str) -> Self {
         self.topic = Some(topic.to_owned());
         self

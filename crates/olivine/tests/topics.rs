@@ -194,19 +194,114 @@ fn a_subscriber_with_a_topic_is_not_refused_where_no_message_has_one() {
     }
 }
 
+/// The channel had publishers before that gave no topic: over each place, with short messages and
+/// with a long one, which a connection carries in parts.
 #[test]
-fn the_first_publisher_gives_a_channel_topics() {
+fn a_publisher_gives_a_topic_where_the_messages_before_had_none() {
+    each(|transport| {
+        let (publish, subscribe) = transport.pair("capacity=1MiB&subscribers=2");
+        let readers = [subscribe.clone(), with(transport, &subscribe, "a.*")];
+        let readers = readers
+            .map(|uri| std::thread::spawn(move || read_all(&mut Subscriber::open(&uri).unwrap())));
+        let mut publisher = Publisher::open(&publish).unwrap();
+        let messages = |first: u8| [vec![first; 3], vec![first + 1; 150_000], Vec::new()];
+        let mut expected = Vec::new();
+        for message in messages(1) {
+            publisher.publish(&message).unwrap();
+            expected.push((String::new(), message));
+        }
+        for (topic, first) in [("a.b", 11), ("b", 21), ("a.c", 31)] {
+            for message in messages(first) {
+                let labelled = Outgoing::new(&message).topic(topic);
+                publisher.publish(labelled).unwrap();
+                expected.push((topic.to_owned(), message));
+            }
+        }
+        publisher.close().unwrap();
+        let [all, chosen] = readers.map(|reader| reader.join().unwrap());
+        assert!(all == expected, "{transport:?}: {}", all.len());
+        expected.retain(|(topic, _)| topic.starts_with("a."));
+        assert!(chosen == expected, "{transport:?}: {}", chosen.len());
+    });
+}
+
+#[test]
+fn a_publisher_with_a_topic_comes_to_a_channel_without() {
     let place = Place::new();
-    let _plain = Publisher::open(&place.uri("plain", "")).unwrap();
-    let error = Publisher::open(&place.uri("plain", "topic=a")).unwrap_err();
-    assert!(matches!(error, OpenError::Type { .. }), "{error}");
-    // A subscriber of a type leaves it to the publisher whether there are topics.
+    for (name, query) in [("a", ""), ("b", "&slow=evict:1h"), ("c", "&wait=park")] {
+        let uri = |more: &str| place.uri(name, &format!("{more}{query}"));
+        let mut plain = Publisher::open(&uri("from=now")).unwrap();
+        // Half of them by each way of receiving, and a batch that is handed out in two calls.
+        let mut polls = Subscriber::open(&uri("from=now")).unwrap();
+        let mut receives = Subscriber::open(&uri("from=now")).unwrap();
+        let mut chooses = Subscriber::open(&uri("topic=a")).unwrap();
+        plain.publish(b"one").unwrap();
+        plain.publish(b"two").unwrap();
+        let mut with = Publisher::open(&uri("topic=a")).unwrap();
+        with.publish(b"three").unwrap();
+        plain.publish(b"four").unwrap();
+        let mut batch = plain.batch();
+        batch.push(Outgoing::new(b"five").topic("a")).unwrap();
+        batch.push(Outgoing::new(b"six").topic("a")).unwrap();
+        batch.commit();
+        drop((plain, with));
+        let mut polled = Vec::new();
+        for limit in [1, 2, 9, 9] {
+            let found = polls.poll(
+                |message| polled.push((message.topic().to_owned(), message.to_vec())),
+                limit,
+            );
+            found.unwrap_or_else(|error| panic!("{error} after {polled:?}"));
+            if polled.len() == 6 {
+                break;
+            }
+        }
+        let of = |topic: &str, text: &str| (topic.to_owned(), text.as_bytes().to_vec());
+        let mut expected = vec![of("", "four"), of("", "one"), of("", "two")];
+        let chosen = [of("a", "five"), of("a", "six"), of("a", "three")];
+        let sorted = |mut found: Vec<_>| {
+            found.sort();
+            found
+        };
+        assert_eq!(sorted(read_all(&mut chooses)), chosen, "{query}");
+        expected.extend(chosen);
+        assert_eq!(sorted(polled), expected, "{query}");
+        assert_eq!(sorted(read_all(&mut receives)), expected, "{query}");
+    }
+    // A subscriber of a type, too.
     let mut first = Subscriber::<Quote>::typed(&place.uri("typed", "")).unwrap();
-    let mut publisher = Publisher::<Quote>::typed(&place.uri("typed", "topic=fx")).unwrap();
+    let mut plain = Publisher::<Quote>::typed(&place.uri("typed", "")).unwrap();
+    let mut with = Publisher::<Quote>::typed(&place.uri("typed", "topic=fx")).unwrap();
     let quote = Quote { bid: 3, ask: 4 };
-    publisher.publish(&quote).unwrap();
-    let received = first.receive().unwrap();
-    assert_eq!((*received, received.message().topic()), (quote, "fx"));
+    for (has_topic, topic) in [(false, ""), (true, "fx"), (false, "")] {
+        let publisher = if has_topic { &mut with } else { &mut plain };
+        publisher.publish(&quote).unwrap();
+        let received = first.receive().unwrap();
+        assert_eq!((*received, received.message().topic()), (quote, topic));
+    }
+}
+
+/// A journal hands out the topic beside the message.
+#[cfg(feature = "journal")]
+#[test]
+fn a_journal_tells_topics_and_messages_apart() {
+    let place = Place::new();
+    let file = place.file("topics.olv");
+    let to = format!("file://{}?channel=x", file.display());
+    let mut publisher = Publisher::open(&to).unwrap();
+    publisher.publish(b"plain").unwrap();
+    let labelled = Outgoing::new(b"about").topic("a.b");
+    publisher.publish(labelled).unwrap();
+    publisher.close().unwrap();
+    let mut replay = olivine::journal::Replay::open(&file).unwrap();
+    let mut found = Vec::new();
+    while let Some(run) = replay.next_run().unwrap() {
+        for message in run.messages() {
+            found.push((message.topic.to_owned(), message.payload.to_vec()));
+        }
+    }
+    let of = |topic: &str, text: &str| (topic.to_owned(), text.as_bytes().to_vec());
+    assert_eq!(found, [of("", "plain"), of("a.b", "about")]);
 }
 
 #[test]
@@ -226,13 +321,6 @@ fn a_publisher_takes_one_topic_and_says_what_is_wrong_with_another() {
         assert_eq!(refused, Err(NotSent::Topic), "{topic}");
     }
     assert_eq!(publisher.cursor().0, 0, "nothing was sent");
-    let mut plain = Publisher::open(&place.uri("y", "")).unwrap();
-    let refused = plain.try_publish(Outgoing::new(b"x").topic("a"));
-    assert_eq!(refused, Err(NotSent::NoTopics));
-    let error = refused.unwrap_err().to_string();
-    assert!(error.contains("has no topics"), "{error}");
-    // No topic is fine on every channel.
-    plain.publish(Outgoing::new(b"x").topic("")).unwrap();
 }
 
 #[test]
@@ -334,7 +422,8 @@ fn typed_messages_have_topics_too() {
         assert_eq!(received.message().topic(), expected);
     }
     let error = Publisher::open(&place.uri("q", "topic=fx.eur")).unwrap_err();
-    assert!(error.to_string().contains("quote v1 with"), "{error}");
+    assert!(matches!(error, OpenError::Type { .. }), "{error}");
+    assert!(error.to_string().contains("quote v1"), "{error}");
 }
 
 /// Whoever comes in the middle of a stream, or of a journal, knows the topics all the same.

@@ -210,7 +210,6 @@ fn sending<P: Sends>((mut subscriber, mut publisher): (P::Receives, P), row: [&s
         Ok(found) => told("sent", &found),
         Err(NotSent::BackPressured) => "back_pressured".into(),
         Err(NotSent::Topic) => "topic_refused".into(),
-        Err(NotSent::NoTopics) => "no_topics".into(),
         Err(error) => panic!("{error}"),
     }
 }

@@ -107,7 +107,6 @@ static void sending(beside *both, const char *verb, const char *wait, const char
     } else {
         strcpy(both->told, status == OLIVINE_STATUS_BACK_PRESSURED ? "back_pressured"
                            : status == OLIVINE_STATUS_TOPIC        ? "topic_refused"
-                           : status == OLIVINE_STATUS_NO_TOPICS    ? "no_topics"
                                                                    : olivine_status_name(status));
     }
 }

@@ -90,9 +90,7 @@ static std::string sending(Publisher &publisher, Subscriber &subscriber, const s
     } catch (const BackPressured &) {
         return "back_pressured";
     } catch (const NotSent &error) {
-        return error.status() == OLIVINE_STATUS_TOPIC       ? "topic_refused"
-               : error.status() == OLIVINE_STATUS_NO_TOPICS ? "no_topics"
-                                                            : error.what();
+        return error.status() == OLIVINE_STATUS_TOPIC ? "topic_refused" : error.what();
     }
     if (!reader.joinable()) {
         return await_cell(subscriber);

@@ -13,7 +13,7 @@ use crate::link::Control;
 use crate::region::HEADER_BYTES;
 #[cfg(any(feature = "journal", feature = "nats"))]
 use crate::ring::layout::fixed;
-use crate::ring::layout::{Geometry, fnv, frame_bytes, frame_tag, type_shown};
+use crate::ring::layout::{Geometry, fnv, frame_bytes, type_shown};
 use crate::uri::{Config, Expire};
 use std::sync::Arc;
 use std::time::Duration;
@@ -612,7 +612,7 @@ impl Lane {
             if partial.come < padded {
                 return Ok(());
             }
-            publisher.publish_parts(end, frame_tag(partial.header), length);
+            publisher.publish_parts(end, partial.header);
             self.position = publisher.cursor().0;
             self.partial = None;
             *messages += 1;

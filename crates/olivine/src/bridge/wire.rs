@@ -16,7 +16,7 @@ mod tests;
 use hello::Hello;
 
 /// Version of everything in this file. The first thing that is compared.
-pub(crate) const WIRE_VERSION: u32 = 2;
+pub(crate) const WIRE_VERSION: u32 = 3;
 /// First bytes on a connection.
 pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
 /// First byte of who speaks TLS: an alert, because it understood nothing, or the beginning of a handshake.

@@ -1,11 +1,10 @@
 //! Looking for messages: lane after lane, in place or copied out and checked.
 
-use super::shape::has_topics;
 use super::subscriber::Subscriber;
 use super::surroundings::end_mark;
 use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
-use crate::ring::consume::{Consumer, Frame};
+use crate::ring::consume::{Consumer, Frame, Stop};
 use crate::uri::topic;
 use core::marker::PhantomData;
 
@@ -48,7 +47,10 @@ impl<T: ?Sized> Subscriber<T> {
             return self.poll_slowly(handler, limit);
         }
         if let [only] = &mut self.lanes[..] {
-            return drain(only, handler, limit);
+            return match drain(only, handler, limit) {
+                Ok(count) => Ok(count),
+                Err(stop) => self.go_slowly(stop, handler, limit, 0),
+            };
         }
         let mut total = 0;
         let lanes = self.lanes.len();
@@ -62,7 +64,10 @@ impl<T: ?Sized> Subscriber<T> {
             // Behind the handler: one that panics gets the same message first again. Before an error: one lane that is
             // corrupt keeps no other waiting.
             self.turn = turn + 1;
-            total += drained?;
+            match drained {
+                Ok(count) => total += count,
+                Err(stop) => return self.go_slowly(stop, handler, limit, total),
+            }
             if total == limit {
                 break;
             }
@@ -70,7 +75,24 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// Where messages are copied out and checked, or have topics.
+    /// The first message with a topic was met: from now on each message is looked at. Goes on with
+    /// the rest of `limit` after `total` messages. A damaged frame is met again, and told.
+    #[cold]
+    #[inline(never)]
+    fn go_slowly(
+        &mut self,
+        stop: Stop,
+        handler: &mut impl FnMut(Message<'_>),
+        limit: usize,
+        total: usize,
+    ) -> Result<usize, ReceiveError> {
+        self.slow = true;
+        let total = total + stop.count;
+        Ok(total + self.poll_slowly(handler, limit - total)?)
+    }
+
+    /// Where messages are copied out and checked, or some have topics.
+    #[inline(never)]
     fn poll_slowly(
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
@@ -100,13 +122,13 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// Messages that lie in place, chosen by topic or with one behind them.
+    /// Messages that lie in place, of which some have topics.
     fn poll_topics(
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        let (topics, filter) = (self.topics, self.filter.as_deref());
+        let filter = self.filter.as_deref();
         let lanes = self.lanes.len();
         let (mut total, mut seen, mut empty_polls) = (0, 0, 0);
         let mut wrong = None;
@@ -117,7 +139,7 @@ impl<T: ?Sized> Subscriber<T> {
             let consumer = &mut self.lanes[self.turn];
             let lane = consumer.index();
             let budget = LANE_BUDGET.min(limit - total);
-            let count = consumer.walk(budget, |frame, bytes| match parted(topics, bytes) {
+            let count = consumer.walk(budget, |frame, bytes| match parted(frame, bytes) {
                 Some((payload, topic)) => {
                     if filter.is_none_or(|filter| filter.matches(topic)) {
                         total += 1;
@@ -150,7 +172,7 @@ impl<T: ?Sized> Subscriber<T> {
             let found = if self.checked {
                 self.next_copied()?
             } else {
-                self.next_in_place()?
+                self.next_in_place(Consumer::next)?
             };
             let Some((lane, frame)) = found else {
                 return Ok(None);
@@ -176,7 +198,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// Bytes of the message in `frame`, without its topic; `None` if that is not asked for.
     fn choose(&self, lane: usize, frame: &Frame) -> Result<Option<usize>, ReceiveError> {
         let filter = self.filter.as_deref();
-        match parted(self.topics, self.carried(lane, frame)) {
+        match parted(frame, self.carried(lane, frame)) {
             Some((payload, topic)) => {
                 let is_asked = filter.is_none_or(|filter| filter.matches(topic));
                 Ok(is_asked.then_some(payload.len()))
@@ -237,7 +259,13 @@ impl<T: ?Sized> Subscriber<T> {
             let found = if self.slow {
                 self.next_slowly()?
             } else {
-                self.next_in_place()?
+                match self.next_in_place(Consumer::next_plain) {
+                    Ok(found) => found,
+                    Err(_) => {
+                        self.slow = true;
+                        self.next_slowly()?
+                    }
+                }
             };
             if found.is_some() {
                 self.empty_polls = 0;
@@ -250,7 +278,10 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     #[inline(always)]
-    fn next_in_place(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+    fn next_in_place<E>(
+        &mut self,
+        next: impl Fn(&mut Consumer) -> Result<Option<Frame>, E>,
+    ) -> Result<Option<(usize, Frame)>, E> {
         let lanes = self.lanes.len();
         for _ in 0..lanes {
             if self.turn >= lanes {
@@ -258,7 +289,7 @@ impl<T: ?Sized> Subscriber<T> {
             }
             let turn = self.turn;
             self.turn += 1;
-            if let Some(frame) = self.lanes[turn].next()? {
+            if let Some(frame) = next(&mut self.lanes[turn])? {
                 self.pending = Some((turn, frame));
                 return Ok(Some((turn, frame)));
             }
@@ -321,8 +352,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(never)]
     fn take_shape(&mut self) {
         self.checked |= self.around.is_checked();
-        self.topics = has_topics(&self.around.attached.geometry);
-        self.slow |= self.checked || self.topics;
+        self.slow |= self.checked;
     }
 
     /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
@@ -382,17 +412,17 @@ fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame, topic: &'a [u8]) 
     }
 }
 
-/// What a frame carries as payload and topic; a message has no topic where `topics` says that none has.
+/// What `frame` carries as payload and topic, which is empty for a message without one.
 #[inline]
-fn parted(topics: bool, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    if topics {
+fn parted<'a>(frame: &Frame, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    if frame.topic {
         topic::split(bytes)
     } else {
         Some((bytes, &[]))
     }
 }
 
-/// What `frame` carries does not end with a topic, on a channel where everything does.
+/// `frame` is marked as one with a topic, and does not end with one.
 #[cold]
 fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
     ReceiveError::Corrupt {
@@ -410,9 +440,9 @@ fn drain(
     consumer: &mut Consumer,
     handler: &mut impl FnMut(Message<'_>),
     limit: usize,
-) -> Result<usize, ReceiveError> {
+) -> Result<usize, Stop> {
     let lane = consumer.index();
-    consumer.walk(limit, |frame, bytes| {
+    consumer.walk_plain(limit, |frame, bytes| {
         handler(message_of(bytes, lane, frame, &[]))
     })
 }

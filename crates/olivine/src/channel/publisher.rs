@@ -10,7 +10,6 @@ use super::hold::StallMonitor;
 use super::raw::BridgeLaneOwner;
 use super::reserve::Claim;
 use super::sealed::Door;
-use super::shape::has_topics;
 use super::take::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
@@ -59,7 +58,7 @@ pub(super) struct Endpoint {
     /// Still waiting for the subscribers that the settings ask for.
     connecting: bool,
     closed: bool,
-    /// The topic of messages without one of their own, on a channel with topics; may be empty.
+    /// The topic of messages without one of their own.
     pub(super) topic: Option<Box<str>>,
     hold: StallMonitor,
     /// The bridge behind the ring, where the channel is elsewhere.
@@ -258,11 +257,6 @@ impl<T: ?Sized> Publisher<T> {
             endpoint,
             typed: PhantomData,
         };
-        // What a bridge brings has its topic already.
-        if has_topics(&publisher.endpoint.attached.geometry) && brought.is_none() {
-            publisher.endpoint.topic = Some("".into());
-            publisher.producer.take_slow_path();
-        }
         if let Some(topic) = &config.topic {
             publisher.start_topic(topic)?;
         }
@@ -288,6 +282,8 @@ impl<T: ?Sized> Publisher<T> {
             "it leaves no room for a message; make the ring larger by 'capacity='"
         } else {
             self.endpoint.topic = Some(topic.into());
+            // Every message gets its topic there.
+            self.producer.take_slow_path();
             return Ok(());
         };
         Err(UriError::Value {
@@ -300,8 +296,7 @@ impl<T: ?Sized> Publisher<T> {
     /// The topic of messages that are given none of their own (`topic=`); `None` without one.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
-        let topic = self.endpoint.topic.as_deref();
-        topic.filter(|topic| !topic.is_empty())
+        self.endpoint.topic.as_deref()
     }
 
     /// Counts the reliable subscribers that messages sent now are kept for: living ones, and absent
@@ -344,10 +339,10 @@ impl<T: ?Sized> Publisher<T> {
         self.endpoint.attached.geometry.capacity
     }
 
-    /// Longest message in bytes; on a channel with topics, one of this publisher's topic.
+    /// Longest message in bytes, with the topic that the publisher has now.
     #[must_use]
     pub fn message_max(&self) -> usize {
-        self.producer.message_max() - self.with_topic(0, None)
+        self.producer.message_max() - self.carried(0, None)
     }
 
     /// Counters since this publisher opened its lane; those of the lane's earlier publishers are included in

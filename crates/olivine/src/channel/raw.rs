@@ -8,10 +8,10 @@ use super::surroundings::{end_mark, failure_of, rely};
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
 use crate::region::Word;
-use crate::region::{HEADER_BYTES, Words};
+use crate::region::Words;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
-use crate::ring::layout::{control, frame_bytes, frame_tag, lane, lane_entry};
+use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::wait::warden::Watches;
 use crate::wait::{Reliance, Sleeper};
@@ -222,17 +222,13 @@ impl Publisher {
     /// Makes whole frames of another ring with the same `align` visible together. At least one, no more bytes than
     /// [`Publisher::room_left`] says, and only of lengths that this ring takes.
     pub(crate) fn publish_frames(&mut self, frames: &[u8]) {
-        if let Some(header) = frames.first_chunk::<8>() {
-            let header = u64::from_le_bytes(*header);
-            let length = frame_bytes(header).saturating_sub(HEADER_BYTES);
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            self.producer.send_frames(frames, frame_tag(header), length);
-        }
+        self.producer.send_frames(frames);
     }
 
-    /// Makes the message of `length` bytes that [`Publisher::write_part`] put together, and whose end it said, visible.
-    pub(crate) fn publish_parts(&mut self, end: u64, tag: u32, length: usize) {
-        self.producer.commit(end, tag, length);
+    /// Makes the message that [`Publisher::write_part`] put together, and whose end it said,
+    /// visible with this header.
+    pub(crate) fn publish_parts(&mut self, end: u64, header: u64) {
+        self.producer.commit_as(end, header);
     }
 }
 

@@ -16,8 +16,8 @@ pub struct Claim<'a> {
     pub(super) producer: &'a mut Producer,
     pub(super) end: u64,
     pub(super) length: usize,
-    /// With the topic behind the message.
-    pub(super) whole: usize,
+    /// The length for the header: with the topic behind the message.
+    pub(super) carried: usize,
     pub(super) tag: u32,
 }
 
@@ -28,7 +28,7 @@ impl Claim<'_> {
     /// written into the claim there is lost. The publisher's next call says [`NotSent::Forked`].
     #[inline(always)]
     pub fn commit(self) -> Position {
-        Position(self.producer.commit(self.end, self.tag, self.whole))
+        Position(self.producer.commit(self.end, self.tag, self.carried))
     }
 
     /// Gives the message up, as dropping does.
@@ -74,7 +74,7 @@ pub struct OwnedClaim {
     publisher: Box<Publisher>,
     end: u64,
     length: usize,
-    whole: usize,
+    carried: usize,
     tag: u32,
 }
 
@@ -90,13 +90,13 @@ impl OwnedClaim {
     ) -> Result<Self, (Box<Publisher>, NotSent)> {
         let claimed = publisher
             .try_claim(room)
-            .map(|claim| (claim.end, claim.length, claim.whole, claim.tag));
+            .map(|claim| (claim.end, claim.length, claim.carried, claim.tag));
         match claimed {
-            Ok((end, length, whole, tag)) => Ok(Self {
+            Ok((end, length, carried, tag)) => Ok(Self {
                 publisher,
                 end,
                 length,
-                whole,
+                carried,
                 tag,
             }),
             Err(error) => Err((publisher, error)),
@@ -109,7 +109,7 @@ impl OwnedClaim {
         let producer = &mut self.publisher.producer;
         let before = producer.position();
         // The one check for a fork is the producer's: it goes on behind what it sent, or stays where it was.
-        let end = producer.commit(self.end, self.tag, self.whole);
+        let end = producer.commit(self.end, self.tag, self.carried);
         let sent = (end != before).then_some(Position(end));
         (self.publisher, sent.ok_or(NotSent::Forked))
     }

@@ -5,7 +5,6 @@
 //! counts once a lane is present: what a publisher left that died before is fixed anew by the next.
 
 use super::attached::{Attached, is_slot_taken};
-use super::typed::{TOPICS_SUFFIX, with_topics};
 use crate::error::OpenError;
 use crate::region::Words;
 use crate::ring::gate::bits;
@@ -44,10 +43,8 @@ pub(crate) struct Wanted {
     /// Settings that are not named are what a new channel would get. [`Geometry::fixed`] says which are named.
     shape: Geometry,
     part: Part,
+    /// Bytes are read from any type.
     any_type: bool,
-    /// Hashes of the channel's type if its messages are of ours, without topics and with them.
-    plain: u64,
-    topical: u64,
     /// Least capacity where none is named.
     capacity_least: u64,
 }
@@ -60,21 +57,14 @@ impl Wanted {
     /// [`UriError::Pair`] if the ring would hold less than two frames.
     pub(crate) fn of(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
         let sealed = config.scheme() == Scheme::Sealed;
-        let topical = with_topics(typed);
-        // A subscriber takes messages with and without topics; as bytes it takes any type.
-        let reads = part == Part::Leaves;
-        let tag = if config.topic.is_some() && !reads {
-            &topical
-        } else {
-            typed
-        };
+        let reads_bytes = part == Part::Leaves && typed.hash == 0;
         let named = [
             config.capacity.is_some(),
             config.align.is_some(),
             config.publishers_max.is_some() || sealed,
             config.subscribers_max.is_some(),
             config.slow.is_some(),
-            !(typed.any || reads && typed.hash == 0),
+            !(typed.any || reads_bytes),
         ];
         let bit = |(key, named): (usize, bool)| u64::from(named) << key;
         let shape = Geometry {
@@ -94,17 +84,15 @@ impl Wanted {
                 Some(Slow::Evict(after)) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
                 _ => 0,
             },
-            type_hash: tag.hash,
-            type_name: tag.name.clone().into_owned(),
+            type_hash: typed.hash,
+            type_name: typed.name.clone().into_owned(),
             fixed: named.into_iter().enumerate().map(bit).sum(),
             fixed_by: [0; 6],
         };
         let wanted = Self {
             shape,
             part,
-            any_type: typed.any,
-            plain: typed.hash,
-            topical: topical.hash,
+            any_type: typed.any || reads_bytes,
             capacity_least: config.capacity_least,
         };
         check_pair(&wanted.shape)?;
@@ -171,8 +159,7 @@ impl Wanted {
         if takes(fixed::SLOW) {
             next.evict_after_ns = self.shape.evict_after_ns;
         }
-        let adds_topics = self.part == Part::Fixes && self.adds_topics(found);
-        if takes(fixed::TYPE) || adds_topics {
+        if takes(fixed::TYPE) {
             next.type_hash = self.shape.type_hash;
             next.type_name.clone_from(&self.shape.type_name);
         }
@@ -215,7 +202,8 @@ impl Wanted {
                 });
             }
         }
-        if found.is_fixed(fixed::TYPE) && !self.takes_type(found) {
+        let is_other = !self.any_type && found.type_hash != self.shape.type_hash;
+        if found.is_fixed(fixed::TYPE) && is_other {
             let show = crate::ring::layout::type_shown;
             return Err(OpenError::Type {
                 channel: channel.to_owned(),
@@ -225,28 +213,6 @@ impl Wanted {
         }
         Ok(())
     }
-}
-
-impl Wanted {
-    /// Whether a subscriber has fixed our type, and we are the first publisher, whose messages have topics.
-    fn adds_topics(&self, found: &Geometry) -> bool {
-        let wants = self.shape.type_hash == self.topical && !self.any_type;
-        wants && found.is_open() && found.is_fixed(fixed::TYPE) && found.type_hash == self.plain
-    }
-
-    /// Whether a channel of this type is one for us. Bytes are read from any; a publisher without a topic sends to
-    /// channels with topics too, but only the first publisher gives a channel topics.
-    fn takes_type(&self, found: &Geometry) -> bool {
-        let reads_bytes = self.part == Part::Leaves && self.plain == 0;
-        let is_plain = found.type_hash == self.plain && self.shape.type_hash == self.plain;
-        let is_topical = found.type_hash == self.topical;
-        self.any_type || reads_bytes || is_plain || is_topical || self.adds_topics(found)
-    }
-}
-
-/// Whether the messages of a channel end with a topic.
-pub(super) fn has_topics(shape: &Geometry) -> bool {
-    shape.type_name.ends_with(TOPICS_SUFFIX)
 }
 
 /// Refuses a ring that holds less than two frames.

@@ -4,7 +4,6 @@ use super::attach::{self, Part, TypeTag};
 use super::attached::{Attached, is_unlinked, wake_publishers};
 use super::join::{Admission, join};
 use super::sealed;
-use super::shape::has_topics;
 use super::slots::{self, Missed};
 use super::status::{Durable, LaneState, LaneStatus};
 use super::surroundings::{Joined, News, SubscriberSlowState, has_news, is_ready, rely};
@@ -61,12 +60,11 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) turn: usize,
     /// The frame that `receive` handed out and that the next call goes past.
     pub(super) pending: Option<(usize, Frame)>,
-    /// Messages are not handed out just as they lie: they are copied out and checked, have topics, or are chosen by them.
+    /// Messages are not handed out just as they lie: they are copied out and checked, or one had a
+    /// topic, or they are chosen by topic.
     pub(super) slow: bool,
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
-    /// Messages end with their topics.
-    pub(super) topics: bool,
     /// The topics that are asked for.
     pub(super) filter: Option<Box<Filter>>,
     /// Bytes of the message found last, without its topic.
@@ -228,16 +226,14 @@ impl<T: ?Sized> Subscriber<T> {
         around.heard |= around.owes_end(&lanes);
         // Where the publisher is not trusted, a message that was handed out must not change any more.
         let checked = around.is_checked();
-        let topics = has_topics(&around.attached.geometry);
         // `validate` has seen that it can be read.
         let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {
             lanes,
             turn: 0,
             pending: None,
-            slow: checked || topics || filter.is_some(),
+            slow: checked || filter.is_some(),
             checked,
-            topics,
             filter: filter.map(Box::new),
             payload: 0,
             copy: Copied::default(),

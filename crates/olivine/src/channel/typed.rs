@@ -7,7 +7,7 @@ use super::shape::TypeTag;
 use super::subscriber::Subscriber;
 use crate::error::{Damage, NotSent, ReceiveError};
 use crate::message::{Label, Message, Outgoing, Plain, Position, layout_hash};
-use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
+use crate::ring::layout::TYPE_NAME_BYTES;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -26,35 +26,6 @@ pub(crate) fn tag_of<T: Plain>() -> TypeTag {
         any: false,
     }
 }
-
-/// The type of a channel whose messages end with topics: another one, so that both sides know what lies behind a
-/// message wherever types are compared.
-pub(crate) fn with_topics(typed: &TypeTag) -> TypeTag {
-    let bytes = b"with topics"
-        .iter()
-        .copied()
-        .chain(typed.hash.to_le_bytes());
-    let name = if typed.name.is_empty() {
-        "bytes"
-    } else {
-        &typed.name
-    };
-    let longest = TYPE_NAME_BYTES - TOPICS_SUFFIX.len();
-    let name: String = name
-        .char_indices()
-        .take_while(|(at, c)| at + c.len_utf8() <= longest)
-        .map(|(_, c)| c)
-        .chain(TOPICS_SUFFIX.chars())
-        .collect();
-    TypeTag {
-        hash: fnv(bytes).max(1),
-        name: name.into(),
-        any: typed.any,
-    }
-}
-
-/// Tells people that the channel is to be opened with topics.
-pub(super) const TOPICS_SUFFIX: &str = " with 'topic='";
 
 impl<T: Plain> Publisher<T> {
     /// Sends a copy of `value` if there is room. Never waits. Returns the position after it.

@@ -22,9 +22,9 @@ pub enum Damage {
         /// Bytes of the ring.
         capacity: u64,
     },
-    /// A message without a topic on a channel where each one has one.
+    /// A message whose header says that it ends with a topic, and which does not.
     #[error(
-        "a message of {bytes} bytes that does not end with a topic, on a channel opened with 'topic='"
+        "a message of {bytes} bytes that is marked as one with a topic and does not end with it"
     )]
     Topic {
         /// What the frame carries, in bytes.

@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
-use super::consume::{Consumer, committed_up_to};
+use super::consume::{Consumer, Stop, committed_up_to};
 use super::heap::{Channel, channel, send};
 use super::layout::lane;
 use crate::claims::input::Input;
@@ -36,9 +36,11 @@ pub fn check_frames(data: &[u8]) {
         if input.is_empty() {
             break;
         }
-        match input.byte() % 8 {
+        let choice = input.byte();
+        match choice % 8 {
             0 | 1 => scribble(&channel, &reader, &mut input),
-            2 => sum += walk(&mut reader),
+            2 if choice & 8 == 0 => sum += walk(&mut reader),
+            2 => sum += walk_plain(&mut reader),
             3 => sum += step(&mut reader),
             4 => reader.release(),
             5 => {
@@ -88,6 +90,21 @@ fn walk(reader: &mut Consumer) -> u64 {
     match walked {
         Ok(count) => assert_eq!(count, seen),
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    assert!(reader.position() >= before, "it went back");
+    sum
+}
+
+/// As [`walk`], for messages without a topic.
+fn walk_plain(reader: &mut Consumer) -> u64 {
+    let (mut sum, mut seen, before) = (0, 0, reader.position());
+    let walked = reader.walk_plain(WALK, |frame, payload| {
+        assert!(!frame.topic && frame.length == payload.len());
+        sum += read(payload);
+        seen += 1;
+    });
+    match walked {
+        Ok(count) | Err(Stop { count }) => assert_eq!(count, seen),
     }
     assert!(reader.position() >= before, "it went back");
     sum

@@ -10,7 +10,9 @@ mod lossy;
 #[cfg(not(loom))]
 mod watch;
 
-use super::layout::{Geometry, POSITION_MAX, frame_bytes, frame_tag, lane};
+use super::layout::{
+    Geometry, POSITION_MAX, TOPIC, frame_bytes, frame_half, frame_tag, has_topic, lane,
+};
 use crate::error::{Damage, ReceiveError};
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
@@ -74,28 +76,33 @@ impl Drop for Walk<'_> {
 /// it loads many cache lines at once. The tag may differ.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Bytes of header and payload, as the header has them.
-    bytes: u64,
+    /// The lower half of the header: bytes of header and payload, and whether there is a topic.
+    half: u64,
     /// Bytes of the payload.
     length: usize,
     /// Bytes from this frame's start to the next one's.
     padded: u64,
+    /// The payload ends with a topic.
+    topic: bool,
 }
 
 impl Shape {
     /// The shape of no frame.
     const NONE: Self = Self {
-        bytes: u64::MAX,
+        half: u64::MAX,
         length: 0,
         padded: 0,
+        topic: false,
     };
 
-    /// The shape in header `word`. `None` if no publisher writes such a word: a length below that
-    /// of a header or above the ring's.
+    /// The shape in header `word` of a message without a topic. `None` for a message with a topic,
+    /// and for a word that no publisher writes: a length below that of a header or above the
+    /// ring's.
     #[inline(always)]
     fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        let bytes = frame_bytes(word);
-        let payload = bytes.wrapping_sub(HEADER_BYTES);
+        // With the mark of a topic it is longer than any payload.
+        let half = frame_half(word);
+        let payload = half.wrapping_sub(HEADER_BYTES);
         if payload > payload_max {
             return None;
         }
@@ -105,9 +112,29 @@ impl Shape {
         )]
         let length = payload as usize;
         Some(Self {
-            bytes,
+            half,
             length,
-            padded: (bytes + align_mask) & !align_mask,
+            padded: (half + align_mask) & !align_mask,
+            topic: false,
+        })
+    }
+
+    /// What `word` says of a message with a topic or without. `None` for a word that no publisher
+    /// writes.
+    #[inline(always)]
+    fn of_any(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        let plain = Self::of(word, payload_max, align_mask);
+        plain.or_else(|| Self::of_topic(word, payload_max, align_mask))
+    }
+
+    #[cold]
+    fn of_topic(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        let plain = has_topic(word).then_some(word & !TOPIC)?;
+        let like = Self::of(plain, payload_max, align_mask)?;
+        Some(Self {
+            half: frame_half(word),
+            topic: true,
+            ..like
         })
     }
 
@@ -118,6 +145,7 @@ impl Shape {
             position,
             tag: frame_tag(word),
             length: self.length,
+            topic: self.topic,
             end: position + self.padded,
         }
     }
@@ -143,8 +171,18 @@ pub(crate) struct Frame {
     pub(crate) position: u64,
     pub(crate) tag: u32,
     pub(crate) length: usize,
+    /// The payload ends with a topic.
+    pub(crate) topic: bool,
     /// Start of the frame after it.
     pub(crate) end: u64,
+}
+
+/// A reader of messages without a topic stopped: the next message carries one, or its header is one
+/// that no publisher writes. [`Consumer::next`] tells which.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    /// Messages that were handed out before.
+    pub(crate) count: usize,
 }
 
 impl Consumer {
@@ -214,6 +252,25 @@ impl Consumer {
     /// [`ReceiveError::Corrupt`] if the header is invalid.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, ReceiveError> {
+        self.next_by(Self::shape)
+    }
+
+    /// As [`Consumer::next`], for messages without a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`].
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn next_plain(&mut self) -> Result<Option<Frame>, Stop> {
+        self.next_by(|consumer, _, word| consumer.plain_shape(word, 0))
+    }
+
+    #[inline(always)]
+    fn next_by<E>(
+        &mut self,
+        shape: impl Fn(&Self, u64, u64) -> Result<Shape, E>,
+    ) -> Result<Option<Frame>, E> {
         self.rest_at_tail();
         let header = self.ring.header(self.position);
         // COMMIT (acquire): pairs with the release store in `Producer::show`.
@@ -221,19 +278,23 @@ impl Consumer {
         if word == 0 {
             return Ok(None);
         }
-        self.frame(word).map(Some)
-    }
-
-    #[inline(always)]
-    fn frame(&self, word: u64) -> Result<Frame, ReceiveError> {
-        Ok(self.shape(self.position, word)?.frame(self.position, word))
+        let shape = shape(self, self.position, word)?;
+        Ok(Some(shape.frame(self.position, word)))
     }
 
     /// The shape in the header `word` at `position`; `word` is not zero.
     #[inline(always)]
     fn shape(&self, position: u64, word: u64) -> Result<Shape, ReceiveError> {
-        Shape::of(word, self.payload_max, self.align_mask)
+        Shape::of_any(word, self.payload_max, self.align_mask)
             .ok_or_else(|| self.impossible(position, word))
+    }
+
+    /// The same as [`Consumer::shape`], for messages without a topic; `count` messages were handed
+    /// out before.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn plain_shape(&self, word: u64, count: usize) -> Result<Shape, Stop> {
+        Shape::of(word, self.payload_max, self.align_mask).ok_or(Stop { count })
     }
 
     /// Passes up to `limit` messages to `handler`; returns how many.
@@ -247,8 +308,37 @@ impl Consumer {
     pub(crate) fn walk(
         &mut self,
         limit: usize,
-        mut handler: impl FnMut(&Frame, View<'_>),
+        handler: impl FnMut(&Frame, View<'_>),
     ) -> Result<usize, ReceiveError> {
+        self.walk_by(limit, handler, |consumer, position, word, _| {
+            consumer.shape(position, word)
+        })
+    }
+
+    /// As [`Consumer::walk`], for messages without a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`]; what was handed out before is consumed.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn walk_plain(
+        &mut self,
+        limit: usize,
+        handler: impl FnMut(&Frame, View<'_>),
+    ) -> Result<usize, Stop> {
+        self.walk_by(limit, handler, |consumer, _, word, count| {
+            consumer.plain_shape(word, count)
+        })
+    }
+
+    #[inline(always)]
+    fn walk_by<E>(
+        &mut self,
+        limit: usize,
+        mut handler: impl FnMut(&Frame, View<'_>),
+        shape: impl Fn(&Self, u64, u64, usize) -> Result<Shape, E>,
+    ) -> Result<usize, E> {
         let mut count = 0;
         if limit > 0 {
             self.rest_at_tail();
@@ -277,7 +367,7 @@ impl Consumer {
             let word = spot
                 .header()
                 .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
-            if frame_bytes(word) != last_shape.bytes {
+            if frame_half(word) != last_shape.half {
                 if word == 0 {
                     at.store_back();
                     at.consumer.at_tail();
@@ -285,11 +375,11 @@ impl Consumer {
                     break;
                 }
                 // The progress is stored back when `at` goes out of scope.
-                last_shape = at.consumer.shape(at.position, word)?;
+                last_shape = shape(at.consumer, at.position, word, count)?;
             }
             let frame = last_shape.frame(at.position, word);
-            // SAFETY: `shape` checked the length. The frame is committed. Our own position in the
-            // gate is at or before it and holds the publisher back until the release below.
+            // SAFETY: `Shape::of` checked the length. The frame is committed. Our own position in
+            // the gate is at or before it and holds the publisher back until the release below.
             let view = unsafe { spot.view(frame.length) };
             // The position moves afterwards: after a panic the handler gets the same message again.
             handler(&frame, view);
@@ -394,7 +484,8 @@ pub(crate) fn committed_up_to(ring: &Ring, cursor: &Word, geometry: &Geometry, w
         while at < wanted {
             // COMMIT (acquire).
             let word = ring.header(at).load(Ordering::Acquire);
-            let Some(shape) = Shape::of(word, geometry.message_max(), geometry.align - 1) else {
+            let shape = Shape::of_any(word, geometry.message_max(), geometry.align - 1);
+            let Some(shape) = shape else {
                 break;
             };
             at += shape.padded;

@@ -1,8 +1,8 @@
 //! The ring over heap memory, for Miri. Other tests cover mirrors and processes.
 
-use super::consume::{Consumer, committed_up_to};
+use super::consume::{Consumer, Stop, committed_up_to};
 use super::heap::{channel, send};
-use super::layout::{header_word, lane};
+use super::layout::{header_word, lane, with_topic};
 use super::publish::Producer;
 use crate::region::Copied;
 use crate::sync::Ordering;
@@ -211,6 +211,66 @@ fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
         }
         cursor.store(ends[1], Ordering::Release);
         assert_eq!(resume(ends[3] + 8), ends[1], "within a frame");
+    }
+}
+
+/// Only the readers of messages without a topic stop at one with a topic, in front of it.
+#[test]
+fn every_walk_takes_frames_that_carry_topics() {
+    for origin in [0, (1 << 32) - 4096] {
+        let channel = channel(8, origin);
+        let mut producer = channel.producer();
+        let mut readers: [Consumer; 2] = [0, 1].map(|slot| channel.consumer(slot));
+        let has_topic = |n: u32| n % 3 == 2;
+        let mut ends = vec![origin];
+        for n in 0..6 {
+            let length = 5 + n as usize;
+            let end = producer.room(producer.position(), length).unwrap();
+            producer.write(producer.position(), &vec![7; length]);
+            let marked = if has_topic(n) {
+                with_topic(length)
+            } else {
+                length
+            };
+            ends.push(producer.commit(end, n, marked));
+        }
+        let last = ends[6];
+        // A publisher that takes over goes on behind all of them, wherever the cursor was left.
+        let cursor = channel.lane.resolve(lane::CURSOR);
+        for died_at in &ends {
+            cursor.store(*died_at, Ordering::Release);
+            for wanted in &ends {
+                let resumed = committed_up_to(&channel.ring, &cursor, &channel.geometry, *wanted);
+                assert_eq!(resumed, *wanted);
+            }
+            assert_eq!(channel.producer().position(), last, "from {died_at}");
+        }
+        let [first, second] = &mut readers;
+        assert_eq!(first.boundary(origin, last, ends[4]).unwrap(), ends[4]);
+        let mut seen = Vec::new();
+        let walked = first.walk(9, |frame, bytes| {
+            seen.push((frame.tag, frame.length, frame.topic, bytes.len()));
+        });
+        assert_eq!(walked.unwrap(), 6);
+        let expected = (0..6).map(|n| (n, 5 + n as usize, has_topic(n), 5 + n as usize));
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+        // Without topics: two messages, and then a stop, however often it is asked.
+        for count in [2, 0] {
+            let stop = second.walk_plain(9, |frame, _| assert!(!frame.topic));
+            let Err(Stop { count: found }) = stop else {
+                panic!("{stop:?}");
+            };
+            assert_eq!((found, second.position()), (count, ends[2]));
+        }
+        let stop = second.next_plain();
+        assert!(matches!(stop, Err(Stop { count: 0 })), "{stop:?}");
+        let mut copied = Copied::default();
+        let frame = second.next_checked(&mut copied).unwrap().unwrap();
+        assert_eq!((frame.tag, frame.topic, frame.end), (2, true, ends[3]));
+        assert_eq!(copied.bytes(), [7; 7]);
+        second.advance(&frame);
+        let frame = second.next_plain().unwrap().unwrap();
+        assert_eq!((frame.tag, frame.topic), (3, false));
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of this layout. Any change of meaning or offset raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 3;
+pub(crate) const LAYOUT_VERSION: u64 = 4;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -274,7 +274,12 @@ pub(crate) mod lock_byte {
     pub(crate) const END: u64 = (1 << 40) + (1 << 18);
 }
 
-/// The header word of a frame: `tag` above, bytes of header and payload below. Never 0.
+/// Bit of a header word: the payload ends with a topic. No frame is long enough to reach it.
+pub(crate) const TOPIC: u64 = 1 << TOPIC_BIT;
+const TOPIC_BIT: u32 = 31;
+
+/// The header word of a frame: `tag` above, bytes of header and payload below. Never 0. `payload`
+/// is a length, which [`with_topic`] may have marked.
 #[inline(always)]
 pub(crate) const fn header_word(tag: u32, payload: usize) -> u64 {
     (tag as u64) << 32 | (payload as u64 + crate::region::HEADER_BYTES)
@@ -283,7 +288,25 @@ pub(crate) const fn header_word(tag: u32, payload: usize) -> u64 {
 /// Bytes of header and payload in a header word.
 #[inline(always)]
 pub(crate) const fn frame_bytes(word: u64) -> u64 {
+    word & (TOPIC - 1)
+}
+
+/// The lower half of a header word: bytes of header and payload, and [`TOPIC`]. It equals
+/// [`frame_bytes`] for a message without a topic, and exceeds every length for one with a topic.
+#[inline(always)]
+pub(crate) const fn frame_half(word: u64) -> u64 {
     word & 0xffff_ffff
+}
+
+/// Whether the payload ends with a topic.
+#[inline(always)]
+pub(crate) const fn has_topic(word: u64) -> bool {
+    word & TOPIC != 0
+}
+
+/// Marks a payload of `length` bytes that ends with a topic, for [`header_word`].
+pub(crate) const fn with_topic(length: usize) -> usize {
+    length | (1 << TOPIC_BIT)
 }
 
 /// The tag in a header word.

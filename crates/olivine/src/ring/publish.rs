@@ -221,7 +221,7 @@ impl Producer {
         // position.
         unsafe { spot.write(message) };
         points::pass("publish.written");
-        show(spot.header(), next, tag, message.len());
+        show(spot.header(), next, header_word(tag, message.len()));
         points::pass("publish.shown");
         self.advance(end)
     }
@@ -230,24 +230,28 @@ impl Producer {
     /// forked child it does nothing: the frame is the parent's.
     #[inline(always)]
     pub(crate) fn commit(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        self.commit_as(end, header_word(tag, length))
+    }
+
+    /// As [`Producer::commit`], with this header.
+    #[inline(always)]
+    pub(crate) fn commit_as(&mut self, end: u64, header: u64) -> u64 {
         if self.is_shut() {
             return self.position;
         }
         points::pass("publish.written");
-        self.show(end, tag, length);
+        let next = self.next_header(end);
+        show(self.ring.header(self.position), next, header);
         points::pass("publish.shown");
         self.advance(end)
     }
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
-    #[inline(always)]
+    #[cfg(loom)]
     pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
-        show(
-            self.ring.header(self.position),
-            self.next_header(end),
-            tag,
-            length,
-        );
+        let next = self.next_header(end);
+        let header = header_word(tag, length);
+        show(self.ring.header(self.position), next, header);
     }
 
     /// The header word at `end`, if it must be zeroed.
@@ -336,14 +340,14 @@ impl Producer {
     }
 
     /// Makes whole frames of another ring with the same `align` visible together. There is at least
-    /// one; `tag` and `length` are those of the first. They are at most [`Producer::room_left`]
-    /// bytes.
+    /// one. They are at most [`Producer::room_left`] bytes.
     #[cfg(not(loom))]
-    pub(crate) fn send_frames(&mut self, frames: &[u8], tag: u32, length: usize) {
+    pub(crate) fn send_frames(&mut self, frames: &[u8]) {
         // As a batch: first everything after the first header, then that header, which commits.
-        if let Some((_, rest)) = frames.split_first_chunk::<8>() {
+        if let Some((header, rest)) = frames.split_first_chunk::<8>() {
             self.write(self.position, rest);
-            self.commit(self.position + frames.len() as u64, tag, length);
+            let end = self.position + frames.len() as u64;
+            self.commit_as(end, u64::from_le_bytes(*header));
         }
     }
 
@@ -383,16 +387,13 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
 /// Commits the frame or batch that begins with `header`. `next` is the header after it, unless that
 /// reads zero already.
 #[inline(always)]
-fn show(header: &AtomicU64, next: Option<&AtomicU64>, tag: u32, length: usize) {
+fn show(header: &AtomicU64, next: Option<&AtomicU64>, word: u64) {
     if let Some(next) = next {
         // Relaxed: released by COMMIT below.
         next.store(0, Ordering::Relaxed);
     }
     // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
-    header.store(
-        header_word(tag, length),
-        unless(mutant("commit_relaxed"), Ordering::Release),
-    );
+    header.store(word, unless(mutant("commit_relaxed"), Ordering::Release));
 }
 
 /// Adds to a counter that only this process writes.

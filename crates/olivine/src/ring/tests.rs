@@ -191,6 +191,10 @@ fn derived() -> BTreeMap<String, String> {
         ("geometry.typed", hex(&typed.to_words())),
         ("geometry.record_bytes", in_bytes(control::GEOMETRY_WORDS)),
         ("frame.header(7,3)", hex(&[header_word(7, 3)])),
+        (
+            "frame.header(7,with_topic(3))",
+            hex(&[header_word(7, with_topic(3))]),
+        ),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
@@ -351,6 +355,11 @@ fn a_header_gives_back_what_was_put_in_and_is_never_zero() {
             assert_ne!(word, 0);
             assert_eq!(frame_bytes(word), payload as u64 + HEADER_BYTES);
             assert_eq!(frame_tag(word), tag);
+            assert!(!has_topic(word));
+            let marked = header_word(tag, with_topic(payload));
+            assert_eq!(marked, word | TOPIC);
+            assert_eq!(frame_bytes(marked), payload as u64 + HEADER_BYTES);
+            assert!(has_topic(marked));
         }
     }
 }

@@ -96,12 +96,12 @@ pub(crate) fn write_trailer(into: &mut [u8], topic: &str) {
     }
 }
 
-/// Parts what a frame carries into the payload and the topic, which is empty where a publisher gave none; `None` if no
-/// publisher writes such bytes.
+/// Parts what a frame with a topic carries into the payload and the topic; `None` if no publisher
+/// writes such bytes.
 pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_last()?;
     let (payload, topic) = rest.split_at_checked(rest.len().checked_sub((*length).into())?)?;
-    (topic.is_empty() || is_topic(topic)).then_some((payload, topic))
+    is_topic(topic).then_some((payload, topic))
 }
 
 #[cfg(test)]
@@ -177,10 +177,16 @@ mod tests {
             }
             assert_eq!(split(&bytes[..bytes.len() - 1]), None);
         }
-        for bytes in [&[][..], &[1], b"a\x02", b"*\x01", b"\xff\x01", &[0xff; 300]] {
+        for bytes in [
+            &[][..],
+            &[0],
+            &[1],
+            b"a\x02",
+            b"*\x01",
+            b"\xff\x01",
+            &[0xff; 300],
+        ] {
             assert_eq!(split(bytes), None, "{bytes:?}");
         }
-        // A message without a topic on a channel with topics.
-        assert_eq!(split(&[0]), Some((&b""[..], &b""[..])));
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::error::JournalError;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{frame_bytes, frame_tag};
+use crate::ring::layout::{frame_bytes, frame_tag, has_topic};
+use crate::uri::topic;
 use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +20,7 @@ const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Last bytes of a file that ends with an index, where the journal goes on in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or place raises it.
-pub(super) const FORMAT_VERSION: u32 = 2;
+pub(super) const FORMAT_VERSION: u32 = 3;
 
 /// No number of a block, position or end of a lane lies further: nothing that was recorded comes near it, and what is added
 /// to one does not overflow.
@@ -385,6 +386,8 @@ impl Seal {
 pub(super) struct Frame<'a> {
     pub(super) tag: u32,
     pub(super) payload: &'a [u8],
+    /// Empty for a message without a topic.
+    pub(super) topic: &'a [u8],
     /// Where the next frame starts in the run.
     pub(super) end: usize,
 }
@@ -407,9 +410,17 @@ pub(super) fn frame(run: &[u8], at: usize, align: usize) -> Result<Frame<'_>, &'
     if end > rest.len() {
         return Err("starts a frame that goes on after the end");
     }
+    let carried = &rest[size_of::<U64>()..bytes];
+    let (payload, topic) = if has_topic(word.get()) {
+        topic::split(carried)
+            .ok_or("starts a frame that is marked as one with a topic and has none")?
+    } else {
+        (carried, &[][..])
+    };
     Ok(Frame {
         tag: frame_tag(word.get()),
-        payload: &rest[size_of::<U64>()..bytes],
+        payload,
+        topic,
         end: at + end,
     })
 }

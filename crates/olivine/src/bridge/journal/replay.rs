@@ -59,7 +59,9 @@ pub struct Run<'a> {
 pub struct RunMessage<'a> {
     /// The number the publisher gave with it; 0 if none.
     pub tag: u32,
-    /// Its bytes.
+    /// What it is about; empty for a message without a topic.
+    pub topic: &'a str,
+    /// Its bytes, without the topic.
     pub payload: &'a [u8],
     /// Where its frame started in its lane.
     pub position: u64,
@@ -80,6 +82,7 @@ impl<'a> Run<'a> {
             at = frame.end;
             Some(RunMessage {
                 tag: frame.tag,
+                topic: std::str::from_utf8(frame.topic).unwrap_or_default(),
                 payload: frame.payload,
                 position,
             })

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub(super) const ID_HEADER: &str = "Nats-Msg-Id";
 /// Header with the tag of a message; left out for 0.
 pub(super) const TAG_HEADER: &str = "Olivine-Tag";
+/// Header with the topic of a message; left out where it has none.
+pub(super) const TOPIC_HEADER: &str = "Olivine-Topic";
 /// Header of the first message that a bridge sends of a lane: what lies before it is not to come any more.
 pub(super) const START_HEADER: &str = "Olivine-Start";
 

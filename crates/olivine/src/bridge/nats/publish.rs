@@ -1,7 +1,7 @@
 //! Out of a ring into a stream: many messages on their way, given back in order once they are stored.
 
 use super::connect::{self, Broken, Connection, Door};
-use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER};
+use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
 use super::stream::{self, Place};
 use super::window::{Disorder, Window};
@@ -10,7 +10,8 @@ use crate::bridge::egress::Egress;
 use crate::error::{LinkError, ReceiveError};
 use crate::link::{Control, Stop};
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{frame_bytes, frame_tag};
+use crate::ring::layout::{frame_bytes, frame_tag, has_topic};
+use crate::uri::topic;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Error as Refusal, ErrorCode};
@@ -36,7 +37,7 @@ const NAP: Duration = Duration::from_millis(100);
 /// Wait between two looks for subscribers of the stream.
 const COUNT_NAP: Duration = Duration::from_millis(50);
 /// Room that a message's headers may take of what the server lets one message have.
-const HEADERS_MAX: usize = 256;
+const HEADERS_MAX: usize = 512;
 
 /// Publishes a ring until everything was delivered and the wish to end came, or, with `until_end`, every publisher
 /// closed.
@@ -411,7 +412,22 @@ impl Outgoing<'_> {
             let header = u64::from_le_bytes(*header);
             let frame = frame_bytes(header);
             let padded = usize_of(frame.next_multiple_of(align));
-            let payload = bytes.slice(at + usize_of(HEADER_BYTES)..at + usize_of(frame));
+            let carried = bytes.slice(at + usize_of(HEADER_BYTES)..at + usize_of(frame));
+            let mut payload = carried.clone();
+            let mut topic = None;
+            if has_topic(header) {
+                let Some((length, text)) = parted(&carried) else {
+                    let reason = format!(
+                        "a message of {} bytes at position {} that is marked as one with a topic \
+                         and does not end with a topic",
+                        carried.len(),
+                        position + at as u64
+                    );
+                    return Err(self.refused(reason).into());
+                };
+                payload.truncate(length);
+                topic = Some(text);
+            }
             if payload.len() > session.payload_max {
                 let reason = format!(
                     "a message of {} bytes, where its 'max_payload' leaves room for {}: raise that, or send smaller messages",
@@ -422,7 +438,10 @@ impl Outgoing<'_> {
             }
             let from = position + at as u64;
             let number = self.window.send(place, from + padded as u64, padded as u64);
-            let headers = self.headers(place, from, frame_tag(header), false);
+            let mut headers = self.headers(place, from, frame_tag(header), false);
+            if let Some(topic) = topic {
+                headers.insert(TOPIC_HEADER, topic);
+            }
             post(session, number, headers, payload).await?;
             self.egress.advance(place, from + padded as u64);
             at += padded;
@@ -601,6 +620,12 @@ async fn post(
         .publish_with_reply_and_headers(session.subject.clone(), reply, headers, payload)
         .await;
     posted.map_err(|error| Broken::Away(error.to_string()))
+}
+
+/// Length of the message without its topic, and the topic; `None` if the bytes do not end with one.
+fn parted(carried: &[u8]) -> Option<(usize, &str)> {
+    let (payload, topic) = topic::split(carried)?;
+    Some((payload.len(), std::str::from_utf8(topic).ok()?))
 }
 
 /// A number of bytes that a ring of ours holds.

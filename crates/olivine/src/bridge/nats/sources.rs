@@ -12,7 +12,8 @@ use crate::bridge::ingress::{Ingress, NotTaken};
 use crate::bridge::ring_error;
 use crate::error::{LinkError, OpenError};
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{fnv, header_word};
+use crate::ring::layout::{fnv, header_word, with_topic};
+use crate::uri::topic::{trailer_length, write_trailer};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct Arrived {
     /// What it says of itself; nothing if another program sent it.
     pub(super) label: Option<Label>,
     pub(super) tag: u32,
+    /// What it is about, if it has a topic.
+    pub(super) topic: Option<String>,
     /// Its sender has given up what lies before it.
     pub(super) is_start: bool,
     pub(super) payload: Bytes,
@@ -209,9 +212,17 @@ impl Sources {
             position,
             bytes: Vec::new(),
         });
-        let header = header_word(arrived.tag, arrived.payload.len());
+        let topic = arrived.topic.as_deref();
+        let carried = arrived.payload.len() + topic.map_or(0, trailer_length);
+        let length = topic.map_or(carried, |_| with_topic(carried));
+        let header = header_word(arrived.tag, length);
         run.bytes.extend_from_slice(&header.to_le_bytes());
         run.bytes.extend_from_slice(&arrived.payload);
+        if let Some(topic) = topic {
+            let end = run.bytes.len();
+            run.bytes.resize(end + trailer_length(topic), 0);
+            write_trailer(&mut run.bytes[end..], topic);
+        }
         let padded = run.bytes.len().next_multiple_of(align);
         run.bytes.resize(padded, 0);
         self.lanes[place].next = run.position + padded as u64;

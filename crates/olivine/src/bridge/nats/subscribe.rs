@@ -5,7 +5,7 @@
 //! whatever is missing between what was acknowledged and what was handed out is asked for by itself, first.
 
 use super::connect::{self, Broken, Connection, Door};
-use super::label::{ID_HEADER, START_HEADER, TAG_HEADER};
+use super::label::{ID_HEADER, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
 use super::sources::{Arrived, Sources, Taken};
 use super::stream::{self, Place};
@@ -13,6 +13,7 @@ use crate::bridge::Destination;
 use crate::error::LinkError;
 use crate::link::Control;
 use crate::uri::Start;
+use crate::uri::topic::is_topic;
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
@@ -527,6 +528,9 @@ impl Arrived {
             tag: word(TAG_HEADER)
                 .and_then(|tag| tag.parse().ok())
                 .unwrap_or(0),
+            topic: word(TOPIC_HEADER)
+                .filter(|topic| is_topic(topic.as_bytes()))
+                .map(str::to_owned),
             is_start: word(START_HEADER).is_some(),
             payload,
         }

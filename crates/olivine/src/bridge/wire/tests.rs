@@ -101,7 +101,7 @@ fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
 /// The bytes of a session, for other implementations: `docs/wire.md` says what they mean.
 #[test]
 fn a_session_has_the_bytes_that_it_always_had() {
-    let golden = include_str!("../../../tests/golden/wire-2.txt");
+    let golden = include_str!("../../../tests/golden/wire-3.txt");
     let session = session();
     let hex = session.iter().map(|byte| format!("{byte:02x}"));
     let lines: Vec<String> = hex

@@ -1,22 +1,24 @@
 //! Frames that no publisher of the channel writes.
 
 use crate::error::{Damage, ReceiveError};
+use crate::ring::layout::with_topic;
 use crate::{Publisher, Subscriber};
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
 fn the_first_of_several_bad_frames_is_told() {
-    let uri = "inproc://bad-frames?capacity=4KiB&topic=a";
+    let uri = "inproc://bad-frames?capacity=4KiB";
     let mut publisher = Publisher::open(uri).unwrap();
     let mut subscriber = Subscriber::open(uri).unwrap();
     publisher.publish(b"good").unwrap();
     let first = publisher.cursor().0;
-    let topic = publisher.endpoint.topic.take();
     for length in 2..5 {
-        // Its last byte says that a longer topic than this precedes it.
-        publisher.publish(&vec![200; length]).unwrap();
+        // Marked as one with a topic. Its last byte says that a longer topic than this precedes it.
+        let mut claim = publisher.try_claim(length).unwrap();
+        claim.fill(200);
+        claim.carried = with_topic(length);
+        claim.commit();
     }
-    publisher.endpoint.topic = topic;
     publisher.publish(b"good").unwrap();
     let mut good = 0;
     let error = subscriber.poll(|_| good += 1, 10).unwrap_err();

@@ -4,8 +4,14 @@ use super::super::reserve::Claim;
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
+use crate::ring::layout::with_topic;
 use crate::uri::topic::{is_topic, trailer_length, write_trailer};
 use std::time::Duration;
+
+/// The topic that a message carries: its own, else the publisher's. An empty one is none.
+fn topic_of<'t>(own: Option<&'t str>, default: Option<&'t str>) -> Option<&'t str> {
+    own.or(default).filter(|topic| !topic.is_empty())
+}
 
 impl<T: ?Sized> Publisher<T> {
     #[inline(always)]
@@ -13,16 +19,16 @@ impl<T: ?Sized> Publisher<T> {
         let at = self.producer.position();
         let Outgoing { body, label } = message;
         let Ok(end) = self.fits(at, body.len(), label.topic) else {
-            let (end, whole) = self.write_with_topic(at, message)?;
-            return Ok(Position(self.commit_slowly(end, label.tag, whole)));
+            let (end, length) = self.write_with_topic(at, message)?;
+            return Ok(Position(self.commit_slowly(end, label.tag, length)));
         };
         Ok(Position(self.producer.send(end, label.tag, body)))
     }
 
     #[cold]
     #[inline(never)]
-    fn commit_slowly(&mut self, end: u64, tag: u32, whole: usize) -> u64 {
-        self.producer.commit(end, tag, whole)
+    fn commit_slowly(&mut self, end: u64, tag: u32, length: usize) -> u64 {
+        self.producer.commit(end, tag, length)
     }
 
     /// Where a frame of `length` bytes at `at` ends, where it has room and no topic follows. The
@@ -41,7 +47,7 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// Where the cached limit is used up, or a topic follows the message: writes a message and its topic at `at`; where
-    /// the frame ends, and how long what it carries is.
+    /// the frame ends, and the length for its header.
     ///
     /// In the caller, and nothing is called with the message: one that was just built is in registers, and must be able
     /// to stay there on the way that does not come by here.
@@ -54,19 +60,19 @@ impl<T: ?Sized> Publisher<T> {
         let Outgoing { body, label } = message;
         let (end, whole) = self.room_with_topic(at, body.len(), label.topic)?;
         self.producer.place_mut(at, whole)[..body.len()].copy_from_slice(body);
-        self.write_topic(at, body.len(), whole, label.topic);
-        Ok((end, whole))
+        Ok((end, self.write_topic(at, body.len(), whole, label.topic)))
     }
 
-    /// Writes the topic, if there is one, behind the message at `at` of `length` bytes.
+    /// Writes the topic, if there is one, behind the message at `at` of `length` bytes; the length
+    /// for the header.
     #[cold]
     #[inline(never)]
-    fn write_topic(&mut self, at: u64, length: usize, whole: usize, topic: Option<&str>) {
-        let Some(default) = &self.endpoint.topic else {
-            return;
+    fn write_topic(&mut self, at: u64, length: usize, whole: usize, own: Option<&str>) -> usize {
+        let Some(topic) = topic_of(own, self.endpoint.topic.as_deref()) else {
+            return whole;
         };
-        let topic = topic.unwrap_or(default);
         write_trailer(&mut self.producer.place_mut(at, whole)[length..], topic);
+        with_topic(whole)
     }
 
     /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.
@@ -76,17 +82,12 @@ impl<T: ?Sized> Publisher<T> {
         &mut self,
         at: u64,
         length: usize,
-        topic: Option<&str>,
+        own: Option<&str>,
     ) -> Result<(u64, usize), NotSent> {
-        if let Some(topic) = topic.filter(|topic| !topic.is_empty()) {
-            if self.endpoint.topic.is_none() {
-                return Err(NotSent::NoTopics);
-            }
-            if !is_topic(topic.as_bytes()) {
-                return Err(NotSent::Topic);
-            }
+        if own.is_some_and(|own| !own.is_empty() && !is_topic(own.as_bytes())) {
+            return Err(NotSent::Topic);
         }
-        let whole = self.with_topic(length, topic);
+        let whole = self.carried(length, own);
         let found = match self.producer.fits_whole(at, whole) {
             Err(NotSent::BackPressured) => self.ask_gate(at, whole),
             found => found,
@@ -94,16 +95,15 @@ impl<T: ?Sized> Publisher<T> {
         match found {
             // The caller counts without the topic.
             Err(NotSent::TooLong { max }) => Err(NotSent::TooLong {
-                max: max.saturating_sub(self.with_topic(0, topic)),
+                max: max.saturating_sub(self.carried(0, own)),
             }),
             found => Ok((found?, whole)),
         }
     }
 
     /// Bytes that a frame carries for a message of `length` bytes.
-    pub(super) fn with_topic(&self, length: usize, topic: Option<&str>) -> usize {
-        let default = self.endpoint.topic.as_deref();
-        let topic = default.map(|default| topic.unwrap_or(default));
+    pub(super) fn carried(&self, length: usize, own: Option<&str>) -> usize {
+        let topic = topic_of(own, self.endpoint.topic.as_deref());
         length.saturating_add(topic.map_or(0, trailer_length))
     }
 
@@ -150,7 +150,7 @@ impl<T: ?Sized> Publisher<T> {
         Ok(self.claimed(room, found))
     }
 
-    /// Where a claimed frame ends, and how long what it carries is, its topic included.
+    /// Where a claimed frame ends, and the length for its header.
     #[inline(always)]
     fn find_place(&mut self, room: Outgoing<'_, usize>) -> Result<(u64, usize), NotSent> {
         let at = self.producer.position();
@@ -170,18 +170,17 @@ impl<T: ?Sized> Publisher<T> {
         topic: Option<&str>,
     ) -> Result<(u64, usize), NotSent> {
         let (end, whole) = self.room_with_topic(at, length, topic)?;
-        self.write_topic(at, length, whole, topic);
-        Ok((end, whole))
+        Ok((end, self.write_topic(at, length, whole, topic)))
     }
 
     #[inline(always)]
-    fn claimed(&mut self, room: Outgoing<'_, usize>, (end, whole): (u64, usize)) -> Claim<'_> {
+    fn claimed(&mut self, room: Outgoing<'_, usize>, (end, carried): (u64, usize)) -> Claim<'_> {
         self.producer.begin(end);
         Claim {
             producer: &mut self.producer,
             end,
             length: room.body,
-            whole,
+            carried,
             tag: room.label.tag,
         }
     }

@@ -85,7 +85,7 @@ impl<T: ?Sized> Publisher<T> {
                 return Err(found);
             };
             if let Step::Park = step {
-                let need = self.producer.need(at, self.with_topic(length, topic));
+                let need = self.producer.need(at, self.carried(length, topic));
                 let wanted = self.endpoint.config.subscribers as usize;
                 let nap = self.endpoint.hold.nap(waiting.left());
                 let Endpoint {

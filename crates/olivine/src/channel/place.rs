@@ -156,14 +156,13 @@ impl Backing {
         present: bool,
         numa: Option<u32>,
     ) -> Result<bool, OpenError> {
-        let header = lane_header(shape);
         let LaneShape {
             geometry, index, ..
         } = *shape;
         match self {
             Self::Files(folder) => {
                 if let Some(found) = segment::open_file(folder, &lane_name(index), true)? {
-                    if present || is_made_for(found.as_fd(), &header) {
+                    if present || is_made_for(found.as_fd(), shape) {
                         return Ok(false);
                     }
                     folder.unlink(&lane_name(index))?;
@@ -173,7 +172,7 @@ impl Backing {
                     &lane_name(index),
                     geometry.lane_bytes(),
                     numa,
-                    &header,
+                    &lane_header(shape),
                 )
             }
             Self::Process(inside) => {
@@ -185,7 +184,7 @@ impl Backing {
                     &inside.path,
                     geometry.lane_bytes(),
                     numa,
-                    &header,
+                    &lane_header(shape),
                 )?);
                 Ok(true)
             }
@@ -253,20 +252,26 @@ pub(crate) struct LaneShape<'a> {
     pub(crate) index: usize,
 }
 
-/// The header page of a new lane, as bytes.
-fn lane_header(shape: &LaneShape<'_>) -> Vec<u8> {
-    let LaneShape {
-        geometry,
-        incarnation,
-        index,
-    } = *shape;
-    let mut words = vec![0_u64; lane::WORDS];
+/// Words at the start of a lane that never change.
+const MARKS: usize = lane::INCARNATION + 1;
+
+/// The words of a lane that never change.
+fn lane_marks(shape: &LaneShape<'_>) -> [u64; MARKS] {
+    let mut words = [0; MARKS];
     words[lane::MAGIC] = LANE_MAGIC;
     words[lane::VERSION] = LAYOUT_VERSION;
-    words[lane::CAPACITY] = geometry.capacity;
-    words[lane::INDEX] = index as u64;
-    words[lane::ORIGIN] = geometry.origin;
-    words[lane::INCARNATION] = incarnation;
+    words[lane::CAPACITY] = shape.geometry.capacity;
+    words[lane::INDEX] = shape.index as u64;
+    words[lane::ORIGIN] = shape.geometry.origin;
+    words[lane::INCARNATION] = shape.incarnation;
+    words
+}
+
+/// The header page of a new lane, as bytes.
+fn lane_header(shape: &LaneShape<'_>) -> Vec<u8> {
+    let geometry = shape.geometry;
+    let mut words = vec![0_u64; lane::WORDS];
+    words[..MARKS].copy_from_slice(&lane_marks(shape));
     words[lane::CURSOR] = geometry.origin;
     words[lane::LIMIT] = geometry.origin + geometry.capacity;
     to_bytes(&words)
@@ -277,12 +282,12 @@ pub(super) fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Whether `file` begins with the words of `header` that never change.
-fn is_made_for(file: BorrowedFd<'_>, header: &[u8]) -> bool {
-    let mut found = [0; (lane::INCARNATION + 1) * 8];
+/// Whether `file` begins with the words of the lane `shape` that never change.
+fn is_made_for(file: BorrowedFd<'_>, shape: &LaneShape<'_>) -> bool {
+    let mut found = [0; MARKS * 8];
     // A file that is shorter, or cannot be read, is no lane of this channel.
     rustix::io::pread(file, &mut found, 0)
-        .is_ok_and(|read| read == found.len() && header.starts_with(&found))
+        .is_ok_and(|read| read == found.len() && to_bytes(&lane_marks(shape)) == found)
 }
 
 fn check_lane(words: &Words, path: &Path, shape: &LaneShape<'_>) -> Result<(), OpenError> {

@@ -180,13 +180,17 @@ impl Wanted {
             0 => Slow::Wait.to_string(),
             ns => Slow::Evict(Duration::from_nanos(ns)).to_string(),
         };
+        let show = |key, value: u64| match key {
+            fixed::SLOW => slow(value),
+            _ => value.to_string(),
+        };
         let values = |shape: &Geometry| {
             [
-                shape.capacity.to_string(),
-                shape.align.to_string(),
-                shape.publishers_max.to_string(),
-                shape.subscribers_max.to_string(),
-                slow(shape.evict_after_ns),
+                shape.capacity,
+                shape.align,
+                shape.publishers_max,
+                shape.subscribers_max,
+                shape.evict_after_ns,
             ]
         };
         let pairs = values(&self.shape).into_iter().zip(values(found));
@@ -196,8 +200,8 @@ impl Wanted {
                 return Err(OpenError::Mismatch {
                     channel: channel.to_owned(),
                     key: fixed::KEYS[key],
-                    asked,
-                    found: value,
+                    asked: show(key, asked),
+                    found: show(key, value),
                     pid: found.fixed_by[key],
                 });
             }

@@ -1,6 +1,7 @@
 //! The geometry of a channel: its settings, and the word offsets that follow from them.
 
 use super::{LANE_HEADER_BYTES, NO_POSITION, control, fixed, lane_entry, slot};
+use core::fmt;
 
 /// Longest type name kept in the control header, in bytes.
 pub(crate) const TYPE_NAME_BYTES: usize = 64;
@@ -40,6 +41,40 @@ pub(crate) fn type_shown(name: &str) -> String {
         "untyped bytes".to_owned()
     } else {
         name.to_owned()
+    }
+}
+
+/// Values that a word of a geometry can have.
+#[derive(Clone, Copy)]
+enum Range {
+    Any,
+    /// A power of two from the first to the second.
+    Power(u64, u64),
+    /// From 1 to this.
+    Count(u64),
+    /// A multiple of 4096 up to this.
+    Pages(u64),
+}
+
+impl Range {
+    fn holds(self, value: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Power(min, max) => value.is_power_of_two() && (min..=max).contains(&value),
+            Self::Count(max) => (1..=max).contains(&value),
+            Self::Pages(max) => value.is_multiple_of(4096) && value <= max,
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any number"),
+            Self::Power(min, max) => write!(f, "a power of two from {min} to {max}"),
+            Self::Count(max) => write!(f, "1 to {max}"),
+            Self::Pages(max) => write!(f, "a multiple of 4096 up to {max}"),
+        }
     }
 }
 
@@ -93,69 +128,54 @@ impl Geometry {
 
     fn check(&self) -> Result<(), String> {
         use crate::uri::{CAPACITY_RANGE, PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT};
-        let power = |value: u64, (min, max)| {
-            let usable = value.is_power_of_two() && (min..=max).contains(&value);
-            (usable, format!("a power of two from {min} to {max}"))
-        };
-        let count = |value: u64, max| ((1..=max).contains(&value), format!("1 to {max}"));
         if self.fixed >= fixed::SHAPED * 2 {
             return Err(format!(
                 "its mark of fixed settings is {:#x}, which no participant writes",
                 self.fixed
             ));
         }
-        let (origin, origin_max) = (self.origin, NO_POSITION / 2);
-        let none = || (true, String::new());
-        let open = |key| !self.is_fixed(key);
+        // A setting that no participant has named yet is 0.
+        let unless_open = |key, value: u64, range| match value {
+            0 if !self.is_fixed(key) => Range::Any,
+            _ => range,
+        };
         let align_max = match self.capacity {
             0 => 4096,
             capacity => (capacity / 2).min(4096),
         };
+        let (capacity_min, capacity_max) = CAPACITY_RANGE;
+        let capacity = Range::Power(capacity_min, capacity_max);
         let checks = [
             (
                 "capacity",
                 self.capacity,
-                match self.capacity {
-                    0 if open(fixed::CAPACITY) => none(),
-                    capacity => power(capacity, CAPACITY_RANGE),
-                },
+                unless_open(fixed::CAPACITY, self.capacity, capacity),
             ),
             (
                 "align",
                 self.align,
-                match self.align {
-                    0 if open(fixed::ALIGN) => none(),
-                    align => power(align, (8, align_max)),
-                },
+                unless_open(fixed::ALIGN, self.align, Range::Power(8, align_max)),
             ),
             (
                 "publishers_max",
                 self.publishers_max,
-                match self.publishers_max {
-                    0 if open(fixed::PUBLISHERS_MAX) => none(),
-                    lanes => count(lanes, PUBLISHERS_LIMIT),
-                },
+                unless_open(
+                    fixed::PUBLISHERS_MAX,
+                    self.publishers_max,
+                    Range::Count(PUBLISHERS_LIMIT),
+                ),
             ),
             (
                 "subscribers_max",
                 self.subscribers_max,
-                count(self.subscribers_max, SUBSCRIBERS_LIMIT),
+                Range::Count(SUBSCRIBERS_LIMIT),
             ),
-            (
-                "origin",
-                origin,
-                (
-                    origin.is_multiple_of(4096) && origin <= origin_max,
-                    format!("a multiple of 4096 up to {origin_max}"),
-                ),
-            ),
+            ("origin", self.origin, Range::Pages(NO_POSITION / 2)),
         ];
-        checks
-            .into_iter()
-            .try_for_each(|(key, value, (usable, range))| {
-                let wrong = || format!("its {key} is {value}, which must be {range}");
-                usable.then_some(()).ok_or_else(wrong)
-            })
+        checks.into_iter().try_for_each(|(key, value, range)| {
+            let wrong = || format!("its {key} is {value}, which must be {range}");
+            range.holds(value).then_some(()).ok_or_else(wrong)
+        })
     }
 
     /// Whether no publisher has fixed the geometry yet.

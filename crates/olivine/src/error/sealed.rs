@@ -62,6 +62,17 @@ pub enum SealedError {
         /// Its words, control characters escaped.
         reason: String,
     },
+    /// A process serves the socket and did not answer in time: it is stopped, too busy, or does not
+    /// speak our protocol.
+    #[error("process {pid} serves {} and gave no answer within {} ms: it may be stopped or busy; continue it, or wait longer with timeout=", socket.display(), waited.as_millis())]
+    NoAnswer {
+        /// The socket.
+        socket: PathBuf,
+        /// Its process; 0 if it is in another PID namespace.
+        pid: i32,
+        /// How long this subscriber waited.
+        waited: Duration,
+    },
     /// What serves the socket does not speak our protocol, or broke it.
     #[error("what serves {} is no publisher of ours: {problem}", socket.display())]
     Protocol {

@@ -50,7 +50,10 @@ impl Stage<'_> {
             Ok(subscriber) => subscriber,
             // It went, died, or was stopped before it answered.
             Err(OpenError::Link(LinkError::Sealed(error)))
-                if matches!(&*error, SealedError::NoPublisher { .. }) =>
+                if matches!(
+                    &*error,
+                    SealedError::NoPublisher { .. } | SealedError::NoAnswer { .. }
+                ) =>
             {
                 return;
             }

@@ -67,8 +67,12 @@ pub(super) fn join(config: &Config, path: &Path, typed: &TypeTag) -> Result<Join
                 // It ended before it answered: another one may come.
                 None if !left.is_zero() => {}
                 None => {
-                    let problem = format!("it gave no answer within {} ms", patience.as_millis());
-                    return Err(protocol(path, problem).into());
+                    return Err(SealedError::NoAnswer {
+                        socket: path.to_owned(),
+                        pid: peer.pid,
+                        waited: patience,
+                    }
+                    .into());
                 }
             }
         }

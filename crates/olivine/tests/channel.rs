@@ -232,7 +232,7 @@ fn only_the_slow_subscriber_is_evicted() {
 
 #[test]
 fn late_slow_subscriber_is_judged_by_the_same_clock() {
-    let uri = "inproc://late?capacity=4KiB&slow=evict:300ms";
+    let uri = "inproc://late?capacity=4KiB&slow=evict:2s";
     let mut publisher = Publisher::open(uri).unwrap();
     let _slow = Subscriber::open(uri).unwrap();
     fill(&mut publisher);

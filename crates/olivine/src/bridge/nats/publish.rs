@@ -70,6 +70,7 @@ pub(super) async fn run(
         full: None,
         full_pause: FULL_PAUSE.0,
         settled: Instant::now(),
+        stream: None,
         is_awaited: settings.config.subscribers > 0,
     };
     outgoing.distrust().map_err(|source| LinkError::Receive {
@@ -113,6 +114,8 @@ struct Outgoing<'a> {
     full_pause: Duration,
     /// When something was settled, or the first message went out.
     settled: Instant,
+    /// When the stream was made that we know.
+    stream: Option<u64>,
     /// Nothing goes out before the stream has as many subscribers as the settings say.
     is_awaited: bool,
 }
@@ -187,6 +190,15 @@ impl Outgoing<'_> {
             (geometry.type_hash, geometry.type_name.to_string())
         };
         let place = stream::open(self.settings, connection, (hash, &name)).await?;
+        let known = self.stream.replace(place.created);
+        let is_new = known.is_some_and(|created| created != place.created);
+        let info = place.stream.cached_info();
+        // A new leader of a cluster may not know yet what is stored.
+        let is_alone = info.config.num_replicas <= 1;
+        if is_new || is_alone && self.window.last() > info.state.last_sequence {
+            // The stream gives numbers again that it gave before.
+            self.window.forget_order();
+        }
         let inbox = connection.client.new_inbox();
         let acks = connection.client.subscribe(format!("{inbox}.*")).await;
         let payload_max = connection.client.max_payload().saturating_sub(HEADERS_MAX);
@@ -479,7 +491,7 @@ impl Outgoing<'_> {
             lane: self.egress.lane(place),
             position,
             align: u32::try_from(self.egress.geometry().align).unwrap_or(u32::MAX),
-            repair: self.window.repair_of(place, position),
+            repair: self.window.repair_of(place, position, is_end),
             is_end,
         };
         let mut headers = HeaderMap::new();

@@ -122,11 +122,24 @@ impl Window {
         lane.repair_end = lane.sent;
     }
 
-    /// The repair under which a frame is sent that starts at `position`.
-    pub(super) fn repair_of(&self, place: usize, position: u64) -> u32 {
+    /// The repair under which a frame is sent that starts at `position`, or the lane's end there.
+    pub(super) fn repair_of(&self, place: usize, position: u64, is_end: bool) -> u32 {
         let lane = self.lanes.get(place);
-        lane.filter(|lane| position < lane.repair_end)
+        lane.filter(|lane| position < lane.repair_end || is_end && position == lane.repair_end)
             .map_or(0, |lane| lane.repair)
+    }
+
+    /// Greatest place in the stream of a message that was settled; 0 for none.
+    pub(super) fn last(&self) -> u64 {
+        let places = self.lanes.iter().map(|lane| lane.last);
+        places.max().unwrap_or(0)
+    }
+
+    /// The stream gives numbers again that it gave before. Order is checked from here on.
+    pub(super) fn forget_order(&mut self) {
+        for lane in &mut self.lanes {
+            lane.last = 0;
+        }
     }
 
     /// A message goes out. Returns its number.
@@ -283,7 +296,7 @@ mod tests {
         window.refused(numbers[3]);
         assert!(window.is_answered());
         window.restart();
-        let repairs = [8, 16, 24].map(|position| window.repair_of(0, position));
+        let repairs = [8, 16, 24].map(|position| window.repair_of(0, position, false));
         assert_eq!((window.settled(0), repairs), (8, [1, 1, 0]));
         let again = [window.send(0, 16, 8), window.send(0, 24, 8)];
         window.stored(again[0], 3);
@@ -294,10 +307,42 @@ mod tests {
         let last = window.send(0, 32, 8);
         window.refused(last);
         window.restart();
-        assert_eq!(window.repair_of(0, 24), 0);
+        assert_eq!(window.repair_of(0, 24, false), 0);
         let last = window.send(0, 32, 8);
         window.stored(last, 5);
         assert!(window.settle().unwrap().unwrap().1);
+    }
+
+    #[test]
+    fn an_end_that_was_stored_before_its_last_message_is_repaired() {
+        let mut window = Window::default();
+        let message = window.send(0, 8, 8);
+        let end = window.send(0, 8, 0);
+        window.refused(message);
+        window.stored(end, 1);
+        window.restart();
+        let message = window.send(0, 8, 8);
+        assert_eq!(window.repair_of(0, 8, true), 1, "another id than the first");
+        let end = window.send(0, 8, 0);
+        window.stored(message, 2);
+        window.stored(end, 3);
+        assert!(window.settle().unwrap().is_some());
+        assert!(window.settle().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_stream_that_gives_numbers_again_breaks_no_order() {
+        let mut window = Window::default();
+        let first = window.send(0, 8, 8);
+        window.stored(first, 100);
+        window.settle().unwrap();
+        assert_eq!(window.last(), 100);
+        window.restart();
+        window.forget_order();
+        let second = window.send(0, 16, 8);
+        window.stored(second, 2);
+        assert!(window.settle().unwrap().is_some());
+        assert_eq!(window.last(), 2);
     }
 
     #[test]
@@ -311,7 +356,13 @@ mod tests {
         assert_eq!(window.settle().unwrap_err(), Disorder { place: 0 });
         window.repair(0);
         window.restart();
-        assert_eq!((window.repair_of(0, 8), window.repair_of(0, 16)), (1, 0));
+        assert_eq!(
+            (
+                window.repair_of(0, 8, false),
+                window.repair_of(0, 16, false)
+            ),
+            (1, 0)
+        );
         let again = window.send(0, 16, 8);
         window.stored(again, 6);
         let (_, back) = window.settle().unwrap().unwrap();
@@ -343,7 +394,7 @@ mod tests {
                 let trouble = steps < 2000;
                 // Sends one, which may be lost, or stored without a word.
                 if next < COUNT && window.len() < 8 {
-                    let id = (next, window.repair_of(0, next * 8));
+                    let id = (next, window.repair_of(0, next * 8, false));
                     let number = window.send(0, (next + 1) * 8, 8);
                     if trouble && below(8) == 0 {
                         // Full: it says so.

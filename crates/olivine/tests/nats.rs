@@ -359,6 +359,109 @@ fn publisher_s_status_says_what_a_power_cut_may_take() {
 }
 
 #[test]
+fn subscriber_of_a_stream_that_lost_its_end_receives_what_follows() {
+    let Some(mut server) = server("") else {
+        return;
+    };
+    let uri = server.uri("rewound", "timeout=1s");
+    let publish = |first: u64, count: u64| {
+        let mut publisher = Publisher::open(&uri).expect("a publisher");
+        for number in first..first + count {
+            publisher.publish(&number.to_le_bytes()).expect("room");
+        }
+        publisher
+    };
+    let mut subscriber = joined(&uri);
+    let first = publish(0, 1);
+    assert_eq!(next_number(&mut subscriber), 0);
+    server.kill();
+    server.keep();
+    server.start();
+    let second = publish(1, 100);
+    for number in 1..101 {
+        assert_eq!(next_number(&mut subscriber), number);
+    }
+    until("all of it is acknowledged", || {
+        second.link_status().unwrap().acknowledged_bytes >= 1600
+    });
+    server.kill();
+    server.go_back();
+    server.start();
+    // The stream gives them numbers that it gave before.
+    let third = publish(101, 20);
+    for number in 101..121 {
+        assert_eq!(next_number(&mut subscriber), number);
+    }
+    for publisher in [first, second, third] {
+        publisher.close().expect("a good end");
+    }
+    until("the end is told", || {
+        matches!(subscriber.try_receive(), Err(ReceiveError::Closed))
+    });
+}
+
+#[test]
+fn subscriber_to_other_programs_hears_that_the_stream_lost_its_end() {
+    let publish = |server: &Server, first: u64, count: u64| {
+        for number in first..first + count {
+            let text = format!("{number:08}");
+            let stored = server.ask("told", &text);
+            assert!(stored.contains("seq"), "{stored}");
+        }
+    };
+    let Some(mut server) = server("") else {
+        return;
+    };
+    let uri = server.uri("told", "timeout=1s");
+    let mut subscriber = joined(&uri);
+    publish(&server, 0, 1);
+    server.kill();
+    server.keep();
+    server.start();
+    publish(&server, 1, 20);
+    for number in 0..21 {
+        let received = subscriber.receive_timeout(2 * common::WATCHDOG);
+        let received = received.unwrap().expect("a message in time");
+        assert_eq!(&*received, format!("{number:08}").as_bytes());
+    }
+    server.kill();
+    server.go_back();
+    server.start();
+    publish(&server, 21, 5);
+    match subscriber.receive_timeout(2 * common::WATCHDOG) {
+        Err(ReceiveError::Failed(LinkError::Lost { problem, .. })) => {
+            assert!(problem.contains("lost its last messages"), "{problem}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn subscriber_of_a_stream_made_anew_receives_what_other_programs_send() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let mut subscriber = joined(&server.uri("anew", "timeout=1s"));
+    let mut receive = |expected: &[u8]| {
+        let received = subscriber.receive_timeout(2 * common::WATCHDOG);
+        assert_eq!(&*received.unwrap().expect("a message in time"), expected);
+    };
+    for text in ["one", "two"] {
+        let stored = server.ask("anew", text);
+        assert!(stored.contains("seq"), "{stored}");
+        receive(text.as_bytes());
+    }
+    let gone = server.ask("$JS.API.STREAM.DELETE.anew", "");
+    assert!(gone.contains("true"), "{gone}");
+    let stream = r#"{"name":"anew","subjects":["anew"]}"#;
+    server.ask("$JS.API.STREAM.CREATE.anew", stream);
+    // Its number in the new stream is that of a message of the old one.
+    let stored = server.ask("anew", "three");
+    assert!(stored.contains("seq"), "{stored}");
+    receive(b"three");
+}
+
+#[test]
 fn killed_bridges_lose_and_repeat_nothing() {
     let Some(server) = server("") else {
         return;

@@ -110,6 +110,24 @@ impl Server {
         }
     }
 
+    /// Keeps what it has stored up to now; it does not run.
+    pub(crate) fn keep(&self) {
+        self.copy("data", "kept");
+    }
+
+    /// Loses what it has stored since [`Server::keep`], as by a power cut; it does not run.
+    pub(crate) fn go_back(&self) {
+        std::fs::remove_dir_all(self.folder.path().join("data")).expect("its folder");
+        self.copy("kept", "data");
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let folder = self.folder.path();
+        let mut copy = Command::new("cp");
+        copy.arg("-a").args([folder.join(from), folder.join(to)]);
+        assert!(copy.status().expect("cp").success());
+    }
+
     /// The name by which the cluster knows it.
     pub(crate) fn name(&self) -> String {
         format!("test-{}", self.port)

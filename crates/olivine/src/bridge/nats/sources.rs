@@ -63,6 +63,9 @@ pub(super) struct Sources {
     place: String,
     /// By which the lane of other programs is known.
     others: u64,
+    /// The stream gives numbers again that it gave before, to messages stored after this time:
+    /// nanoseconds since 1970.
+    rewound_ns: Option<u64>,
     lanes: Vec<Lane>,
     run: Option<Run>,
     heard: u64,
@@ -122,13 +125,31 @@ impl Sources {
         }
         Self {
             ingress,
-            others: key_of(format!("others {created}").bytes()),
+            others: key_of_others(created),
+            rewound_ns: None,
             place,
             lanes,
             run: None,
             heard: 0,
             lost: Vec::new(),
         }
+    }
+
+    /// The stream was made anew: the messages of other programs get a new lane.
+    pub(super) fn remade(&mut self, created: u64) {
+        self.others = key_of_others(created);
+    }
+
+    /// The stream gives numbers again that it gave before. `done_ns` is the greatest time at which
+    /// a message was stored that was taken before.
+    pub(super) fn rewound(&mut self, done_ns: u64) {
+        self.rewound_ns = Some(done_ns);
+    }
+
+    /// Number of the last message of another program that was taken.
+    pub(super) fn others_reached(&self) -> Option<u64> {
+        let lane = self.lanes.iter().find(|lane| lane.key == self.others)?;
+        Some(lane.next / OTHERS_STEP)
     }
 
     /// Whether a message begins a lane that was never heard of, whose type nobody has looked at yet.
@@ -171,6 +192,11 @@ impl Sources {
         if let Some(place) = known {
             let next = self.lanes[place].next;
             self.lanes[place].heard = self.heard;
+            let is_later = self.rewound_ns.is_some_and(|ns| arrived.time_ns > ns);
+            if position < next && is_later && arrived.label.is_none() {
+                let problem = "the stream lost its last messages and gives their numbers again";
+                return Err(self.lose_lane(place, 0, problem));
+            }
             if position < next || is_end && position == next && !self.lanes[place].is_open {
                 return Ok(Taken::Done);
             }
@@ -291,10 +317,15 @@ impl Sources {
         let Some(place) = self.lanes.iter().position(|lane| lane.key == key) else {
             return self.damaged("a lane came too early that was never heard of");
         };
+        self.lose_lane(place, label.lane, problem)
+    }
+
+    /// Gives a lane up. `number` is its number at the sender.
+    fn lose_lane(&mut self, place: usize, number: u32, problem: &str) -> LinkError {
         let lane = self.lanes.swap_remove(place);
         let lost = LinkError::Lost {
             far: self.place.clone(),
-            lane: label.lane,
+            lane: number,
             position: lane.next,
             problem: problem.to_owned(),
         };
@@ -424,6 +455,11 @@ impl Sources {
 fn key_of_lane(label: &Label) -> u64 {
     let lane = label.lane.to_le_bytes();
     key_of(label.incarnation.to_le_bytes().into_iter().chain(lane))
+}
+
+/// Key of the lane of other programs, in a stream made at this time.
+fn key_of_others(created: u64) -> u64 {
+    key_of(format!("others {created}").bytes())
 }
 
 /// The word by which a lane is known.

@@ -69,6 +69,7 @@ pub(super) async fn run(
         sources: None,
         stream: None,
         done: None,
+        done_ns: 0,
         handed_out: 0,
     };
     let nothing_to_deliver = |_: &mut Incoming<'_>| true;
@@ -97,6 +98,9 @@ struct Incoming<'a> {
     stream: Option<u64>,
     /// Number of the last message that is in the ring.
     done: Option<u64>,
+    /// Greatest time at which a message that is in the ring was stored, by the server's clock:
+    /// nanoseconds since 1970.
+    done_ns: u64,
     /// Number under which the server's consumer handed out what came last.
     handed_out: u64,
 }
@@ -114,9 +118,13 @@ impl Incoming<'_> {
         if place.type_hash != 0 {
             self.destination.adopt(place.type_hash, &place.type_name, 0);
         }
-        if self.stream.replace(place.created) != Some(place.created) {
-            // A stream that was made anew counts from 1 again; what its publishers repeat, the lanes know.
-            self.done = None;
+        let known = self.stream.replace(place.created);
+        if known.is_some_and(|created| created != place.created) {
+            // A stream that was made anew counts from 1. Lanes drop messages that they have.
+            self.done = Some(0);
+            if let Some(sources) = &mut self.sources {
+                sources.remade(place.created);
+            }
         }
         let mut sources = match self.sources.take() {
             Some(sources) => sources,
@@ -165,6 +173,13 @@ impl Incoming<'_> {
         place: &Place,
         sources: &mut Sources,
     ) -> Result<(), Broken> {
+        let last = place.stream.cached_info().state.last_sequence;
+        let reached = self.done.max(sources.others_reached());
+        if reached.is_some_and(|reached| reached > last) {
+            // The server lost the stream's last messages and gives their numbers to new ones.
+            self.done = None;
+            sources.rewound(self.done_ns);
+        }
         let (consumer, info) = self.consumer(connection, place).await?;
         connect::connected(self.control, connection, "");
         self.handed_out = info.delivered.consumer_sequence;
@@ -284,6 +299,11 @@ impl Incoming<'_> {
             (Some(done), _) => DeliverPolicy::ByStartSequence {
                 start_sequence: done + 1,
             },
+            // The stream lost its last messages, and the consumer is not there any more.
+            (None, _) if self.done_ns > 0 => DeliverPolicy::ByStartTime {
+                start_time: place.stream.cached_info().created
+                    + Duration::from_nanos(self.done_ns.saturating_sub(place.created)),
+            },
             (None, Start::Oldest) => DeliverPolicy::All,
             (None, _) => DeliverPolicy::New,
         };
@@ -401,13 +421,18 @@ impl Incoming<'_> {
             // A new leader of the consumer: what the old one handed out may have been lost with it.
             self.fetch(connection, place, sources, sequence - 1).await?;
         }
+        let time_ns = u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0);
         if self.done.is_some_and(|done| sequence <= done) {
-            // Handed out once more: it is in the ring.
-            return Ok(());
+            if time_ns <= self.done_ns {
+                // Handed out once more: it is in the ring.
+                return Ok(());
+            }
+            // Stored later than what is in the ring: another message had this number.
+            sources.rewound(self.done_ns);
         }
         let arrived = Arrived::new(
             sequence,
-            u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0),
+            time_ns,
             message.headers.as_ref(),
             message.payload.clone(),
         );
@@ -442,6 +467,7 @@ impl Incoming<'_> {
             }
         }
         self.done = Some(arrived.sequence);
+        self.done_ns = self.done_ns.max(arrived.time_ns);
         Ok(())
     }
 

@@ -462,6 +462,22 @@ fn subscriber_of_a_stream_made_anew_receives_what_other_programs_send() {
 }
 
 #[test]
+fn publisher_s_status_says_that_the_server_acknowledges_nothing() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let stream = r#"{"name":"mute","subjects":["mute"],"no_ack":true}"#;
+    let made = server.ask("$JS.API.STREAM.CREATE.mute", stream);
+    assert!(made.contains("\"created\""), "{made}");
+    let mut publisher = Publisher::open(&server.uri("mute", "timeout=200ms&linger=1ms")).unwrap();
+    publisher.publish(b"unheard").unwrap();
+    until("the note says so", || {
+        let note = publisher.link_status().unwrap().note;
+        note.contains("acknowledged no message") && note.contains("critical write error")
+    });
+}
+
+#[test]
 fn killed_bridges_lose_and_repeat_nothing() {
     let Some(server) = server("") else {
         return;

@@ -70,6 +70,7 @@ pub(super) async fn run(
         full: None,
         full_pause: FULL_PAUSE.0,
         settled: Instant::now(),
+        silences: 0,
         stream: None,
         is_awaited: settings.config.subscribers > 0,
     };
@@ -114,6 +115,8 @@ struct Outgoing<'a> {
     full_pause: Duration,
     /// When something was settled, or the first message went out.
     settled: Instant,
+    /// Connections in a row that were closed because the server acknowledged nothing.
+    silences: u32,
     /// When the stream was made that we know.
     stream: Option<u64>,
     /// Nothing goes out before the stream has as many subscribers as the settings say.
@@ -210,7 +213,10 @@ impl Outgoing<'_> {
             acks: acks.map_err(|error| away(error.to_string()))?,
             payload_max,
         };
-        connect::connected(self.control, connection, session.place.warning());
+        match self.silences {
+            0 => connect::connected(self.control, connection, session.place.warning()),
+            count => connect::connected(self.control, connection, &silent(count)),
+        }
         loop {
             match self.carry(&mut session).await {
                 Ok(()) => return Ok(()),
@@ -260,6 +266,7 @@ impl Outgoing<'_> {
                 return Ok(());
             }
             if self.window.len() > 0 && self.settled.elapsed() > self.settings.timeout {
+                self.silences = self.silences.saturating_add(1);
                 let silence = self.settings.timeout.as_millis();
                 let problem = format!("the server has acknowledged nothing for {silence} ms");
                 return Err(Broken::Away(problem).into());
@@ -326,6 +333,7 @@ impl Outgoing<'_> {
                     bytes += flight.bytes;
                     self.settled = Instant::now();
                     self.full_pause = FULL_PAUSE.0;
+                    self.silences = 0;
                     self.grow();
                     if flight.bytes == 0 {
                         let lane = &mut self.lanes[flight.place];
@@ -616,6 +624,14 @@ impl Outgoing<'_> {
         }
         Ok(false)
     }
+}
+
+/// Note on a server that answers and has acknowledged nothing on the last `count` connections.
+fn silent(count: u32) -> String {
+    format!(
+        ", which acknowledged no message on the last {count} connections: if its log says \
+         'critical write error', start the server again; a stream with 'no_ack' cannot be used"
+    )
 }
 
 /// Hands one message to the client library.

@@ -97,8 +97,8 @@ pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Label, Message, Outgoing, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, Expire, HugePages, Pace, Peers, Retention, Role, Rotation,
-    Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,
+    Compression, Config, Delivery, End, Expire, HugePages, Key, Pace, Peers, Retention, Role,
+    Rotation, Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,
 };
 
 /// The programs of the READMEs, as tests.

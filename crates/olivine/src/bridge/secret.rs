@@ -19,7 +19,7 @@ pub(super) fn read(what: &'static str, word: &str) -> Result<String, OpenError> 
     };
     let text = std::fs::read_to_string(path).map_err(refused)?;
     let word = text.trim_end_matches(['\n', '\r']);
-    if !crate::uri::remote::is_token(word) || word.starts_with('@') {
+    if !crate::uri::is_secret(word) || word.starts_with('@') {
         let problem = "1 to 256 visible ASCII characters without '&' and a line end are expected";
         return Err(LinkError::Damaged {
             place: path.to_owned(),

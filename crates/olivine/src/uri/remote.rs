@@ -7,11 +7,10 @@
 //! | `shm+fd` | an absolute path of a socket | the file's name up to its last dot |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
-use super::nats::Nats;
 use super::parse::is_name;
 use super::{
-    Compression, Config, Pace, Peers, Role, Rotation, Scheme, Start, SyncPolicy, Unfinished,
-    UriError, sealed,
+    Compression, Config, Pace, Peers, Retention, Role, Rotation, Scheme, Storage, SyncPolicy,
+    Unfinished, UriError, sealed,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,13 +19,15 @@ use std::time::Duration;
 const NATS_PORT: u16 = 4222;
 /// Longest host name in bytes.
 const HOST_LENGTH_MAX: usize = 253;
-/// Longest token in bytes.
-pub(super) const TOKEN_LENGTH_MAX: usize = 256;
 /// Shortest and longest `timeout=`.
 pub(super) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(3600));
 /// Silence after which a connection is given up, where the URI says nothing.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// What the name of a `nats://` channel is.
+const SUBJECT_RULE: &str =
+    "for nats:// a channel's name is a subject: words of A-Z a-z 0-9 _ - with one '.' between them";
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,23 @@ pub(crate) struct Remote {
     pub(crate) nats: Nats,
 }
 
+/// What only channels in a NATS server have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nats {
+    pub(crate) stream: Option<String>,
+    pub(crate) replicas: Option<u8>,
+    pub(crate) storage: Option<Storage>,
+    pub(crate) retention: Option<Retention>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) duplicates: Option<Duration>,
+    pub(crate) servers: Vec<Address>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) nkey: Option<String>,
+    pub(crate) creds: Option<PathBuf>,
+}
+
 impl Config {
     /// Host and port of a `tcp://` or `nats://` channel.
     pub fn address(mut self, host: &str, port: u16) -> Self {
@@ -92,93 +110,10 @@ impl Config {
         self
     }
 
-    /// Which side of `tcp://` waits for connections. Default: the publisher listens, subscribers connect.
-    pub fn role(mut self, role: Role) -> Self {
-        self.remote.role = Some(role);
-        self
-    }
-
-    /// Encrypts and authenticates `tcp://` by TLS. Default: not.
-    ///
-    /// Who listens needs [`Config::tls_cert`] and [`Config::tls_key`], who connects [`Config::tls_ca`]. The listener's
-    /// certificate must be for the host name or address that the URI names. Needs the feature `tls`.
-    pub fn tls(mut self, on: bool) -> Self {
-        self.remote.tls = on;
-        self
-    }
-
-    /// PEM file with our own certificate, followed by its chain.
-    pub fn tls_cert(mut self, path: impl Into<PathBuf>) -> Self {
-        self.remote.tls_cert = Some(path.into());
-        self
-    }
-
-    /// PEM file with the private key of our own certificate.
-    pub fn tls_key(mut self, path: impl Into<PathBuf>) -> Self {
-        self.remote.tls_key = Some(path.into());
-        self
-    }
-
-    /// PEM file with the authorities that sign the other side's certificate.
-    ///
-    /// Who connects checks the listener with it. Who listens and names it asks for a certificate of everybody who
-    /// connects: mutual TLS.
-    pub fn tls_ca(mut self, path: impl Into<PathBuf>) -> Self {
-        self.remote.tls_ca = Some(path.into());
-        self
-    }
-
-    /// Word that both sides of `tcp://` must give: 1 to 256 visible ASCII characters without `&`; `@PATH` reads it
-    /// from a file. Default: none.
-    ///
-    /// It travels as it is: use TLS where others can listen.
-    pub fn token(mut self, token: &str) -> Self {
-        self.remote.token = Some(token.to_owned());
-        self
-    }
-
-    /// Silence after which a connection is given up and made again: 100 ms to 1 h. Default 5 s.
-    ///
-    /// Of `shm+fd://` how long opening a subscriber waits for its publisher.
-    pub fn timeout(mut self, silence: Duration) -> Self {
-        self.remote.timeout = Some(silence);
-        self
-    }
-
-    /// What a message recorded in a `file://` journal survives. Default [`SyncPolicy::Block`].
-    pub fn sync(mut self, policy: SyncPolicy) -> Self {
-        self.remote.sync = Some(policy);
-        self
-    }
-
-    /// When a `file://` journal that is recorded goes on in its next file. Default [`Rotation::NEVER`].
-    pub fn rotate(mut self, when: Rotation) -> Self {
-        self.remote.rotate = Some(when);
-        self
-    }
-
-    /// How a `file://` journal is packed. Default [`Compression::No`].
-    pub fn compress(mut self, how: Compression) -> Self {
-        self.remote.compress = Some(how);
-        self
-    }
-
-    /// Whether a subscriber of a `file://` journal waits for the next recorder at its end. Default: no. Either way it
-    /// follows a recorder that is at work until that one closes the journal.
-    pub fn follow(mut self, on: bool) -> Self {
-        self.remote.follow = on;
-        self
-    }
-
-    /// How fast a `file://` journal is replayed. Default [`Pace::Full`].
-    pub fn pace(mut self, pace: Pace) -> Self {
-        self.remote.pace = Some(pace);
-        self
-    }
-
-    /// What a subscriber of a `file://` journal makes of a recording that was not finished. Default [`Unfinished::Fail`].
-    pub fn unfinished(mut self, unfinished: Unfinished) -> Self {
-        self.remote.unfinished = Some(unfinished);
+    /// One more server of a `nats://` cluster, at most 16, tried when the first does not answer.
+    pub fn server(mut self, host: &str, port: u16) -> Self {
+        let host = host.to_owned();
+        self.remote.nats.servers.push(Address { host, port });
         self
     }
 
@@ -274,28 +209,9 @@ pub(super) fn show(config: &Config) -> String {
     }
 }
 
-/// The token as a URI shows it: a file's name as it is, a word not at all.
-pub(super) fn show_token(config: &Config) -> Option<String> {
-    let token = config.remote.token.as_deref()?;
-    Some(if token.starts_with('@') { token } else { "***" }.to_owned())
-}
-
-/// Whether `text` can be a token.
-pub(crate) fn is_token(text: &str) -> bool {
-    let visible = |b: u8| b.is_ascii_graphic() && b != b'&';
-    (1..=TOKEN_LENGTH_MAX).contains(&text.len()) && text.bytes().all(visible) && text != "@"
-}
-
-/// Checks the place and the pairs of these settings.
-pub(super) fn validate(config: &Config) -> Result<(), UriError> {
+/// Checks what is between `://` and `?`.
+pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
     let remote = &config.remote;
-    let pair = |first, second, rule| {
-        Err(UriError::Pair {
-            first,
-            second,
-            rule,
-        })
-    };
     match (config.scheme, &remote.address, &remote.path) {
         (Scheme::Tcp | Scheme::Nats, Some(address), _) => {
             check_address(address, &address.to_string())?;
@@ -304,6 +220,14 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
                 return Err(UriError::Address {
                     address: address.to_string(),
                     rule: "the port must be a number from 1 to 65535",
+                });
+            }
+            let words = &mut config.channel.split('.');
+            if config.scheme == Scheme::Nats && words.any(str::is_empty) {
+                return Err(UriError::Value {
+                    key: "channel",
+                    value: config.channel.escape_default().to_string(),
+                    rule: SUBJECT_RULE,
                 });
             }
         }
@@ -326,81 +250,15 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
                 });
             }
             if !is_name(&config.channel, 64) {
-                return pair(
-                    "the file's name",
-                    "no channel",
-                    "the file's name is no channel name; name the channel with channel=",
-                );
+                return Err(UriError::Pair {
+                    first: "the file's name",
+                    second: "no channel",
+                    rule: "the file's name is no channel name; name the channel with channel=",
+                });
             }
         }
-        _ => {}
-    }
-    let given = [
-        ("role", remote.role.is_some()),
-        ("tls", remote.tls),
-        ("tls_cert", remote.tls_cert.is_some()),
-        ("tls_key", remote.tls_key.is_some()),
-        ("tls_ca", remote.tls_ca.is_some()),
-        ("token", remote.token.is_some()),
-        ("timeout", remote.timeout.is_some()),
-    ];
-    let far = [Scheme::Tcp, Scheme::Nats];
-    for (key, given) in given {
-        let fits = match key {
-            "role" => config.scheme == Scheme::Tcp,
-            "timeout" => config.scheme == Scheme::Sealed || far.contains(&config.scheme),
-            _ => far.contains(&config.scheme),
-        };
-        if given && !fits {
-            return pair(
-                key,
-                "this scheme",
-                "only a channel over the network has it; use tcp://, or drop it",
-            );
-        }
-    }
-    sealed::validate(config)?;
-    let given = [
-        ("sync", remote.sync.is_some()),
-        ("rotate", remote.rotate.is_some()),
-        ("compress", remote.compress.is_some()),
-        ("follow", remote.follow),
-        ("pace", remote.pace.is_some()),
-        ("unfinished", remote.unfinished.is_some()),
-        (
-            "from",
-            matches!(config.from, Start::Time(_) | Start::Position(_)),
-        ),
-    ];
-    for (key, given) in given {
-        if given && config.scheme != Scheme::File {
-            return pair(
-                key,
-                "this scheme",
-                "only a journal has it; use file://, or another value",
-            );
-        }
-    }
-    if config.scheme == Scheme::File && config.group.is_some() {
-        return pair(
-            "group",
-            "file://",
-            "the group of a journal's files is the recording process's; give their mode=, and change the group outside",
-        );
-    }
-    if remote.tls_cert.is_some() != remote.tls_key.is_some() {
-        return pair(
-            "tls_cert",
-            "tls_key",
-            "a certificate and its private key come together; give both",
-        );
-    }
-    if !remote.tls && (remote.tls_cert.is_some() || remote.tls_ca.is_some()) {
-        return pair(
-            "tls_cert or tls_ca",
-            "tls=no",
-            "certificates are for TLS; add tls=yes",
-        );
+        (Scheme::Sealed, ..) => return sealed::check_place(config),
+        (Scheme::Shm | Scheme::Inproc, ..) => {}
     }
     Ok(())
 }

@@ -72,16 +72,6 @@ impl FromStr for Peers {
 }
 
 impl Config {
-    /// Whose processes may be at the other end of a `shm+fd://` channel. Default [`Peers::Own`].
-    ///
-    /// The kernel says who they are. Both ends check: a publisher turns subscribers of other users away, a
-    /// subscriber takes nothing from a publisher of another user. Other users also need [`Config::mode`], or they do
-    /// not reach the socket.
-    pub fn peers(mut self, peers: Peers) -> Self {
-        self.remote.peers = peers;
-        self
-    }
-
     /// The socket of a `shm+fd://` channel.
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
@@ -117,55 +107,17 @@ fn check_path(path: Option<&str>) -> Result<(), UriError> {
     })
 }
 
-/// Checks the socket, and the settings that only a sealed channel has or has not.
-pub(super) fn validate(config: &Config) -> Result<(), UriError> {
-    let pair = |first, second, rule| {
-        Err(UriError::Pair {
-            first,
-            second,
-            rule,
-        })
-    };
-    if config.scheme != Scheme::Sealed {
-        if config.remote.peers != Peers::Own {
-            return pair(
-                "peers",
-                "this scheme",
-                "only the socket of a sealed channel tells who is there; use shm+fd://, or drop it",
-            );
-        }
+/// Checks the socket, and the name that it gives the channel.
+pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
+    check_path(config.remote.path.as_ref().and_then(|path| path.to_str()))?;
+    if is_name(&config.channel, 64) {
         return Ok(());
     }
-    check_path(config.remote.path.as_ref().and_then(|path| path.to_str()))?;
-    if !is_name(&config.channel, 64) {
-        return pair(
-            "the socket's name",
-            "no channel",
-            "the socket's name up to its last dot names the channel: 1 to 64 of A-Z a-z 0-9 . _ -",
-        );
-    }
-    if config.dir.is_some() {
-        return pair(
-            "dir",
-            "shm+fd://",
-            "a sealed channel has no folder: the socket's path stands in the URI",
-        );
-    }
-    if config.name.is_some() {
-        return pair(
-            "name",
-            "shm+fd://",
-            "a sealed channel keeps no place for who is gone; use shm:// for a durable subscriber",
-        );
-    }
-    if config.publishers_max.is_some_and(|count| count != 1) {
-        return pair(
-            "publishers_max",
-            "shm+fd://",
-            "a sealed channel has one publisher, who serves its socket; give others sockets of their own",
-        );
-    }
-    Ok(())
+    Err(UriError::Pair {
+        first: "the socket's name",
+        second: "no channel",
+        rule: "the socket's name up to its last dot names the channel: 1 to 64 of A-Z a-z 0-9 . _ -",
+    })
 }
 
 #[cfg(test)]

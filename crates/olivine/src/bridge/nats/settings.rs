@@ -3,8 +3,7 @@
 use crate::bridge::secret;
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
-use crate::uri::nats::Nats;
-use crate::uri::remote::TIMEOUT_DEFAULT;
+use crate::uri::remote::{Nats, TIMEOUT_DEFAULT};
 use crate::uri::{Config, EXPIRE_DEFAULT, Expire};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,103 @@
+//! Why a URI or a setting is refused.
+
+/// Why a URI or a setting was refused. Nothing was opened or created.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// There is no `scheme://` at the start.
+    #[error(
+        "'{uri}' is no channel URI: expected shm://NAME, shm+fd:///SOCKET, inproc://NAME, \
+         tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
+    )]
+    NoScheme {
+        /// The text given.
+        uri: String,
+    },
+    /// The scheme is not one of ours.
+    #[error(
+        "unknown scheme '{scheme}': expected shm:// (processes of this machine), shm+fd:// (those \
+         that do not trust each other), inproc:// (threads of this process), tcp:// (other \
+         machines), nats:// (a cluster) or file:// (a journal)"
+    )]
+    UnknownScheme {
+        /// The scheme given.
+        scheme: String,
+    },
+    /// The channel name breaks the grammar.
+    #[error(
+        "channel name '{name}' is not usable: 1 to 64 of A-Z a-z 0-9 . _ -, and not '.' or '..' or \
+         starting with '.'"
+    )]
+    Name {
+        /// The name given, control bytes escaped.
+        name: String,
+    },
+    /// Host and port break the grammar.
+    #[error(
+        "address '{address}' is not usable: {rule}; expected HOST:PORT, such as example.org:9000 \
+         or [::1]:9000"
+    )]
+    Address {
+        /// The address given, control bytes escaped.
+        address: String,
+        /// What is wrong.
+        rule: &'static str,
+    },
+    /// The path of a `file://` channel breaks the grammar.
+    #[error(
+        "path '{path}' is not usable: expected file:// and an absolute path of a file, without \
+         control characters, '&' or '?'"
+    )]
+    Path {
+        /// The path given, control bytes escaped.
+        path: String,
+    },
+    /// The path of a `shm+fd://` channel breaks the grammar.
+    #[error(
+        "socket '{path}' is not usable: expected shm+fd:// and an absolute path of 1 to 90 bytes, \
+         without control characters, '&' or '?'"
+    )]
+    Socket {
+        /// The path given, control bytes escaped.
+        path: String,
+    },
+    /// The key is not one of ours.
+    #[error(
+        "unknown key '{key}' in the URI: {hint}the documentation of Config and 'olivine pub \
+         --help' list the keys"
+    )]
+    UnknownKey {
+        /// The key given.
+        key: String,
+        /// The key that was probably meant, in words; empty if none is like it.
+        hint: String,
+        /// All keys, comma separated.
+        known: String,
+    },
+    /// A key is given twice.
+    #[error("key '{key}' is given twice: keep one")]
+    Repeated {
+        /// The key.
+        key: String,
+    },
+    /// A value does not parse or is out of range.
+    #[error("{key}={value} is not usable: {rule}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value given, control bytes escaped.
+        value: String,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// Two settings exclude each other.
+    #[error("{first} and {second} cannot be combined: {rule}")]
+    Pair {
+        /// One setting.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// Why, and what to do.
+        rule: &'static str,
+    },
+}

@@ -1,0 +1,282 @@
+//! What a key of a URI is, and the macro that makes rows of them.
+//!
+//! Each key is one row of a table in [`super::keys`]. From the row come the method of [`Config`],
+//! the parser, the printer, the checks, the listing of [`Config::keys`] and `docs/uri.md`.
+
+use super::{Config, Scheme, UriError};
+use std::str::FromStr;
+
+/// A setting that a URI, a flag or a binding gives as text.
+#[derive(Debug)]
+pub struct Key {
+    pub(super) name: &'static str,
+    pub(super) value: &'static str,
+    pub(super) schemes: &'static Schemes,
+    pub(super) end: End,
+    pub(super) rule: &'static str,
+    pub(super) default: &'static str,
+    pub(super) doc: &'static [&'static str],
+    pub(super) set: fn(&mut Config, &str) -> Result<(), Refusal>,
+    pub(super) show: fn(&Config) -> Option<String>,
+    pub(super) holds: fn(&Config) -> bool,
+}
+
+/// Why a text is no value of a key: an error, or `None` where the rule of the key says it.
+pub(super) type Refusal = Option<UriError>;
+
+/// The end of a channel on which a key has an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum End {
+    /// Publishers and subscribers.
+    Both,
+    /// Publishers only.
+    Publisher,
+    /// Subscribers only.
+    Subscriber,
+}
+
+/// The schemes that have a key.
+#[derive(Debug)]
+pub(super) struct Schemes {
+    pub(super) has: &'static [Scheme],
+    /// What a refusal names as the other setting, and its rule. `NAME://` is for that scheme,
+    /// `this scheme` for all others.
+    pub(super) refusals: &'static [(&'static str, &'static str)],
+    /// A refusal lists all keys with these schemes, in place of the one that was given.
+    pub(super) listed: bool,
+}
+
+impl Key {
+    /// The word before the `=`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What the value is, in a word or its unit: `BYTES`, `DURATION`.
+    #[must_use]
+    pub fn value(&self) -> &'static str {
+        self.value
+    }
+
+    /// The values that are allowed.
+    #[must_use]
+    pub fn rule(&self) -> &'static str {
+        self.rule
+    }
+
+    /// What holds where the key is not given.
+    #[must_use]
+    pub fn default(&self) -> &'static str {
+        self.default
+    }
+
+    /// What the key does: lines of text, with an empty line between paragraphs.
+    pub fn doc(&self) -> impl Iterator<Item = &'static str> {
+        self.doc.iter().map(|line| line.trim())
+    }
+
+    /// The schemes whose channels have the key.
+    #[must_use]
+    pub fn schemes(&self) -> &'static [Scheme] {
+        self.schemes.has
+    }
+
+    /// The end of a channel on which the key has an effect.
+    #[must_use]
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// Sets the key from text.
+    pub(super) fn read(&'static self, config: &mut Config, value: &str) -> Result<(), UriError> {
+        (self.set)(config, value).map_err(|refusal| refusal.unwrap_or_else(|| self.refuse(value)))
+    }
+
+    /// Checks that the scheme of the channel has the key, if it is given.
+    pub(super) fn check_scheme(&'static self, config: &Config) -> Result<(), UriError> {
+        let Schemes {
+            has,
+            refusals,
+            listed,
+        } = self.schemes;
+        if has.contains(&config.scheme) || (self.show)(config).is_none() {
+            return Ok(());
+        }
+        let word = config.scheme.word();
+        let fits = |second: &str| second.strip_suffix("://").is_none_or(|name| name == word);
+        let refusal = refusals.iter().find(|(second, _)| fits(second));
+        let (second, rule) = refusal.copied().unwrap_or(("this scheme", "drop it"));
+        let first = if *listed {
+            super::keys::nats_names()
+        } else {
+            self.name
+        };
+        Err(UriError::Pair {
+            first,
+            second,
+            rule,
+        })
+    }
+
+    /// Checks what can only be known once every key is set.
+    pub(super) fn check_value(&'static self, config: &Config) -> Result<(), UriError> {
+        if (self.holds)(config) {
+            return Ok(());
+        }
+        Err(self.refuse(&(self.show)(config).unwrap_or_default()))
+    }
+
+    fn refuse(&self, value: &str) -> UriError {
+        UriError::Value {
+            key: self.name,
+            value: value.escape_default().to_string(),
+            rule: self.rule,
+        }
+    }
+}
+
+/// Makes rows: a constant with the table, and the methods of [`Config`] that set the keys.
+///
+/// `name(config, argument: Type) { … read, put … }` makes a method. `put` stores the argument of the
+/// method, and what `read` makes of text. `name() { … set … }` makes none: `set` reads and stores.
+macro_rules! keys {
+    ($(#[$about:meta])* $table:ident { $(
+        $(#[doc = $doc:literal])*
+        $name:ident $method:tt {
+            value: $value:literal,
+            schemes: $schemes:expr,
+            end: $end:ident,
+            default: $default:literal,
+            rule: $rule:literal,
+            $(read: $read:expr, put: $put:expr,)?
+            $(set: $set:expr,)?
+            show: $show:expr,
+            $(holds: $holds:expr,)?
+        }
+    )+ }) => {
+        $(#[$about])*
+        pub(super) static $table: &[$crate::uri::key::Key] = &[$($crate::uri::key::Key {
+            name: stringify!($name),
+            value: $value,
+            schemes: &$schemes,
+            end: $crate::uri::key::End::$end,
+            rule: $rule,
+            default: $default,
+            doc: &[$($doc),*],
+            set: keys!(@set $method $($read, $put)? $($set)?),
+            show: $show,
+            holds: keys!(@holds $($holds)?),
+        }),+];
+
+        impl $crate::uri::Config {
+            $(keys! { @method [$($doc,)*] $name $method $rule, $default, $($put)? })+
+        }
+    };
+    (@set ($config:ident, $argument:ident: $type:ty) $read:expr, $put:expr) => {
+        |$config: &mut $crate::uri::Config, text: &str| {
+            let $argument = $read(text).ok_or(None::<$crate::uri::UriError>)?;
+            $put;
+            Ok(())
+        }
+    };
+    (@set () $set:expr) => { $set };
+    (@holds) => { |_| true };
+    (@holds $holds:expr) => { $holds };
+    (@method [$($doc:literal,)*] $name:ident ($config:ident, $argument:ident: $type:ty)
+        $rule:literal, $default:literal, $put:expr) => {
+        $(#[doc = $doc])*
+        #[doc = ""]
+        #[doc = concat!("Values of `", stringify!($name), "=`: ", $rule, ".")]
+        #[doc = concat!("Default: ", $default, ".")]
+        pub fn $name(self, $argument: $type) -> Self {
+            let mut $config = self;
+            $put;
+            $config
+        }
+    };
+    (@method [$($doc:literal,)*] $name:ident () $rule:literal, $default:literal,) => {};
+}
+pub(super) use keys;
+
+/// Reads one of the words of `T`.
+pub(super) fn word<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// Reads a whole number: digits only.
+pub(super) fn whole<T: FromStr>(text: &str) -> Option<T> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok())?
+}
+
+/// Reads `yes` or `no`.
+pub(super) fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Prints a value that is given.
+pub(super) fn given<T: ToString>(value: &Option<T>) -> Option<String> {
+    value.as_ref().map(ToString::to_string)
+}
+
+/// Prints a value that differs from its default.
+pub(super) fn changed<T: Default + PartialEq + ToString>(value: &T) -> Option<String> {
+    (*value != T::default()).then(|| value.to_string())
+}
+
+/// Prints `yes` for a choice that is on.
+pub(super) fn on(choice: bool) -> Option<String> {
+    choice.then(|| "yes".to_owned())
+}
+
+/// Prints a path.
+pub(super) fn path(path: &Option<std::path::PathBuf>) -> Option<String> {
+    path.as_ref().map(|path| path.display().to_string())
+}
+
+/// Prints the name of the file with a secret; the secret itself not at all.
+pub(super) fn secret(secret: &Option<String>) -> Option<String> {
+    let secret = secret.as_deref()?;
+    Some(
+        if secret.starts_with('@') {
+            secret
+        } else {
+            "***"
+        }
+        .to_owned(),
+    )
+}
+
+/// Whether `text` can be a secret: 1 to 256 visible ASCII characters without `&`.
+pub(crate) fn is_secret(text: &str) -> bool {
+    let visible = |b: u8| b.is_ascii_graphic() && b != b'&';
+    (1..=SECRET_LENGTH_MAX).contains(&text.len()) && text.bytes().all(visible) && text != "@"
+}
+
+/// Longest token, user name, password or NKey seed in bytes.
+const SECRET_LENGTH_MAX: usize = 256;
+
+/// Whether a URI can hold the path: absolute, and without the characters that divide a URI.
+pub(super) fn is_path(path: &Option<std::path::PathBuf>) -> bool {
+    let plain = |path: &str| {
+        path.starts_with('/') && !path.contains(|c: char| c.is_control() || "&?".contains(c))
+    };
+    let text = path.as_ref().map(|path| path.to_str());
+    text.is_none_or(|text| text.is_some_and(plain))
+}
+
+/// Whether a size that is given is a power of two in the range.
+pub(super) fn is_power(bytes: Option<u64>, (least, most): (u64, u64)) -> bool {
+    bytes.is_none_or(|bytes| bytes.is_power_of_two() && (least..=most).contains(&bytes))
+}
+
+/// Whether a value that is given is in the range.
+pub(super) fn is_within<T: PartialOrd>(value: Option<T>, (least, most): (T, T)) -> bool {
+    value.is_none_or(|value| (least..=most).contains(&value))
+}

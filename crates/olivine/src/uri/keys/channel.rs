@@ -1,0 +1,298 @@
+//! The keys of a channel in this machine's memory, and of its ends.
+
+use super::EVERYWHERE;
+use crate::uri::key::{
+    Schemes, changed, given, is_path, is_power, is_within, keys, path, whole, word,
+};
+use crate::uri::parse::is_name;
+use crate::uri::topic::Filter;
+use crate::uri::values::{parse_bytes, parse_duration, show_bytes, show_duration};
+use crate::uri::{
+    CAPACITY_RANGE, Delivery, Expire, HugePages, NAME_LENGTH_MAX, PUBLISHERS_LIMIT,
+    SUBSCRIBERS_LIMIT, Scheme, Slow, Start, WaitStrategy,
+};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NO_FILES: (&str, &str) = (
+    "inproc://",
+    "a channel inside one process has no files; use shm://",
+);
+
+const WITH_FOLDER: Schemes = Schemes {
+    has: &[Scheme::Shm, Scheme::Tcp, Scheme::Nats, Scheme::File],
+    refusals: &[
+        NO_FILES,
+        (
+            "shm+fd://",
+            "a sealed channel has no folder: the socket's path stands in the URI",
+        ),
+    ],
+    listed: false,
+};
+
+const WITH_FILES: Schemes = Schemes {
+    has: &[
+        Scheme::Shm,
+        Scheme::Sealed,
+        Scheme::Tcp,
+        Scheme::Nats,
+        Scheme::File,
+    ],
+    refusals: &[NO_FILES],
+    listed: false,
+};
+
+const WITH_GROUP: Schemes = Schemes {
+    has: &[Scheme::Shm, Scheme::Sealed, Scheme::Tcp, Scheme::Nats],
+    refusals: &[
+        NO_FILES,
+        (
+            "file://",
+            "the group of a journal's files is the recording process's; give their mode=, and \
+             change the group outside",
+        ),
+    ],
+    listed: false,
+};
+
+const WITH_NAMES: Schemes = Schemes {
+    has: &[Scheme::Shm, Scheme::Tcp, Scheme::Nats, Scheme::File],
+    refusals: &[
+        (
+            "inproc://",
+            "nothing outlives the process; use shm:// for a durable subscriber",
+        ),
+        (
+            "shm+fd://",
+            "a sealed channel keeps no place for who is gone; use shm:// for a durable subscriber",
+        ),
+    ],
+    listed: false,
+};
+
+keys! { KEYS {
+    /// Bytes of one publisher's ring (*channel*).
+    ///
+    /// Where space is scarce, the default is at most a sixteenth of what is free, but at least
+    /// 64 KiB. Larger rings absorb longer bursts before back-pressure. Beyond the caches they cost
+    /// misses, and a full ring is queueing delay.
+    capacity(config, bytes: u64) {
+        value: "BYTES", schemes: EVERYWHERE, end: Both,
+        default: "the smallest power of two from 1MiB to 4MiB that is at least twice the \
+                  second-level cache",
+        rule: "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB",
+        read: parse_bytes, put: config.capacity = Some(bytes),
+        show: |config| config.capacity.map(show_bytes),
+        holds: |config| is_power(config.capacity, CAPACITY_RANGE),
+    }
+
+    /// Bytes to which frames are padded (*channel*).
+    ///
+    /// With 64 each small message has a cache line for itself: lowest latency, more memory.
+    align(config, bytes: u64) {
+        value: "BYTES", schemes: EVERYWHERE, end: Both,
+        default: "8", rule: "a power of two from 8 to 4096",
+        read: parse_bytes, put: config.align = Some(bytes),
+        show: |config| given(&config.align),
+        holds: |config| is_power(config.align, (8, 4096)),
+    }
+
+    /// How this endpoint waits.
+    wait(config, strategy: WaitStrategy) {
+        value: "STRATEGY", schemes: EVERYWHERE, end: Both,
+        default: "adaptive", rule: "one of spin, yield, park, adaptive",
+        read: word, put: config.wait = strategy,
+        show: |config| changed(&config.wait),
+    }
+
+    /// Whether publishers wait for this subscriber.
+    delivery(config, delivery: Delivery) {
+        value: "KIND", schemes: EVERYWHERE, end: Subscriber,
+        default: "reliable", rule: "one of reliable, latest",
+        read: word, put: config.delivery = delivery,
+        show: |config| changed(&config.delivery),
+    }
+
+    /// Where a new subscriber starts.
+    from(config, start: Start) {
+        value: "PLACE", schemes: EVERYWHERE, end: Subscriber,
+        default: "now; oldest for file://",
+        rule: "one of now, oldest, or for file:// time:DATE such as \
+               time:2026-01-31T08:30:00Z, or position:BYTES",
+        read: word, put: config.from = start,
+        show: |config| {
+            let default = Start::default_of(config.scheme);
+            (config.from != default).then(|| config.from.to_string())
+        },
+    }
+
+    /// Makes the subscriber durable under this name.
+    ///
+    /// Its position outlives a crash or a close and keeps holding publishers back until it is
+    /// opened again, unsubscribed, or expires. A publisher to `tcp://`, `nats://` or `file://`
+    /// keeps what is not delivered yet under this name.
+    name(config, name: &str) {
+        value: "NAME", schemes: WITH_NAMES, end: Both,
+        default: "not durable", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
+        read: Some, put: config.name = Some(name.to_owned()),
+        show: |config| config.name.clone(),
+        holds: |config| {
+            let name = config.name.as_deref();
+            name.is_none_or(|name| is_name(name, NAME_LENGTH_MAX))
+        },
+    }
+
+    /// How long an absent durable subscriber keeps its place.
+    ///
+    /// Over `tcp://` it also says how long a subscriber without a name, whose connection broke,
+    /// keeps its place: 30 s unless given, and at most 30 s. A longer time needs a `name`.
+    expire(config, expire: Expire) {
+        value: "DURATION", schemes: EVERYWHERE, end: Both,
+        default: "never", rule: "never, or a duration such as 30s",
+        read: word, put: config.expire = expire,
+        show: |config| changed(&config.expire),
+    }
+
+    /// Reliable subscribers a publisher waits for before its first message.
+    subscribers(config, count: u32) {
+        value: "COUNT", schemes: EVERYWHERE, end: Publisher,
+        default: "0", rule: "a number from 0 to 1024",
+        read: whole, put: config.subscribers = count,
+        show: |config| changed(&config.subscribers),
+        holds: |config| u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
+    }
+
+    /// What happens to a subscriber that does not keep up (*channel*).
+    ///
+    /// On a channel that may evict, subscribers copy each message out and check the copy. An
+    /// evicted subscriber therefore never sees torn bytes; that costs a copy.
+    slow(config, slow: Slow) {
+        value: "POLICY", schemes: EVERYWHERE, end: Both,
+        default: "wait",
+        rule: "wait, or evict:DURATION with a duration above 0 such as evict:500ms",
+        read: word, put: config.slow = Some(slow),
+        show: |config| given(&config.slow),
+        holds: |config| !matches!(config.slow, Some(Slow::Evict(after)) if after.is_zero()),
+    }
+
+    /// Publishers at a time (*channel*). Rings are made as publishers come.
+    publishers_max(config, count: u32) {
+        value: "COUNT", schemes: EVERYWHERE, end: Both,
+        default: "16", rule: "a number from 1 to 256",
+        read: whole, put: config.publishers_max = Some(count),
+        show: |config| given(&config.publishers_max),
+        holds: |config| is_within(config.publishers_max.map(u64::from), (1, PUBLISHERS_LIMIT)),
+    }
+
+    /// Subscribers at a time (*channel*). Each costs 384 bytes plus 8 per publisher.
+    subscribers_max(config, count: u32) {
+        value: "COUNT", schemes: EVERYWHERE, end: Both,
+        default: "64", rule: "a number from 1 to 1024",
+        read: whole, put: config.subscribers_max = Some(count),
+        show: |config| given(&config.subscribers_max),
+        holds: |config| is_within(config.subscribers_max.map(u64::from), (1, SUBSCRIBERS_LIMIT)),
+    }
+
+    /// Folder of the channels.
+    dir(config, folder: impl Into<PathBuf>) {
+        value: "PATH", schemes: WITH_FOLDER, end: Both,
+        default: "$OLIVINE_DIR, else /dev/shm/olivine-UID",
+        rule: "an absolute path without control characters, '&' or '?'",
+        read: Some, put: config.dir = Some(folder.into()),
+        show: |config| path(&config.dir),
+        holds: |config| is_path(&config.dir),
+    }
+
+    /// Permission bits of the channel's files (*channel*), such as `0o660`.
+    ///
+    /// Of `shm+fd://` those of the socket. A channel that gives other users more rights is refused.
+    /// Another user's channel is used with `group` only.
+    mode(config, bits: u32) {
+        value: "BITS", schemes: WITH_FILES, end: Both,
+        default: "0600",
+        rule: "octal permission bits from 0600 to 0666 that keep 0600, such as 0660",
+        read: octal, put: config.mode = Some(bits),
+        show: |config| config.mode.map(|bits| format!("{bits:04o}")),
+        holds: |config| config.mode.is_none_or(|bits| bits & !0o666 == 0 && bits & 0o600 == 0o600),
+    }
+
+    /// Group that owns the channel's files (*channel*); implies mode `0o660`.
+    ///
+    /// A channel of another group is refused. A channel of this group is used from any member.
+    group(config, name: &str) {
+        value: "NAME", schemes: WITH_GROUP, end: Both,
+        default: "the caller's", rule: "a group name of this machine",
+        read: Some, put: config.group = Some(name.to_owned()),
+        show: |config| config.group.clone(),
+        holds: |config| config.group.as_deref().is_none_or(|name| is_name(name, 32)),
+    }
+
+    /// Large pages for the ring.
+    ///
+    /// The kernel shows whether a process got them: in `/proc/PID/smaps` the entries of the
+    /// channel's `lane-N` count them under `ShmemPmdMapped`. `require` refuses to open where the
+    /// kernel gives none.
+    hugepages(config, hugepages: HugePages) {
+        value: "CHOICE", schemes: EVERYWHERE, end: Both,
+        default: "no", rule: "one of no, try, require",
+        read: word, put: config.hugepages = hugepages,
+        show: |config| changed(&config.hugepages),
+    }
+
+    /// NUMA node whose memory a newly made ring takes.
+    numa(config, node: u32) {
+        value: "NODE", schemes: EVERYWHERE, end: Publisher,
+        default: "the kernel's choice", rule: "a node number from 0 to 63",
+        read: whole, put: config.numa = Some(node),
+        show: |config| given(&config.numa),
+        holds: |config| is_within(config.numa, (0, 63)),
+    }
+
+    /// How long closing a publisher waits for reliable subscribers to read everything.
+    ///
+    /// Attached subscribers of `shm://` and `inproc://` lose nothing either way: the ring outlives
+    /// the publisher. Elsewhere 0 means no bound: closing waits until the far side has taken
+    /// everything, or is given up.
+    linger(config, duration: Duration) {
+        value: "DURATION", schemes: EVERYWHERE, end: Publisher,
+        default: "0", rule: "a duration such as 500ms, 2s or 1m",
+        read: parse_duration, put: config.linger = duration,
+        show: |config| (!config.linger.is_zero()).then(|| show_duration(config.linger)),
+    }
+
+    /// CPU to which opening pins the calling thread.
+    cpu(config, cpu: u32) {
+        value: "N", schemes: EVERYWHERE, end: Both,
+        default: "not pinned", rule: "a CPU number from 0 to 1023",
+        read: whole, put: config.cpu = Some(cpu),
+        show: |config| given(&config.cpu),
+        holds: |config| is_within(config.cpu, (0, 1023)),
+    }
+
+    /// What messages are about.
+    ///
+    /// A publisher gives one topic, such as `orders.eu.created`. A message can be given another
+    /// one (`Outgoing::topic`). A subscriber gives filters, in which `*` matches any one word and
+    /// `>` at the end one or more, and receives what any of them matches.
+    ///
+    /// A channel carries messages with and without a topic. A subscriber without `topic` gets every
+    /// message, with `topic` those that match. `>` matches every topic, and no message without one.
+    /// A message carries its topic behind the payload: that many bytes and one more.
+    topic(config, topic: &str) {
+        value: "TOPIC", schemes: EVERYWHERE, end: Both,
+        default: "a publisher's messages have no topic, a subscriber gets every message",
+        rule: "words of A-Z a-z 0-9 _ - joined by dots, such as orders.eu.created, 128 \
+               bytes at most; for subscribers also filters with * for a word and > for the rest, 16 \
+               at most, separated by commas",
+        read: Some, put: config.topic = Some(topic.to_owned()),
+        show: |config| config.topic.clone(),
+        holds: |config| config.topic.as_deref().is_none_or(|topic| Filter::read(topic).is_some()),
+    }
+} }
+
+/// Reads permission bits: octal digits.
+fn octal(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| u32::from_str_radix(text, 8).ok())?
+}

@@ -1,0 +1,150 @@
+//! The keys of a channel outside this machine's memory: its name, its connection and its trust.
+
+use crate::uri::key::{
+    Schemes, changed, given, is_path, is_secret, is_within, keys, on, path, secret, word, yes_or_no,
+};
+use crate::uri::parse::is_name;
+use crate::uri::remote::TIMEOUT_RANGE;
+use crate::uri::values::{parse_duration, show_duration};
+use crate::uri::{Peers, Role, Scheme};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NETWORK: Schemes = Schemes {
+    has: &[Scheme::Tcp, Scheme::Nats],
+    refusals: &[(
+        "this scheme",
+        "only a channel over the network has it; use tcp://, or drop it",
+    )],
+    listed: false,
+};
+
+const TCP: Schemes = Schemes {
+    has: &[Scheme::Tcp],
+    ..NETWORK
+};
+
+const WITH_TIMEOUT: Schemes = Schemes {
+    has: &[Scheme::Sealed, Scheme::Tcp, Scheme::Nats],
+    ..NETWORK
+};
+
+const SEALED: Schemes = Schemes {
+    has: &[Scheme::Sealed],
+    refusals: &[(
+        "this scheme",
+        "only the socket of a sealed channel tells who is there; use shm+fd://, or drop it",
+    )],
+    listed: false,
+};
+
+const FILE: Schemes = Schemes {
+    has: &[Scheme::File],
+    refusals: &[],
+    listed: false,
+};
+
+keys! { KEYS {
+    /// Name of the channel in a journal.
+    channel() {
+        value: "NAME", schemes: FILE, end: Both,
+        default: "the file's name up to its last dot",
+        rule: "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -",
+        set: |config, text| {
+            if config.scheme != Scheme::File || !is_name(text, 64) {
+                return Err(None);
+            }
+            text.clone_into(&mut config.channel);
+            config.remote.named = true;
+            Ok(())
+        },
+        show: |config| {
+            let given = config.scheme == Scheme::File && config.remote.named;
+            given.then(|| config.channel.clone())
+        },
+    }
+
+    /// Which side of `tcp://` waits for connections.
+    role(config, role: Role) {
+        value: "SIDE", schemes: TCP, end: Both,
+        default: "the publisher listens, subscribers connect", rule: "one of listen, connect",
+        read: word, put: config.remote.role = Some(role),
+        show: |config| given(&config.remote.role),
+    }
+
+    /// Word that both sides of `tcp://` must give, or that a `nats://` server asks for.
+    ///
+    /// `@PATH` reads it from a file. It travels as it is: use TLS where others can listen.
+    token(config, token: &str) {
+        value: "WORD", schemes: NETWORK, end: Both,
+        default: "none",
+        rule: "1 to 256 visible ASCII characters, or @ and the path of a file with them",
+        read: Some, put: config.remote.token = Some(token.to_owned()),
+        show: |config| secret(&config.remote.token),
+        holds: |config| config.remote.token.as_deref().is_none_or(is_secret),
+    }
+
+    /// Silence after which a connection is given up and made again.
+    ///
+    /// Of `shm+fd://` how long opening a subscriber waits for its publisher.
+    timeout(config, silence: Duration) {
+        value: "DURATION", schemes: WITH_TIMEOUT, end: Both,
+        default: "5s", rule: "a duration from 100ms to 1h",
+        read: parse_duration, put: config.remote.timeout = Some(silence),
+        show: |config| config.remote.timeout.map(show_duration),
+        holds: |config| is_within(config.remote.timeout, TIMEOUT_RANGE),
+    }
+
+    /// Whose processes may be at the other end of a `shm+fd://` channel.
+    ///
+    /// The kernel says who they are. Both ends check: a publisher turns subscribers of other users
+    /// away, a subscriber takes nothing from a publisher of another user. Other users also need
+    /// `mode`, or they do not reach the socket.
+    peers(config, peers: Peers) {
+        value: "USERS", schemes: SEALED, end: Both,
+        default: "own", rule: "own, any, or up to 32 user ids such as 1000,1001",
+        read: word, put: config.remote.peers = peers,
+        show: |config| changed(&config.remote.peers),
+    }
+
+    /// Encrypts and authenticates `tcp://` and `nats://` by TLS. Needs the feature `tls`.
+    ///
+    /// The listener of `tcp://` needs `tls_cert` and `tls_key`, the side that connects `tls_ca`.
+    /// The listener's certificate must be for the host name or address that the URI names.
+    tls(config, on: bool) {
+        value: "CHOICE", schemes: NETWORK, end: Both,
+        default: "no", rule: "one of yes, no",
+        read: yes_or_no, put: config.remote.tls = on,
+        show: |config| on(config.remote.tls),
+    }
+
+    /// PEM file with the certificate of this side, followed by its chain.
+    tls_cert(config, file: impl Into<PathBuf>) {
+        value: "PATH", schemes: NETWORK, end: Both,
+        default: "none", rule: "an absolute path of a file",
+        read: Some, put: config.remote.tls_cert = Some(file.into()),
+        show: |config| path(&config.remote.tls_cert),
+        holds: |config| is_path(&config.remote.tls_cert),
+    }
+
+    /// PEM file with the private key of `tls_cert`.
+    tls_key(config, file: impl Into<PathBuf>) {
+        value: "PATH", schemes: NETWORK, end: Both,
+        default: "none", rule: "an absolute path of a file",
+        read: Some, put: config.remote.tls_key = Some(file.into()),
+        show: |config| path(&config.remote.tls_key),
+        holds: |config| is_path(&config.remote.tls_key),
+    }
+
+    /// PEM file with the authorities that sign the other side's certificate.
+    ///
+    /// The side that connects checks the listener with it. A listener with `tls_ca` asks every
+    /// connection for a certificate: mutual TLS.
+    tls_ca(config, file: impl Into<PathBuf>) {
+        value: "PATH", schemes: NETWORK, end: Both,
+        default: "none", rule: "an absolute path of a file",
+        read: Some, put: config.remote.tls_ca = Some(file.into()),
+        show: |config| path(&config.remote.tls_ca),
+        holds: |config| is_path(&config.remote.tls_ca),
+    }
+} }

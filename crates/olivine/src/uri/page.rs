@@ -1,0 +1,118 @@
+//! `docs/uri.md` is what the tables of keys say.
+
+use super::{Config, End, Key, Scheme};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Longest line of the page in columns.
+const COLUMNS: usize = 100;
+
+const BEGIN: &str = "# Channel URIs
+
+A URI names a channel and its settings: `scheme://place[?key=value&…]`.
+
+| scheme | place | name of the channel |
+|---|---|---|
+| `shm` | the name: processes of this machine | the place |
+| `shm+fd` | an absolute path of a socket: processes that do not trust each other | its file name |
+| `inproc` | the name: threads of one process | the place |
+| `tcp` | `HOST:PORT/NAME`: other machines | after the `/` |
+| `nats` | `HOST[:PORT]/NAME`: a NATS server or cluster; port 4222 unless given | after the `/` |
+| `file` | an absolute path of a file: a journal | `channel=`, else the file name |
+
+A file name counts up to its last dot. A URI has no escapes. A repeated key and an unknown key are
+errors. The methods of `Config`, the flags of the tool and the options of the bindings have the same
+names, values and defaults. A size is a number of bytes, or a number with `KiB`, `MiB` or `GiB`. A
+duration is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
+
+Keys marked *channel* shape the channel. The first publisher fixes them. A subscriber that comes
+first fixes only what it names. A value that differs from a live channel's is an error.
+
+The tables of keys in `crates/olivine/src/uri/keys/` make this page.
+";
+
+/// Words one after another, in lines of at most [`COLUMNS`].
+fn wrap(into: &mut String, first: &str, indent: &str, text: &str) {
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        let gap = usize::from(!is_empty);
+        if !is_empty && line.chars().count() + gap + word.chars().count() > COLUMNS {
+            writeln!(into, "{line}").expect("a String");
+            indent.clone_into(&mut line);
+        } else if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    writeln!(into, "{line}").expect("a String");
+}
+
+fn schemes(key: &Key) -> String {
+    if key.schemes() == Scheme::ALL {
+        return "all".to_owned();
+    }
+    let words: Vec<_> = key
+        .schemes()
+        .iter()
+        .map(|scheme| format!("`{scheme}`"))
+        .collect();
+    words.join(", ")
+}
+
+fn end(key: &Key) -> &'static str {
+    match key.end() {
+        End::Both => "both",
+        End::Publisher => "publisher",
+        End::Subscriber => "subscriber",
+    }
+}
+
+fn page() -> String {
+    let mut page = String::from(BEGIN);
+    page.push_str("\n| key | ends | schemes |\n|---|---|---|\n");
+    for key in Config::keys() {
+        let (name, value) = (key.name(), key.value());
+        writeln!(
+            page,
+            "| [`{name}={value}`](#{name}) | {} | {} |",
+            end(key),
+            schemes(key)
+        )
+        .expect("a String");
+    }
+    for key in Config::keys() {
+        write!(page, "\n## {}\n\n", key.name()).expect("a String");
+        let lines: Vec<_> = key.doc().collect();
+        for paragraph in lines.split(|line| line.is_empty()) {
+            wrap(&mut page, "", "", &paragraph.join(" "));
+            page.push('\n');
+        }
+        let rule = key.rule().replace('*', "\\*");
+        wrap(&mut page, "- Values: ", "  ", &format!("{rule}."));
+        wrap(
+            &mut page,
+            "- Default: ",
+            "  ",
+            &format!("{}.", key.default()),
+        );
+    }
+    page
+}
+
+#[test]
+fn the_page_of_keys_is_fresh() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/uri.md");
+    let made = page();
+    if std::env::var_os("OLIVINE_WRITE_URI_PAGE").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "docs/uri.md is not what the tables of keys say: make it again by \
+         'OLIVINE_WRITE_URI_PAGE=1 cargo test -p olivine --lib uri::page'"
+    );
+}

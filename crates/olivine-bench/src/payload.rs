@@ -4,7 +4,7 @@
 //!
 //! | bytes  | meaning                                                          |
 //! |--------|------------------------------------------------------------------|
-//! | 0..8   | sequence number, 0 for a publisher's first message               |
+//! | 0..8   | sequence number; `olivine pub` keeps its identity in the top bits |
 //! | 8..16  | intended send time in clock ticks                                |
 //! | 16..   | pattern that follows from both                                   |
 //!
@@ -13,6 +13,9 @@
 //! and then a piece of a fixed table, from a place that the word names: building is a copy and
 //! checking a comparison, so that both stay far below the cost of moving the bytes between two
 //! cores, and torn or shifted bytes do not pass.
+
+/// Bits of a sequence number that count messages. The bits above tell publishers of one lane apart.
+pub const NUMBER_BITS: u32 = 40;
 
 /// Smallest checkable message in bytes: sequence number and time stamp.
 pub const SIZE_MIN: usize = 16;
@@ -35,10 +38,31 @@ static TABLE: [u8; 2 * BLOCK] = table();
 /// What a checked message says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Sequence number given by the publisher, counted from 0.
+    /// Sequence number given by the publisher, counted from [`first_of`] its identity.
     pub sequence: u64,
     /// Intended send time in clock ticks.
     pub ticks: u64,
+}
+
+impl Stamp {
+    /// Identity of the publisher; 0 where it gave none.
+    #[must_use]
+    pub const fn publisher(self) -> u64 {
+        self.sequence >> NUMBER_BITS
+    }
+
+    /// How many messages of this publisher came before.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.sequence & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+/// Sequence number of the first message of the publisher with this identity.
+/// The low 24 bits of the identity count.
+#[must_use]
+pub const fn first_of(publisher: u64) -> u64 {
+    publisher << NUMBER_BITS
 }
 
 const fn table() -> [u8; 2 * BLOCK] {

@@ -1,9 +1,14 @@
 //! Counts what a stream of numbered messages went through: lost, repeated, reordered, corrupt.
 //!
-//! A publisher numbers its messages from 0. A subscriber may join late, so the first number seen is
-//! where counting starts. A gap counts as lost until one of its numbers turns up after all, which
-//! then counts as reordered. A number seen before counts as repeated. Number 0 with a later time
-//! stamp is a new publisher.
+//! A publisher numbers its messages from 0 and states its identity in the top bits of each number.
+//! Each publisher is counted on its own, because a lane may carry several: a journal keeps the
+//! order of the recording in one lane. A subscriber may join late, so the first number seen of a
+//! lane is where counting starts. A gap counts as lost until one of its numbers arrives, which then
+//! counts as reordered. A number seen before counts as repeated. Number 0 with a later time stamp
+//! is a new publisher.
+//!
+//! A later publisher of a lane starts at 0. If it does not, the numbers before its first one are
+//! lost, unless the lane carries several publishers at a time: their recording may have begun late.
 
 use crate::payload::{self, Stamp};
 use std::collections::BTreeMap;
@@ -48,9 +53,62 @@ impl Counts {
     }
 }
 
-/// One publisher's stream.
+/// What arrives in one lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
+    /// Of the publisher whose message came last.
+    stream: Stream,
+    /// Of the others, by identity.
+    others: BTreeMap<u64, Stream>,
+    /// Publishers take turns in this lane.
+    is_shared: bool,
+}
+
+impl Lane {
+    #[inline]
+    fn receive(&mut self, stamp: Stamp) {
+        if stamp.publisher() != self.stream.publisher {
+            self.turn_to(stamp);
+        }
+        self.stream.receive(stamp);
+    }
+
+    #[cold]
+    fn turn_to(&mut self, stamp: Stamp) {
+        let publisher = stamp.publisher();
+        let known = self.others.remove(&publisher);
+        self.is_shared |= known.is_some();
+        let is_first = self.stream.next.is_none();
+        let stream = known.unwrap_or_else(|| Stream {
+            publisher,
+            unseen: if is_first { 0 } else { stamp.number() },
+            ..Stream::default()
+        });
+        let before = std::mem::replace(&mut self.stream, stream);
+        if !is_first {
+            self.others.insert(before.publisher, before);
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for stream in self.others.values().chain([&self.stream]) {
+            sum.add(&stream.counts);
+            if !self.is_shared {
+                sum.lost += stream.unseen;
+            }
+        }
+        sum
+    }
+}
+
+/// One publisher's messages in one lane.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// Its identity.
+    publisher: u64,
+    /// Messages before the first seen, where a publisher was seen in the lane before.
+    unseen: u64,
     /// The number that comes next if nothing goes wrong; `None` before the first message.
     next: Option<u64>,
     first: u64,
@@ -60,7 +118,7 @@ struct Lane {
     counts: Counts,
 }
 
-impl Lane {
+impl Stream {
     #[inline]
     fn receive(&mut self, stamp: Stamp) {
         self.counts.intact += 1;
@@ -75,7 +133,7 @@ impl Lane {
     #[cold]
     fn receive_unexpected(&mut self, stamp: Stamp) {
         let sequence = stamp.sequence;
-        let fresh_stream = sequence == 0 && stamp.ticks > self.newest_ticks;
+        let fresh_stream = stamp.number() == 0 && stamp.ticks > self.newest_ticks;
         match self.next {
             Some(next) if !fresh_stream && sequence < next => {
                 if self.fill_gap(sequence) {
@@ -159,7 +217,7 @@ impl Verifier {
             ..Counts::default()
         };
         for lane in &self.lanes {
-            sum.add(&lane.counts);
+            sum.add(&lane.counts());
         }
         sum
     }
@@ -178,7 +236,7 @@ mod tests {
                 ticks: sequence + 100,
             });
         }
-        lane.counts
+        lane.counts()
     }
 
     #[test]
@@ -206,7 +264,37 @@ mod tests {
         for (sequence, ticks) in [(0, 10), (1, 11), (0, 20), (1, 21), (0, 20)] {
             lane.receive(Stamp { sequence, ticks });
         }
-        assert_eq!((lane.counts.lost, lane.counts.repeated), (0, 1));
+        let counts = lane.counts();
+        assert_eq!((counts.lost, counts.repeated), (0, 1));
+    }
+
+    /// Feeds numbers of publishers in this order.
+    fn counts_of_several(numbers: &[(u64, u64)]) -> Counts {
+        let mut lane = Lane::default();
+        for (at, &(publisher, number)) in (1..).zip(numbers) {
+            let sequence = payload::first_of(publisher) + number;
+            let ticks = at;
+            lane.receive(Stamp { sequence, ticks });
+        }
+        lane.counts()
+    }
+
+    #[test]
+    fn publishers_that_share_a_lane_are_counted_apart() {
+        let turns = [(7, 0), (9, 40), (7, 1), (9, 41), (9, 42), (7, 2)];
+        let counts = counts_of_several(&turns);
+        assert!(counts.is_clean() && counts.intact == 6, "{counts:?}");
+        let turns = [(7, 0), (9, 0), (9, 1), (7, 2), (9, 1), (9, 3), (9, 2)];
+        let counts = counts_of_several(&turns);
+        let found = (counts.lost, counts.repeated, counts.reordered);
+        assert_eq!(found, (1, 1, 1), "{counts:?}");
+    }
+
+    #[test]
+    fn what_a_later_publisher_of_a_lane_sent_first_is_missed() {
+        assert_eq!(counts_of_several(&[(7, 5), (7, 6), (9, 3), (9, 4)]).lost, 3);
+        assert!(counts_of_several(&[(7, 5), (7, 6), (9, 0), (9, 1)]).is_clean());
+        assert!(counts_of_several(&[(0, 0), (0, 1), (9, 0), (9, 1)]).is_clean());
     }
 
     #[test]

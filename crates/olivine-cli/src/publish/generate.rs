@@ -6,6 +6,7 @@ use crate::failure::Outcome;
 use olivine::clock::TickClock;
 use olivine::{NotSent, Outgoing};
 use olivine_bench::payload::{self, Stamp};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
 /// Bytes of a message where none are asked for: small market data.
@@ -31,6 +32,8 @@ pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
     let mut generator = Generator {
         sizes,
         tag: args.tag(),
+        // Drawn: a number of the system would be the same on two machines.
+        first: payload::first_of(RandomState::new().hash_one(0)),
         scratch: vec![0; longest],
     };
     match (args.batch, sender.pacer.is_some()) {
@@ -44,6 +47,8 @@ struct Generator {
     /// Sizes that take turns.
     sizes: Vec<usize>,
     tag: u32,
+    /// Sequence number of the first message, which holds the identity of this publisher.
+    first: u64,
     /// A message that has to wait for room is built here.
     scratch: Vec<u8>,
 }
@@ -52,6 +57,12 @@ impl Generator {
     fn size(&self, sequence: u64) -> usize {
         let turn = usize::try_from(sequence % self.sizes.len() as u64).unwrap_or(0);
         self.sizes[turn]
+    }
+
+    /// Stamp of the message with this number, counted from 0.
+    fn stamp(&self, number: u64, ticks: u64) -> Stamp {
+        let sequence = self.first.wrapping_add(number);
+        Stamp { sequence, ticks }
     }
 
     /// Full speed, one size: bursts of claims between two looks around.
@@ -71,14 +82,7 @@ impl Generator {
                 sender.totals.messages = next;
                 sender.totals.bytes += (next - first) * size as u64;
                 if let Some(error) = refused
-                    && !self.send_late(
-                        sender,
-                        Stamp {
-                            sequence: next,
-                            ticks,
-                        },
-                        error,
-                    )?
+                    && !self.send_late(sender, next, ticks, error)?
                 {
                     return Ok(());
                 }
@@ -96,16 +100,16 @@ impl Generator {
         numbers: Range<u64>,
         ticks: u64,
     ) -> (u64, Option<NotSent>) {
-        for sequence in numbers.clone() {
+        for number in numbers.clone() {
             match sender
                 .publisher
                 .try_claim(Outgoing::sized(size).tag(self.tag))
             {
                 Ok(mut claim) => {
-                    payload::fill(&mut claim, Stamp { sequence, ticks });
+                    payload::fill(&mut claim, self.stamp(number, ticks));
                     claim.commit();
                 }
-                Err(error) => return (sequence, Some(error)),
+                Err(error) => return (number, Some(error)),
             }
         }
         (numbers.end, None)
@@ -120,7 +124,7 @@ impl Generator {
             match self.burst(sender, size, sequence..sequence + 1, ticks) {
                 (_, None) => sender.sent(size),
                 (_, Some(error)) => {
-                    if !self.send_late(sender, Stamp { sequence, ticks }, error)? {
+                    if !self.send_late(sender, sequence, ticks, error)? {
                         break;
                     }
                 }
@@ -145,10 +149,8 @@ impl Generator {
             let width = self.scratch.len();
             for (message, sequence) in stage.chunks_exact_mut(width).zip(first..end) {
                 let ticks = sender.pacer.map_or(now, |pacer| pacer.due(sequence));
-                payload::fill(
-                    &mut message[..self.size(sequence)],
-                    Stamp { sequence, ticks },
-                );
+                let message = &mut message[..self.size(sequence)];
+                payload::fill(message, self.stamp(sequence, ticks));
             }
             if !self.push(sender, &stage, first..end)? {
                 break;
@@ -188,8 +190,14 @@ impl Generator {
 
     /// Sends a message that found no room; false when told to stop.
     #[cold]
-    fn send_late(&mut self, sender: &mut Sender, stamp: Stamp, error: NotSent) -> Outcome<bool> {
-        let size = self.size(stamp.sequence);
+    fn send_late(
+        &mut self,
+        sender: &mut Sender,
+        number: u64,
+        ticks: u64,
+        error: NotSent,
+    ) -> Outcome<bool> {
+        let (size, stamp) = (self.size(number), self.stamp(number, ticks));
         let message = &mut self.scratch[..size];
         payload::fill(message, stamp);
         let sent = sender.send_waiting(self.tag, message, error)?;

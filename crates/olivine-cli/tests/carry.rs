@@ -107,6 +107,73 @@ fn a_recorder_that_ends_gives_its_place_up_unless_it_has_a_name() {
 }
 
 #[test]
+fn publishers_that_take_turns_in_a_journal_are_verified_apart() {
+    let place = Place::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("turns.olv").display().to_string();
+    let recorder = place.start(&["record", "turns", &file, "--sync", "never"]);
+    place.await_subscribers("turns", 1);
+    let words = ["pub", "shm://turns", "--rate", "1000", "--count", "1G"];
+    let long = place.start(&words);
+    place.await_publishing("turns");
+    let short = place.run(&["pub", "shm://turns", "--count", "100"]);
+    assert!(short.status.success(), "{}", said(&short));
+    let sent = || {
+        let info = place.look("turns");
+        let lanes = info.map(|info| info.publishers).unwrap_or_default();
+        lanes.iter().map(|lane| lane.cursor).max().unwrap_or(0)
+    };
+    let before = sent();
+    until("the first goes on", || sent() > before);
+    long.signal(Signal::INT);
+    assert!(long.output().status.code().is_some());
+    let recorded = recorder.output();
+    assert!(recorded.status.success(), "{}", said(&recorded));
+
+    let journal = format!("file://{file}");
+    let output = place.run(&["sub", &journal, "--verify", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let count = json(&output)["verified"]["intact_count"].as_u64().unwrap();
+    assert!(count > 101, "{count} messages");
+    // A replay keeps the order of the recording, in one lane.
+    let reader = place.start(&["sub", "shm://again", "--once", "--verify", "--json"]);
+    place.await_subscribers("again", 1);
+    let replayed = place.run(&["replay", &file, "again", "--subscribers", "1"]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let output = reader.output();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(json(&output)["verified"]["intact_count"], count);
+}
+
+#[test]
+fn a_channel_that_a_journal_does_not_hold_is_refused_with_those_it_holds() {
+    let place = Place::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("two.olv").display().to_string();
+    for channel in ["bids", "asks"] {
+        let uri = format!("file://{file}?channel={channel}");
+        assert!(place.run(&["pub", &uri, "one"]).status.success());
+    }
+    let expected = "it holds nothing of the channel 'trades': choose a channel it holds with \
+                    'channel=': asks, bids";
+    let output = place.run(&["replay", &file, "shm://out", "--of", "trades"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains(expected), "{}", said(&output));
+    let output = place.run(&["sub", &format!("file://{file}?channel=trades")]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains(expected), "{}", said(&output));
+    // A known one, and a journal of nothing: its channel was never written.
+    let output = place.run(&["replay", &file, "shm://out", "--of", "asks"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let empty = journals.path().join("empty.olv").display().to_string();
+    let uri = format!("file://{empty}?channel=bids");
+    let published = place.start_with(&["pub", &uri, "--stdin", "lines"], Vec::new());
+    assert!(published.output().status.success());
+    let output = place.run(&["replay", &empty, "shm://out", "--of", "bids"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn a_replay_waits_for_the_subscribers_it_is_told_of() {
     let place = Place::new();
     let file = place.path().join("few.olv").display().to_string();

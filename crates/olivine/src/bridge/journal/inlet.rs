@@ -15,6 +15,7 @@ use crate::link::{Control, LinkStage};
 use crate::region::HEADER_BYTES;
 use crate::ring::layout::{Geometry, frame_bytes};
 use crate::uri::{Config, Start, Unfinished};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,16 +54,44 @@ impl JournalInlet {
         !self.config.remote.named || lane.channel == self.config.channel()
     }
 
-    /// The first lane that was recorded and is wanted; reads up to there. What is wrong with the journal is said when
-    /// it is replayed.
+    /// The first lane that was recorded and is wanted; reads up to there. What is wrong with the
+    /// journal is reported when it is replayed.
     fn first_lane(&self) -> Option<Lane> {
-        let mut replay = Replay::open(self.path()).ok()?;
-        while let Some(run) = replay.next_run().ok()? {
+        self.find_lane().ok()?.ok()
+    }
+
+    /// The first lane that was recorded and is wanted, or else the names of all channels that
+    /// were recorded.
+    fn find_lane(&self) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
+        let mut replay = Replay::open(self.path())?;
+        let mut names = BTreeSet::new();
+        while let Some(run) = replay.next_run()? {
             if self.wants(run.lane) {
-                return Some(run.lane.clone());
+                return Ok(Ok(run.lane.clone()));
+            }
+            if !names.contains(&run.lane.channel) {
+                names.insert(run.lane.channel.clone());
             }
         }
-        None
+        Ok(Err(names))
+    }
+
+    /// Refuses a channel that was never recorded, where others were: its name is wrong.
+    fn check_known(&self) -> Result<(), LinkError> {
+        let found = self.find_lane().map_err(link_error)?;
+        let Some(names) = found.err().filter(|names| !names.is_empty()) else {
+            return Ok(());
+        };
+        let names: Vec<_> = names.into_iter().collect();
+        Err(LinkError::Damaged {
+            place: self.path().display().to_string(),
+            problem: format!(
+                "it holds nothing of the channel '{}': choose a channel it holds with \
+                 'channel=': {}",
+                self.config.channel(),
+                names.join(", ")
+            ),
+        })
     }
 
     /// Opens the journal; one that is followed may still be to come.
@@ -130,7 +159,8 @@ impl Inlet for JournalInlet {
         let ingress = destination.ingress(&self.who())?;
         self.seek(&mut replay, &ingress).map_err(link_error)?;
         // Who replayed before us may have delivered everything, and was killed before it told the end.
-        let is_owed = ingress.was_left_open(LANE) && !ingress.resume(replay.journal()).is_empty();
+        let is_resumed = !ingress.resume(replay.journal()).is_empty();
+        let is_owed = ingress.was_left_open(LANE) && is_resumed;
         let mut replaying = Replaying {
             path: self.path().display().to_string(),
             position: replay.position(),
@@ -138,6 +168,7 @@ impl Inlet for JournalInlet {
             pacer: Pacer::new(self.config.remote.pace.unwrap_or_default()),
             channel: None,
             is_open: false,
+            is_resumed,
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(link_error)?,
             saw_end: false,
             destination: ingress,
@@ -243,6 +274,9 @@ impl JournalInlet {
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
         }
+        if replaying.channel.is_none() && !replaying.is_resumed {
+            self.check_known()?;
+        }
         if self.config.remote.unfinished != Some(Unfinished::Accept) {
             replay.check_finished().map_err(link_error)?;
         }
@@ -274,6 +308,8 @@ struct Replaying {
     channel: Option<String>,
     /// The lane is open.
     is_open: bool,
+    /// A replay before this one delivered messages.
+    is_resumed: bool,
     /// Somebody recorded since we last were at the end.
     is_live: bool,
     /// The last look found that nobody records any more.

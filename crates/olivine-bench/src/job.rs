@@ -36,6 +36,7 @@ use crate::error::chain;
 use crate::result::{Load, Published, Row};
 use crate::scenario::{self, Setup, Variant, Watch, throughput};
 use block::Block;
+use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -187,16 +188,17 @@ impl Job {
         Self::parse(name, text, cpus)
     }
 
-    /// Reads a job file.
+    /// Reads a job file: a regular file of at most 1 MiB.
     ///
     /// # Errors
     ///
     /// [`JobError`] naming the file and what is wrong in it.
     pub fn read(path: &Path, cpus: usize) -> Result<Self, JobError> {
-        let text = std::fs::read_to_string(path).map_err(|source| JobError::Read {
-            path: path.to_path_buf(),
-            source,
-        })?;
+        let text =
+            small_file::read_text(path, SETTINGS_FILE_MAX).map_err(|source| JobError::Read {
+                path: path.to_path_buf(),
+                source,
+            })?;
         Self::parse(&path.display().to_string(), &text, cpus)
     }
 

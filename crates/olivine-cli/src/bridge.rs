@@ -8,13 +8,11 @@ use crate::failure::{Failure, Outcome, complain};
 use crate::log;
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
+use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::fs::File as Opened;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,8 +24,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 /// What is left to a bridge that is given up.
 const CUT_SHORT: Duration = Duration::from_millis(1);
-/// Most bytes of the file that `--config` names: some ten thousand bridges.
-const FILE_MAX: u64 = 1 << 20;
 
 /// The file that `--config` names.
 #[derive(Debug, Deserialize)]
@@ -226,31 +222,11 @@ fn pairs(args: &BridgeArgs) -> Outcome<Vec<Pair>> {
 }
 
 fn read(path: &Path) -> Outcome<Vec<Pair>> {
-    let text = read_text(path).map_err(|error| {
+    let text = small_file::read_text(path, SETTINGS_FILE_MAX).map_err(|error| {
         let error = anyhow::Error::new(error);
         Failure::Failed(error.context(format!("cannot read {}", path.display())))
     })?;
     parse(&text).map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))
-}
-
-/// The text of an ordinary file of a sensible size: a device or a pipe may have no end.
-fn read_text(path: &Path) -> io::Result<String> {
-    // Without waiting: to open a pipe waits for its other end.
-    let file = Opened::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        let problem = "it is no ordinary file: name one";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
-    }
-    let mut text = String::new();
-    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_MAX {
-        let problem = format!("it is larger than the {FILE_MAX} bytes that are allowed");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-    }
-    Ok(text)
 }
 
 fn parse(text: &str) -> Result<Vec<Pair>, String> {
@@ -388,19 +364,6 @@ mod tests {
         assert_eq!(pairs.len(), 2);
         assert!(!pairs[0].keep && pairs[1].keep);
         assert_eq!(pairs[1].destination, "file:///data/b.olv");
-    }
-
-    #[test]
-    fn a_device_a_folder_and_a_file_without_end_are_refused_and_not_read() {
-        for (path, expected) in [("/dev/zero", "no ordinary file"), ("/", "no ordinary file")] {
-            let error = read_text(Path::new(path)).unwrap_err().to_string();
-            assert!(error.contains(expected), "{path}: {error}");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("large.toml");
-        std::fs::write(&path, vec![b'#'; usize::try_from(FILE_MAX).unwrap() + 1]).unwrap();
-        let error = read_text(&path).unwrap_err().to_string();
-        assert!(error.contains("1048576 bytes"), "{error}");
     }
 
     #[test]

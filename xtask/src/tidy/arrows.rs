@@ -7,7 +7,7 @@ use crate::source::{File, Token, Tree, has_word};
 /// line above its own, nothing beside or below it. `ring::layout` only says what lies where in
 /// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks it.
 const LAYERS: &[&[&str]] = &[
-    &["uri", "clock", "claims::input"],
+    &["uri", "clock", "claims::input", "small_file"],
     &["error"],
     &["sync"],
     &["region", "points"],

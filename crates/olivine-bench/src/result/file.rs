@@ -3,12 +3,15 @@
 use super::{Distribution, FloorResult, MeasuringError, Outcome, Row};
 use crate::machine::Machine;
 use crate::privileges::Privileges;
+use olivine::small_file;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// What the first field of a file says: the name of the format and its version.
 pub const SCHEMA: &str = "olivine-bench/1";
+/// Most bytes of a result file.
+const FILE_MAX: u64 = 64 << 20;
 /// Runs from which a figure may be quoted.
 pub const RUNS_QUOTABLE: u32 = 5;
 
@@ -94,13 +97,13 @@ pub enum FileError {
 }
 
 impl ResultFile {
-    /// Reads a file.
+    /// Reads a regular file of at most 64 MiB.
     ///
     /// # Errors
     ///
     /// [`FileError`] naming the file: it cannot be read, is no result, or of another version.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let text = fs::read_to_string(path).map_err(|source| FileError::Read {
+        let text = small_file::read_text(path, FILE_MAX).map_err(|source| FileError::Read {
             path: path.to_path_buf(),
             source,
         })?;

@@ -3,8 +3,10 @@
 use crate::bridge::secret;
 use crate::channel::attach::draw;
 use crate::error::{LinkError, OpenError};
+use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::remote::{Nats, TIMEOUT_DEFAULT};
 use crate::uri::{Config, EXPIRE_DEFAULT, Expire};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +56,30 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+impl Tls {
+    /// The client library reads the files at each connection: here they are only checked.
+    fn new(config: &Config) -> Result<Self, LinkError> {
+        let remote = &config.remote;
+        let own = remote.tls_cert.clone().zip(remote.tls_key.clone());
+        let tls = Self {
+            authorities: remote.tls_ca.clone().or_else(|| file_of("NATS_CA")),
+            own: own.or_else(|| file_of("NATS_CERT").zip(file_of("NATS_KEY"))),
+        };
+        let check = |action, path: &Path| {
+            let read = small_file::read_bytes(path, SETTINGS_FILE_MAX);
+            read.map(|_| ()).map_err(unreadable(action, path))
+        };
+        if let Some(path) = &tls.authorities {
+            check("read the authorities from", path)?;
+        }
+        if let Some((certificate, key)) = &tls.own {
+            check("read the certificate from", certificate)?;
+            check("read the private key from", key)?;
+        }
+        Ok(tls)
+    }
+}
+
 impl Settings {
     /// Reads what the settings name.
     ///
@@ -65,14 +91,7 @@ impl Settings {
         let remote = &config.remote;
         Ok(Self {
             credentials: credentials(config)?,
-            tls: remote.tls.then(|| Tls {
-                authorities: remote.tls_ca.clone().or_else(|| file_of("NATS_CA")),
-                own: remote
-                    .tls_cert
-                    .clone()
-                    .zip(remote.tls_key.clone())
-                    .or_else(|| file_of("NATS_CERT").zip(file_of("NATS_KEY"))),
-            }),
+            tls: remote.tls.then(|| Tls::new(config)).transpose()?,
             timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
             instance: draw(),
             config: config.clone(),
@@ -148,12 +167,18 @@ fn credentials(config: &Config) -> Result<Credentials, OpenError> {
 }
 
 fn creds(path: &Path) -> Result<Credentials, OpenError> {
-    let text = std::fs::read_to_string(path).map_err(|source| LinkError::Io {
-        action: "read the credentials from",
-        place: path.display().to_string(),
-        source: Arc::new(source),
-    })?;
+    let text = small_file::read_text(path, SETTINGS_FILE_MAX);
+    let text = text.map_err(unreadable("read the credentials from", path))?;
     Ok(Credentials::Creds(text))
+}
+
+fn unreadable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LinkError {
+    let place = path.display().to_string();
+    move |source| LinkError::Io {
+        action,
+        place,
+        source: Arc::new(source),
+    }
 }
 
 fn word_of(variable: &str) -> Option<String> {

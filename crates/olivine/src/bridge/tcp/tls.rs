@@ -7,6 +7,7 @@ pub(super) mod session;
 
 use super::socket::Trouble;
 use crate::error::LinkError;
+use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::Role;
 use crate::uri::remote::{Address, Remote};
 use rustls::client::Resumption;
@@ -145,8 +146,10 @@ fn verifier(
 
 fn read_identity(chain: &Path, key: &Path) -> Result<Identity, LinkError> {
     let certificates = read_certificates(chain, "read the certificate from")?;
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| pem_error("read the private key from", key, "private key", error))?;
+    let action = "read the private key from";
+    let text = read_pem(key, action)?;
+    let key = PrivateKeyDer::from_pem_slice(&text)
+        .map_err(|error| pem_error(key, "private key", error))?;
     Ok((certificates, key))
 }
 
@@ -166,9 +169,8 @@ fn read_certificates(
     path: &Path,
     action: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, LinkError> {
-    let failed = |error| pem_error(action, path, "certificate", error);
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(failed)?
+    let failed = |error| pem_error(path, "certificate", error);
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read_pem(path, action)?)
         .collect::<Result<_, _>>()
         .map_err(failed)?;
     if found.is_empty() {
@@ -177,14 +179,17 @@ fn read_certificates(
     Ok(found)
 }
 
-fn pem_error(action: &'static str, path: &Path, what: &str, error: PemError) -> LinkError {
+fn read_pem(path: &Path, action: &'static str) -> Result<Vec<u8>, LinkError> {
+    small_file::read_bytes(path, SETTINGS_FILE_MAX).map_err(|source| LinkError::Io {
+        action,
+        place: path.display().to_string(),
+        source: Arc::new(source),
+    })
+}
+
+fn pem_error(path: &Path, what: &str, error: PemError) -> LinkError {
     let place = path.display().to_string();
     match error {
-        PemError::Io(source) => LinkError::Io {
-            action,
-            place,
-            source: Arc::new(source),
-        },
         PemError::NoItemsFound => LinkError::Tls {
             far: place,
             problem: format!("there is no {what} in it: a PEM file with '-----BEGIN' is expected"),

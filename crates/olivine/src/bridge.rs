@@ -194,6 +194,15 @@ impl Source {
         })
     }
 
+    /// For a bridge that drew its name. An earlier bridge of this name may have carried everything
+    /// and told the end, and was stopped or killed before it gave its place up. The end that is
+    /// there then ends this bridge, too.
+    pub(crate) fn expect_end(&mut self) {
+        if let Some(first) = self.first.as_mut().filter(|first| first.is_resumed()) {
+            first.expect_end();
+        }
+    }
+
     /// The subscriber of a single far side.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Place, WATCHDOG, until};
+use common::{Place, WATCHDOG, bridges, finished, kill, receive, signal, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
     Bridge, Config, LaneState, LinkError, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
@@ -392,6 +392,83 @@ fn a_bridge_whose_source_has_ended_gives_its_place_up_and_a_named_one_keeps_it()
                     .publish_timeout(&[7; 64], WATCHDOG)
                     .expect("nobody holds it back");
             }
+        }
+    }
+}
+
+/// The other processes.
+#[test]
+fn role() {
+    match common::my_role().as_deref() {
+        Some("bridge") => bridges::role(),
+        Some(other) => panic!("no role {other}"),
+        None => {}
+    }
+}
+
+#[test]
+fn the_end_that_a_killed_relay_owed_is_told_by_the_next_one() {
+    for is_closed_before in [false, true] {
+        let place = Place::new();
+        let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+        let mut subscriber = Subscriber::open(&to).unwrap();
+        let mut publisher = Publisher::open(&place.uri("from", "subscribers=1")).unwrap();
+        let relay = bridges::ending(&from, &to);
+        publisher
+            .publish(Outgoing::new(b"the last one").tag(7))
+            .unwrap();
+        let tag = receive(&mut subscriber, |message| message.tag());
+        assert_eq!(tag, 7);
+        if is_closed_before {
+            // It is stopped behind the last message, and killed before it could tell the end.
+            signal(&relay, rustix::process::Signal::STOP);
+            publisher.close().unwrap();
+            kill(relay);
+        } else {
+            kill(relay);
+            publisher.close().unwrap();
+        }
+        let heir = bridges::ending(&from, &to);
+        let (tags, error) = received(&mut subscriber);
+        assert!(
+            tags.is_empty() && matches!(error, ReceiveError::Closed),
+            "{tags:?}, {error}"
+        );
+        finished(heir);
+    }
+}
+
+/// Everything was carried and the end was told, but the place in the source was kept.
+#[test]
+fn a_bridge_that_resumes_where_the_end_was_told_already_ends_unless_its_place_has_a_name() {
+    for (query, ends) in [("", true), ("name=kept", false)] {
+        let place = Place::new();
+        let from = place.uri("from", query);
+        let path = place.file("copy.olv");
+        for to in [place.uri("to", ""), file(&path)] {
+            let ends_with = |until_end| {
+                let (from, to) = (Config::parse(&from).unwrap(), Config::parse(&to).unwrap());
+                Bridge::start(&from, &to, until_end).unwrap()
+            };
+            let first = ends_with(false);
+            let mut publisher = Publisher::open(&place.uri("from", "")).unwrap();
+            publisher.publish(b"carried").unwrap();
+            publisher.close().unwrap();
+            until("it is carried", || first.status().messages == 1);
+            assert!(first.stop(WATCHDOG).unwrap());
+            let second = ends_with(true);
+            if ends {
+                until("it has ended", || second.has_ended());
+            } else {
+                // The name says that another publisher is expected.
+                let mut publisher = Publisher::open(&place.uri("from", "")).unwrap();
+                publisher.publish(b"of the next day").unwrap();
+                assert!(!second.has_ended());
+                publisher.close().unwrap();
+                until("it has ended", || second.has_ended());
+                assert_eq!(second.status().messages, 1);
+            }
+            assert!(second.stop(WATCHDOG).unwrap(), "{to}");
         }
     }
 }

@@ -79,7 +79,10 @@ impl Bridge {
                 place.clone_from(&ring.name);
                 let given_up = ring.clone();
                 let is_ours = source.name.is_none();
-                let from = Source::new(&ring, true, Part::Names)?;
+                let mut from = Source::new(&ring, true, Part::Names)?;
+                if is_ours {
+                    from.expect_end();
+                }
                 let to = Destination::new(destination, any_type(), &control);
                 Link::start(words.clone(), control, move |control| {
                     relay::run(from, to, control, until_end)?;
@@ -97,7 +100,10 @@ impl Bridge {
                 let is_ours = single && source.name.is_none();
                 place = ring.name.clone().filter(|_| single);
                 let part = outlet.part();
-                let from = Source::new(&ring, single, part)?;
+                let mut from = Source::new(&ring, single, part)?;
+                if is_ours {
+                    from.expect_end();
+                }
                 Link::start(words.clone(), control, move |control| {
                     outlet.run(from, control, until_end)?;
                     give_up_place(&ring, part, is_ours, control)

@@ -1,7 +1,6 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
 use crate::channel::attach::{Part, TypeTag};
-#[cfg(any(feature = "journal", feature = "nats"))]
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{OpenError, ReceiveError};
@@ -355,13 +354,11 @@ impl Egress {
     }
 
     /// Whether the durable name was known: somebody before us went on under it.
-    #[cfg(any(feature = "journal", feature = "nats"))]
     pub(crate) fn is_resumed(&self) -> bool {
         self.subscriber.durable() == Some(Durable::Resumed)
     }
 
     /// Publishers that have closed by now count as an end, though we heard nothing of them.
-    #[cfg(feature = "journal")]
     pub(crate) fn expect_end(&mut self) {
         self.subscriber.expect_end();
     }

@@ -318,7 +318,6 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// What is closed by now counts as an end, though nothing was heard of it: an earlier life of the name may have heard.
-    #[cfg(feature = "journal")]
     pub(crate) fn expect_end(&mut self) {
         self.around.heard = true;
     }

@@ -216,6 +216,17 @@ impl Backing {
         })
     }
 
+    /// The error where the channel announces lane `index`, and [`Backing::open_lane`] finds none.
+    pub(crate) fn lane_file_missing(&self, index: usize) -> OpenError {
+        let problem = "the channel announces this lane, and its file is missing: it was removed, \
+                       or a participant wrote what is not true; stop the channel's users, remove \
+                       the channel ('olivine rm') and start them again";
+        OpenError::NotAChannel {
+            path: self.path().join(format!("lane-{index}")),
+            problem: problem.to_owned(),
+        }
+    }
+
     /// The header of lane `index` for whoever only looks: checked as by [`Backing::open_lane`], and without its ring,
     /// which may be large. `None` if it does not exist.
     pub(crate) fn look_at_lane(&self, shape: &LaneShape<'_>) -> Result<Option<Words>, OpenError> {

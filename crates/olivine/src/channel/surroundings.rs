@@ -5,7 +5,7 @@ use super::join::consumer;
 use super::slots::{self, Missed};
 use super::status::Durable;
 use super::watch::Watch;
-use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::error::{LinkError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::liveness::LockReader;
@@ -131,10 +131,7 @@ impl SubscriberSlowState {
                 // Its publisher will wait for us: silence would hang both.
                 return Err(ReceiveError::Lane {
                     lane: index,
-                    source: Box::new(OpenError::Missing {
-                        channel: self.attached.channel.clone(),
-                        path: backing.path().to_owned(),
-                    }),
+                    source: Box::new(backing.lane_file_missing(index)),
                 });
             };
             lanes.push(consumer(

@@ -55,10 +55,7 @@ pub(super) fn take_lane(
             }
         });
         let Some((words, ring)) = opened? else {
-            return Err(OpenError::Missing {
-                channel: channel.clone(),
-                path: backing.path().to_owned(),
-            });
+            return Err(backing.lane_file_missing(index));
         };
         if !BridgeLaneOwner::may_take(&words, brought) {
             locks.unlock(lock_byte::LANE + index as u64);

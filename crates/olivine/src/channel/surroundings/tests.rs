@@ -3,7 +3,7 @@
 
 use crate::error::ReceiveError;
 use crate::points::hook;
-use crate::ring::layout::lane;
+use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::{Publisher, Subscriber};
 use std::os::fd::AsFd;
@@ -54,6 +54,31 @@ fn is_readable(descriptor: impl AsFd) -> bool {
         tv_nsec: 0,
     };
     rustix::event::poll(&mut one, Some(&timeout)).unwrap() == 1
+}
+
+/// Another participant wrote what is not true, or removed the file.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn a_lane_that_is_announced_without_its_file_is_told_so() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let uri = format!("shm://announced?dir={}", folder.path().display());
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let _publisher = Publisher::open(&uri).unwrap();
+    assert!(subscriber.try_receive().unwrap().is_none());
+    let attached = subscriber.attached();
+    let (control, geometry) = (&attached.control, &attached.geometry);
+    let present = geometry.lane_entry(3) + lane_entry::PRESENT;
+    control.word(present).store(1, Ordering::Relaxed);
+    let epoch = control.word(control::LANES_EPOCH);
+    epoch.store(epoch.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let error = next_error(&mut subscriber);
+    let ReceiveError::Lane { lane: 3, source } = &error else {
+        panic!("{error}");
+    };
+    let text = source.to_string();
+    let expected = "lane-3 is no usable channel file: the channel announces this lane, and its \
+                    file is missing";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
-use super::Config;
+use super::{Config, UriError};
 
 /// Checks that a text is refused with a reason, or means the same when it is written out again.
 ///
@@ -30,6 +30,72 @@ pub fn check_uri(data: &[u8]) {
             let inside = !channel.contains(['/', '\0']) && channel != "." && channel != "..";
             assert!(inside, "{channel:?} leads out of its folder");
         }
-        Err(error) => assert!(!error.to_string().is_empty()),
+        Err(error) => refused(text, &error),
+    }
+}
+
+/// Checks that the reason is true of this text.
+fn refused(text: &str, error: &UriError) {
+    // Escaped text differs from what was given.
+    let has = |word: &str| word.contains('\\') || text.contains(word);
+    let is_true = match error {
+        UriError::NoScheme { .. } => !text.contains("://"),
+        UriError::UnknownScheme { scheme } => has(scheme),
+        UriError::Name { name } => has(name),
+        // A port is written anew: 00 as 0, and the default port where none was given.
+        UriError::Address { address, .. } => {
+            has(address.rsplit_once(':').map_or(address, |(host, _)| host))
+        }
+        UriError::Path { path } | UriError::Socket { path } => has(path),
+        UriError::UnknownKey { key, .. } => has(key),
+        UriError::Repeated { key } => text.matches(key.as_str()).count() >= 2,
+        // The place holds the channel, except that of a journal. A value is written anew, with
+        // its own unit, and a secret not at all.
+        UriError::Value { key, .. } => *key == "channel" || has(key),
+        UriError::Pair { first, second, .. } => {
+            let of_the_place = first.ends_with("'s name");
+            let words = [first, second]
+                .into_iter()
+                .flat_map(|side| side.split([',', ' ']));
+            of_the_place || words.filter(|word| !word.is_empty()).any(has)
+        }
+    };
+    assert!(is_true, "{text:?}: {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reason shows a value in another form than the text, or another key.
+    #[test]
+    fn reasons_that_write_a_value_anew_are_true() {
+        for text in [
+            "shm://x?align=8192",
+            "shm://x?linger=\u{7f}",
+            "nats://host:00/a",
+            "nats://host/a..b",
+            "nats://host/a?max_age=0.05s",
+            "nats://host/a?password=%20&user=",
+            "tcp://h:1/a?tls=yes&tls_key=/k",
+            "tcp://h:1/a?tls_ca=/c",
+            "file:///a b",
+            "shm+fd:///.sock",
+            "shm://x?replicas=3",
+            "nats://h/a?user=a&password=b&nkey=c",
+            "shm://x?=&=",
+        ] {
+            assert!(Config::parse(text).is_err(), "{text}");
+            check_uri(text.as_bytes());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is not usable")]
+    fn a_reason_that_the_text_does_not_give_is_found() {
+        refused(
+            "shm://x?align=1",
+            &Config::parse("shm://x?linger=z").unwrap_err(),
+        );
     }
 }

@@ -102,8 +102,8 @@ fn blocks(input: &mut Input<'_>) -> Vec<u8> {
 
 /// Reads everything from where `seek` leads, over every damage; how many messages that was, if nothing was damaged.
 fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -> Option<u64> {
-    let mut replay = Replay::open(path).map_err(|error| named(&error)).ok()?;
-    seek(&mut replay).map_err(|error| named(&error)).ok()?;
+    let mut replay = Replay::open(path).map_err(|error| refused(&error)).ok()?;
+    seek(&mut replay).map_err(|error| refused(&error)).ok()?;
     let mut is_whole = true;
     let (mut messages, mut reached) = (0, None);
     let mut sum = 0_u64;
@@ -123,7 +123,7 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
                 std::hint::black_box((sum, replay.state()));
                 return is_whole.then_some(messages);
             }
-            Err(error) => named(&error),
+            Err(error) => refused(&error),
         }
         is_whole = false;
         match replay.skip_damage() {
@@ -135,7 +135,7 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
             }
             Ok(None) => return None,
             Err(error) => {
-                named(&error);
+                refused(&error);
                 return None;
             }
         }
@@ -146,16 +146,25 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
 /// Where a recorder goes on behind what is whole, everything of its own comes back.
 fn record_on(path: &Path) {
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
-    let recorder = Recorder::open(path, &settings).map_err(|error| named(&error));
+    let recorder = Recorder::open(path, &settings).map_err(|error| refused(&error));
     if let Ok(recorder) = recorder {
         if let Err(error) = recorder.close() {
-            named(&error);
+            refused(&error);
         }
         replay(path, |_| Ok(()));
     }
 }
 
-/// What is refused has a name.
-fn named(error: &JournalError) {
-    assert!(!error.to_string().is_empty());
+/// The reasons for which a file is refused, whatever it holds.
+fn refused(error: &JournalError) {
+    assert!(
+        matches!(
+            error,
+            JournalError::NotAJournal { .. }
+                | JournalError::Version { .. }
+                | JournalError::Damaged { .. }
+                | JournalError::NoZstd { .. }
+        ),
+        "{error}"
+    );
 }

@@ -3,8 +3,8 @@
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
 use super::{
-    Arrived, Decoder, FRAMES_MAX, HEAD_BYTES, HEADER_BYTES, HELLO_MAX, PREAMBLE_BYTES, SUM_BYTES,
-    WireError, word32,
+    Arrived, Decoder, FRAMES_MAX, HEAD_BYTES, HEADER_BYTES, HELLO_MAX, MAGIC, PREAMBLE_BYTES,
+    SUM_BYTES, TLS_ALERT, TLS_HANDSHAKE, WIRE_VERSION, WireError, word32,
 };
 
 /// What a decoder made of some bytes.
@@ -88,9 +88,22 @@ pub fn check_wire(data: &[u8]) {
         assert_eq!(hear(&bytes, &[pieces]), whole, "in pieces of {pieces}");
         assert_eq!(hear(&bytes, &[1]), whole, "byte by byte");
         if let Err(error) = &whole.end {
-            assert!(!error.to_string().is_empty());
+            refused(&bytes, error);
         }
     }
+}
+
+/// Checks that the reason is true of these bytes.
+fn refused(bytes: &[u8], error: &WireError) {
+    let is_true = match error {
+        WireError::Magic => !bytes.starts_with(&MAGIC),
+        WireError::Tls => matches!(bytes.first(), Some(&(TLS_ALERT | TLS_HANDSHAKE))),
+        WireError::Version { found } => *found != WIRE_VERSION,
+        WireError::Length { found, most, .. } => found > most,
+        WireError::Checksum { what } => !what.is_empty(),
+        WireError::Nonsense(problem) => !problem.is_empty(),
+    };
+    assert!(is_true, "{error}");
 }
 
 /// `bytes` with the checksums that belong there, as far as its lengths lead.

@@ -13,7 +13,7 @@ use crate::channel::attach::TypeTag;
 use crate::channel::place::memory_file;
 use crate::channel::publisher::Publisher;
 use crate::claims::input::Input;
-use crate::error::OpenError;
+use crate::error::{LinkError, OpenError, ReceiveError};
 use crate::liveness::Peer;
 use crate::region::Words;
 use crate::segment::map_control;
@@ -85,8 +85,16 @@ fn check_datagram(bytes: &[u8]) {
     }
 }
 
-fn named(error: &OpenError) {
-    assert!(!error.to_string().is_empty());
+/// The reasons for which the other end is refused: what it says or hands out breaks the rules, or
+/// it states another shape than was asked for.
+fn refused(error: &OpenError) {
+    assert!(
+        matches!(
+            error,
+            OpenError::Link(LinkError::Sealed(_)) | OpenError::Mismatch { .. }
+        ),
+        "{error}"
+    );
 }
 
 /// A good datagram with settings of the input, or any bytes.
@@ -178,7 +186,7 @@ impl Stage {
         hand_over(hostile.as_fd(), &said, files).expect("room for a datagram");
         // Before it is closed, or nothing would come of an empty datagram.
         let answer = connect::ask(&self.config, path, &socket, Duration::ZERO);
-        let answer = match answer.map_err(|error| named(&error)) {
+        let answer = match answer.map_err(|error| refused(&error)) {
             Ok(Some(answer)) => answer,
             Ok(None) => return assert!(said.is_empty(), "an answer was not seen"),
             Err(()) => return,
@@ -187,7 +195,7 @@ impl Stage {
         let tag = TypeTag::default();
         match connect::accept(&self.config, path, &tag, socket, peer, answer) {
             Ok(joined) => read(&self.config, joined),
-            Err(error) => named(&error),
+            Err(error) => refused(&error),
         }
     }
 
@@ -210,13 +218,13 @@ impl Stage {
                     // It may have been found out already, and its socket closed.
                     let _ = hand_over(socket.as_fd(), &said, &[]);
                     if let Err(error) = connect::heard(&config, path, &socket, PATIENCE) {
-                        named(&error);
+                        refused(&error);
                     }
                 }
             }
             Ok(None) => assert!(said.is_empty() && extra.is_empty(), "no answer"),
             Err(error) => {
-                named(&error);
+                refused(&error);
                 assert!(!is_hello || !extra.is_empty(), "{error}");
             }
         }
@@ -281,7 +289,7 @@ fn read(config: &Config, joined: connect::Joined) {
     });
     match walked {
         Ok(count) => assert_eq!(count, seen),
-        Err(error) => assert!(!error.to_string().is_empty()),
+        Err(error) => assert!(matches!(error, ReceiveError::Corrupt { .. }), "{error}"),
     }
     lane.release();
     std::hint::black_box(sum);

@@ -86,12 +86,14 @@ fn check_datagram(bytes: &[u8]) {
 }
 
 /// The reasons for which the other end is refused: what it says or hands out breaks the rules, or
-/// it states another shape than was asked for.
+/// it states another shape than was asked for, or no free slot.
 fn refused(error: &OpenError) {
     assert!(
         matches!(
             error,
-            OpenError::Link(LinkError::Sealed(_)) | OpenError::Mismatch { .. }
+            OpenError::Link(LinkError::Sealed(_))
+                | OpenError::Mismatch { .. }
+                | OpenError::SubscribersFull { .. }
         ),
         "{error}"
     );

@@ -113,7 +113,7 @@ pub trait Method: Sync {
     ///
     /// # Errors
     ///
-    /// [`BenchError::TooLong`] if it cannot carry that size; what the system refuses.
+    /// [`crate::error::BenchError::TooLong`] if it cannot carry that size; what the system refuses.
     fn open(
         &self,
         side: Side,

@@ -55,7 +55,7 @@ pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

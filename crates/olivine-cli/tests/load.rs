@@ -241,7 +241,7 @@ fn a_wrong_answer_has_no_speed() {
         (&[GOOD, GOOD, OTHER][..], "differs from the first one"),
         (&[MISSING], "the server answers 404"),
         (&[b"what?\r\n\r\n"], "cannot be read as HTTP/1.1"),
-        (&[GOOD, TWICE], "nobody asked for"),
+        (&[GOOD, TWICE], "answers without a request"),
     ] {
         let url = liar(answers);
         let words = ["bench", "http", &url, "--depth", "1", "--connections", "1"];

@@ -67,7 +67,7 @@ fn a_rival_that_fails_is_a_line_and_the_others_have_figures() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let told = format!("{text}{}", said(&output));
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(text.contains("1  olivine-adaptive"), "{told}");
+        assert!(text.contains("olivine-adaptive, 32 B"), "{told}");
         for (method, reason) in [
             (
                 "mute",

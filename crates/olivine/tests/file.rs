@@ -314,10 +314,14 @@ fn one_of_several_channels_is_chosen_by_name() {
     assert!(orders.into_iter().eq((1_000..1_040).step_by(3)));
     let ticks = replay(&uri(&path, "channel=ticks"));
     assert!(ticks.into_iter().eq((0..40).filter(|n| n % 3 != 0)));
-    assert!(replay(&uri(&path, "channel=others")).is_empty());
-    let (_, end) = replayed(&mut Subscriber::open(&uri(&path, "")).unwrap());
-    let text = std::error::Error::source(&end).map_or_else(|| end.to_string(), ToString::to_string);
-    assert!(text.contains("several channels"), "{text}");
+    for (query, reason) in [("channel=others", "others"), ("", "several channels")] {
+        let (none, end) = replayed(&mut Subscriber::open(&uri(&path, query)).unwrap());
+        let source = std::error::Error::source(&end);
+        let text = source.map_or_else(|| end.to_string(), ToString::to_string);
+        assert_eq!(none.is_empty(), query == "channel=others", "{text}");
+        assert!(text.contains(reason), "{text}");
+        assert!(text.contains("orders") && text.contains("ticks"), "{text}");
+    }
 
     // A durable one of a single channel goes on behind a gap too.
     let query = format!("channel=orders&name=audit&dir={}", place.dir().display());

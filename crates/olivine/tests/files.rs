@@ -86,7 +86,7 @@ fn damaged_files_are_refused_and_left_alone() {
             false,
         ),
         ("control", |path| write_word(path, VERSION, 1), true),
-        ("control", |path| write_word(path, VERSION, 4), true),
+        ("control", |path| write_word(path, VERSION, 5), true),
         (
             "control",
             |path| write_word(path, GEOMETRY, u64::MAX),
@@ -111,7 +111,7 @@ fn damaged_files_are_refused_and_left_alone() {
         let before = std::fs::read(&path).unwrap();
         for error in refused(&uri) {
             let expected = match error {
-                OpenError::Layout { expected: 3, .. } => is_version,
+                OpenError::Layout { expected: 4, .. } => is_version,
                 OpenError::NotAChannel { .. } => !is_version,
                 _ => false,
             };

@@ -98,7 +98,11 @@ fn tag_and_topic(stage: &Stage) {
 fn reports(stage: &Stage) {
     let plain = stage.ok(&["pub", "x", "a"]);
     assert!(plain.stdout.is_empty());
-    assert!(said(&plain).contains("is subscribed"), "{}", said(&plain));
+    assert!(
+        said(&plain).contains("has no subscriber yet"),
+        "{}",
+        said(&plain)
+    );
     assert!(
         stage
             .out(&["pub", "x", "a", "--stats", "throughput"])

@@ -15,6 +15,7 @@ mod faults;
 mod operations;
 mod planted;
 mod scene;
+mod stopped;
 mod trace;
 
 use operations::OPERATIONS;

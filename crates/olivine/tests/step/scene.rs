@@ -230,7 +230,7 @@ impl Scene {
     }
 
     /// The bystander sends one message and reads all messages.
-    fn talk(&mut self) {
+    pub(crate) fn talk(&mut self) {
         let Some(publisher) = &mut self.publisher else {
             return;
         };

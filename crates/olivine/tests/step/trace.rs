@@ -160,6 +160,11 @@ impl Traced {
         self.set(&registers);
     }
 
+    /// Its process number.
+    pub(crate) fn pid(&self) -> u64 {
+        u64::from(self.pid.cast_unsigned())
+    }
+
     /// Executes the next system call.
     pub(crate) fn leave_syscall(&mut self) {
         ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");

@@ -155,6 +155,17 @@ impl Traced {
         registers.orig_rax = u64::MAX;
         self.set(&registers);
         self.leave_syscall();
+        self.set_answer(errno);
+    }
+
+    /// Executes the next system call, and replaces its answer by `errno`. `close` frees the
+    /// descriptor whatever it answers.
+    pub(crate) fn make_syscall_answer(&mut self, errno: c_int) {
+        self.leave_syscall();
+        self.set_answer(errno);
+    }
+
+    fn set_answer(&self, errno: c_int) {
         let mut registers = self.registers();
         registers.rax = i64::from(-errno).cast_unsigned();
         self.set(&registers);

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_waits_until_a_descriptor_is_noted() {
+    fn fork_waits_until_descriptor_is_registered() {
         let (tell, told) = std::sync::mpsc::channel();
         let forker = Cell::new(None);
         let closed = ClosedInChildren::open(|| {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_is_another_generation() {
+    fn forked_child_has_another_generation() {
         let before = generation();
         // SAFETY: the child reads a number and ends.
         let pid = unsafe { libc::fork() };

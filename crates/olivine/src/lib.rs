@@ -1,22 +1,25 @@
-//! Messages between programs: fast, nothing lost, survives any crash.
+//! Messages between programs: fast, without loss, and safe against any crash.
 //!
-//! A **channel** is named by a URI. `shm://ticks` reaches other processes of this machine, `inproc://ticks`
-//! threads of this process, `tcp://host:9000/ticks` other machines (and [`Bridge`] carries between them); a program
-//! says which when it runs, not when it is built. Up to 256 [`Publisher`]s
-//! send and up to 1,024 [`Subscriber`]s receive (16 and 64 by default); each message reaches every reliable subscriber once and in order, and a
-//! publisher waits rather than overwrite what one of them has not read.
+//! A URI names a **channel**. `shm://ticks` reaches other processes of this machine,
+//! `inproc://ticks` threads of this process, `tcp://host:9000/ticks` other machines. A [`Bridge`]
+//! carries messages between channels. A program chooses the URI when it runs, not when it is built.
+//!
+//! Up to 256 [`Publisher`]s send and up to 1,024 [`Subscriber`]s receive (16 and 64 by default).
+//! Each message reaches every reliable subscriber once and in order. A publisher waits and does not
+//! overwrite a message that one of them has not read.
 //!
 //! What it does not do:
 //!
-//! * It does not drop messages. Two settings allow a loss, and each loss is reported: `delivery=latest` and
-//!   `slow=evict:DURATION`.
-//! * It needs no daemon. A thread of the program runs behind `tcp://`, `nats://`, `file://`, `shm+fd://` and
-//!   [`Subscriber::event_fd`], and nowhere else.
-//! * It allocates nothing for each message. It enters the kernel only to wait, and to wake a participant that sleeps.
-//! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`) stays on purpose, until
-//!   `expire=` or `olivine rm --name`.
-//! * It does not protect participants of a channel from a malicious one of the same user. `shm+fd:///run/ticks.sock`
-//!   does (see `SAFETY.md`).
+//! * It does not drop messages. Two settings allow a loss, and each loss is reported:
+//!   `delivery=latest` and `slow=evict:DURATION`.
+//! * It needs no daemon. A thread of the program runs behind `tcp://`, `nats://`, `file://`,
+//!   `shm+fd://` and [`Subscriber::event_fd`], and nowhere else.
+//! * It allocates nothing for each message. It enters the kernel only to wait, and to wake a
+//!   participant that sleeps.
+//! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`)
+//!   stays on purpose, until `expire=` or `olivine rm --name`.
+//! * It does not protect participants of a channel from a malicious one of the same user.
+//!   `shm+fd:///run/ticks.sock` does (see `SAFETY.md`).
 //!
 //! ```
 //! use olivine::{Publisher, Subscriber};
@@ -28,10 +31,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where to read on
+//! # Further reading
 //!
-//! [`Config`] lists every setting with its unit, range and default. [`Publisher`] and [`Subscriber`] say what
-//! blocks and what does not. The layout in memory and the order of its words are in `docs/layout.md`.
+//! [`Config`] lists every setting with its unit, range and default. [`Publisher`] and
+//! [`Subscriber`] say which calls block. The layout in memory and the order of its words are in
+//! `docs/layout.md`.
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
@@ -85,9 +89,9 @@ pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::batch::{Batch, BatchNotSent};
 #[cfg(not(loom))]
-pub use channel::publisher::{Publisher, PublisherStats};
+pub use channel::claim::{Claim, OwnedClaim};
 #[cfg(not(loom))]
-pub use channel::reserve::{Claim, OwnedClaim};
+pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]
 pub use channel::status::{Durable, LaneState, LaneStatus};
 #[cfg(not(loom))]

@@ -202,7 +202,7 @@ pub(crate) struct LockReader(Option<Weak<LockFile>>);
 
 impl LockReader {
     /// Whether the other participants are inside this process, and live as long as it does.
-    pub(crate) fn is_inside(&self) -> bool {
+    pub(crate) fn is_inproc(&self) -> bool {
         self.0.is_none()
     }
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_killed_or_exits_is_dying() {
+    fn killed_or_exiting_process_is_dying() {
         let stat = |state, flags| format!("7 (a) (b)) {state} 1 7 7 0 -1 {flags} 0 0");
         let pending = |shared| format!("Name:\ta\nSigPnd:\t0000000000000000\nShdPnd:\t{shared}\n");
         let (none, kill) = ("0000000000000000", "0000000000000100");
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-    fn one_holder_at_a_time_and_dropping_releases() {
+    fn lock_has_one_holder_and_is_released_on_drop() {
         for (a, b) in pair() {
             assert!(a.try_lock(7).unwrap());
             assert!(
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-    fn unlocking_releases_what_a_process_being_started_still_has_open() {
+    fn unlock_releases_lock_that_starting_process_inherited() {
         let [(a, b), _] = pair();
         assert!(a.try_lock(7).unwrap());
         let Locks::File(file) = &a else {
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no fork")]
-    fn a_childs_copy_of_a_table_waits_for_no_thread_of_the_parents() {
+    fn lock_table_in_forked_child_waits_for_no_parent_thread() {
         let table: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
         let locks = Locks::table(&table);
         assert!(locks.try_lock(1).unwrap());

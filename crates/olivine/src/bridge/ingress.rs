@@ -7,7 +7,7 @@ use crate::channel::attach::{self, Part, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{BridgeLaneOwner, Origin, lanes_kept_for};
-use crate::channel::shape::Wanted;
+use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
 use crate::region::HEADER_BYTES;
@@ -112,7 +112,7 @@ impl Ingress {
         (config.cpu, config.linger) = (None, Duration::ZERO);
         let (attached, (kept, geometry)) =
             attach::open(&config, &typed, Part::Leaves, |attached| {
-                let settings = Wanted::of(&config, &typed, Part::Fixes)?;
+                let settings = ShapeRequest::of(&config, &typed, Part::Fixes)?;
                 let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
                 Ok((lanes_kept_for(attached, key), geometry))
             })?;

@@ -1,18 +1,18 @@
-//! Coming: finding or making a channel, agreeing with its settings, and joining under its lock.
+//! Opening a channel: finding or making it, comparing the settings, and joining under its lock.
 //!
-//! Every step can be interrupted by a death and done again by the next comer: locks are dropped by the
-//! kernel, a half-removed channel says so, a half-cleared slot is cleared again by whoever claims it.
+//! A death can interrupt every step, and the next opener repeats it. The kernel releases the locks.
+//! A half-removed channel is marked as removed. The next claimer clears a half-cleared slot again.
 
 use super::attached::{
-    Attached, holds_unseen, is_abandoned, is_current, lock_membership, remove_files,
+    Attached, has_unseen_messages, is_abandoned, is_current, lock_membership, remove_files,
 };
+use super::backing::{Backing, InprocMemory, memory_file, to_bytes};
 use super::boot::{self, Earlier};
-use super::handover::Handover;
-use super::place::{Backing, InprocMemory, memory_file, to_bytes};
+use super::dying_holder::HolderWait;
 #[cfg(feature = "tcp")]
 use super::shape::DEFAULT_MAX;
 pub(crate) use super::shape::{Part, TypeTag, least_for};
-use super::shape::{Wanted, map_shape, read_record, settle};
+use super::shape::{ShapeRequest, map_shape, read_record, settle};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
@@ -29,19 +29,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long joining waits for others to finish joining or leaving.
+/// How long an opener waits for others that join or leave.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// How often a channel has to come and go before opening it gives up.
+/// Least number of rounds in which the channel came or went, before opening fails.
 const TRIES_MIN: u32 = 100;
 
-/// Descriptors that joining a channel takes beyond those that are open while it is made.
+/// Descriptors that joining a channel needs beyond those that are open while it is made.
 const SPARE_DESCRIPTORS: usize = 4;
 
 /// Finds or makes the channel and runs `join` while its membership lock is held.
 ///
 /// # Errors
 ///
-/// [`OpenError`]; nothing that was made on the way stays behind, except what others already use.
+/// [`OpenError`]. Everything that was made is removed again, except what other participants use
+/// already.
 pub(crate) fn open<T>(
     config: &Config,
     typed: &TypeTag,
@@ -49,21 +50,22 @@ pub(crate) fn open<T>(
     mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
-    let wanted = Wanted::of(config, typed, part)?;
-    let first = wanted.first();
+    let request = ShapeRequest::of(config, typed, part)?;
+    let first = request.first();
     let started = Instant::now();
-    let mut handover = Handover::default();
-    // Another process is at a channel of an earlier boot.
+    let mut holder_wait = HolderWait::default();
+    // Another process holds a channel of an earlier boot.
     let mut busy = None;
-    // Others come and go meanwhile; each round of theirs takes microseconds.
+    // Others may join and leave meanwhile; each of their rounds takes microseconds.
     let mut tries = 0;
-    // The time alone says nothing of others where this process was stopped meanwhile.
+    // Rounds count too: if this process was stopped, the elapsed time says nothing about the
+    // others.
     while started.elapsed() <= BUSY_MAX || tries < TRIES_MIN {
         tries += 1;
         let found = match config.scheme() {
-            Scheme::Inproc => Some(find_inside(config, &first)?),
+            Scheme::Inproc => Some(find_inproc(config, &first)?),
             Scheme::Sealed => Some(make_unnamed(config, &first)?),
-            // Those that this build can reach never come here: see `open.rs`.
+            // Schemes with a bridge in this build never come here: see `open.rs`.
             elsewhere @ (Scheme::Tcp | Scheme::Nats | Scheme::File) => {
                 return Err(OpenError::NoBridge {
                     scheme: elsewhere.word(),
@@ -72,7 +74,7 @@ pub(crate) fn open<T>(
             Scheme::Shm => match find_files(config, &first) {
                 Err(refused @ OpenError::Busy { .. }) => {
                     busy = Some(refused);
-                    Handover::step();
+                    HolderWait::step();
                     None
                 }
                 found => {
@@ -83,28 +85,28 @@ pub(crate) fn open<T>(
         };
         let Some(mut attached) = found else { continue };
         lock_membership(&attached, started)?;
-        let joined = is_usable(config, &mut attached, &wanted).and_then(|usable| {
+        let joined = is_usable(config, &mut attached, &request).and_then(|usable| {
             if !usable {
                 return Ok(None);
             }
             slots::note_absences(&attached);
-            let joined = settle(&mut attached, &wanted).and_then(|()| join(&mut attached));
-            if joined.is_err() && is_abandoned(&attached) && !holds_unseen(&attached) {
+            let joined = settle(&mut attached, &request).and_then(|()| join(&mut attached));
+            if joined.is_err() && is_abandoned(&attached) && !has_unseen_messages(&attached) {
                 let _ = remove_files(&attached);
             }
             let joined = joined?;
-            // Removed as a damaged one meanwhile, which asks for no lock: a lane that we made belongs to whoever makes
-            // the next channel here.
+            // If the channel was removed meanwhile as damaged, which takes no lock, start again. A
+            // lane that we made belongs to the next channel of this name.
             Ok(is_current(&attached).then_some(joined))
         });
         attached.locks.unlock(lock_byte::MEMBERSHIP);
         match joined {
             Ok(Some(joined)) => return Ok((attached, joined)),
             Ok(None) => {}
-            Err(refused) if handover.is_worth_a_wait(&attached, &refused) => {
+            Err(refused) if holder_wait.is_worth_a_wait(&attached, &refused) => {
                 // Others join and leave meanwhile.
                 drop(attached);
-                Handover::step();
+                HolderWait::step();
             }
             Err(error) => return Err(error),
         }
@@ -115,7 +117,7 @@ pub(crate) fn open<T>(
     }))
 }
 
-/// Process `pid` held the membership lock for as long as anybody waits for it.
+/// Process `pid` held the membership lock for longer than an opener waits.
 pub(crate) fn busy(channel: &str, pid: u64) -> OpenError {
     OpenError::Busy {
         channel: channel.to_owned(),
@@ -124,66 +126,72 @@ pub(crate) fn busy(channel: &str, pid: u64) -> OpenError {
     }
 }
 
-/// Whether the channel can be joined: `false` if it was on its way out, and is gone now. The caller holds the
-/// membership lock.
-fn is_usable(config: &Config, attached: &mut Attached, wanted: &Wanted) -> Result<bool, OpenError> {
+/// Whether the channel can be joined: `false` if it was being removed, and is gone now. The caller
+/// holds the membership lock.
+fn is_usable(
+    config: &Config,
+    attached: &mut Attached,
+    request: &ShapeRequest,
+) -> Result<bool, OpenError> {
     if !is_current(attached) {
         return Ok(false);
     }
     let state = attached.control.word(control::STATE);
     if state.load(Ordering::Acquire) == control::REMOVED {
-        // Whoever removed it died on the way, or its last handle is going: finish, and start over.
+        // The participant that removed it died half way, or its last handle is closing: finish the
+        // removal, and start again.
         remove_files(attached)?;
         return Ok(false);
     }
-    // It was looked at before the lock was taken.
+    // The shape was read before the lock was taken.
     attached.refresh()?;
-    let Err(mismatch) = wanted.agree(config.channel(), &attached.geometry) else {
+    let Err(mismatch) = request.agree(config.channel(), &attached.geometry) else {
         return Ok(true);
     };
-    if !is_abandoned(attached) || holds_unseen(attached) {
+    if !is_abandoned(attached) || has_unseen_messages(attached) {
         return Err(mismatch);
     }
-    // Nobody lives here and nobody will come back for it: make way for the new shape.
+    // No participant lives and no durable subscriber may return: remove the channel, so that it is
+    // made again with the new shape.
     remove_files(attached)?;
     Ok(false)
 }
 
-fn find_inside(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
-    let inside = InprocMemory::find(
+fn find_inproc(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
+    let memory = InprocMemory::find(
         config.channel(),
         first.control_bytes(),
         &control_bytes(first),
     )?;
-    attach_inside(config.channel(), inside)
+    attach_inproc(config.channel(), memory)
 }
 
-/// The memory of a sealed channel's publisher, which nobody else ever finds.
+/// The memory of a sealed channel's publisher. It has no name.
 fn make_unnamed(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
     let path = config.socket().unwrap_or_else(|| Path::new(""));
     let (bytes, fill) = (first.control_bytes(), control_bytes(first));
     let control = memory_file(path, bytes, None, &fill)?;
-    let inside = InprocMemory::unnamed(path.to_owned(), control, HashMap::new())?;
-    attach_inside(config.channel(), inside)
+    let memory = InprocMemory::unnamed(path.to_owned(), control, HashMap::new())?;
+    attach_inproc(config.channel(), memory)
 }
 
 /// Maps a channel in memory without a name.
-pub(super) fn attach_inside(
+pub(super) fn attach_inproc(
     channel: &str,
-    inside: Arc<InprocMemory>,
+    memory: Arc<InprocMemory>,
 ) -> Result<Attached, OpenError> {
-    let (geometry, control) = read_control(inside.control.as_fd(), Path::new(channel), true)?;
+    let (geometry, control) = read_control(memory.control.as_fd(), Path::new(channel), true)?;
     Ok(Attached {
         channel: channel.to_owned(),
         control,
         geometry,
-        locks: inside.locks(),
-        backing: Backing::Process(inside),
+        locks: memory.locks(),
+        backing: Backing::Process(memory),
         slot: None,
     })
 }
 
-/// `None` where somebody else came or went meanwhile and it has to be looked at again.
+/// `None` if another participant created or removed the channel meanwhile: try again.
 fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, OpenError> {
     let missing = |folder: &Path| OpenError::Missing {
         channel: config.channel().to_owned(),
@@ -193,7 +201,7 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
     let Some(files) = folder.channel(config.channel(), true)? else {
         return Ok(None);
     };
-    // The folder may be one that we made.
+    // We may have made the folder.
     let opened = open_control(files, config.channel(), true)
         .inspect_err(|_| folder.remove_if_empty(config.channel()));
     if let Err(OpenError::EarlierBoot { .. }) = &opened {
@@ -211,7 +219,8 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
         let Some(files) = files? else {
             return Ok(None);
         };
-        // Once there is a channel it takes locks to remove it, and descriptors to lock.
+        // Removing a channel needs its locks, and locks need descriptors. So reserve those before
+        // the channel exists.
         let spare = segment::spare_descriptors(&files, SPARE_DESCRIPTORS)
             .inspect_err(|_| files.remove_if_empty())?;
         let made = segment::create_file(
@@ -231,8 +240,8 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
     Ok(Some(attached))
 }
 
-/// The shape that an opener would get with these settings, and whether a participant has fixed its type. Nothing is
-/// made.
+/// The shape that an opener gets with these settings, and whether a participant has fixed its type.
+/// Makes nothing.
 ///
 /// # Errors
 ///
@@ -243,13 +252,13 @@ pub(crate) fn look(config: &Config, typed: &TypeTag) -> Result<(Geometry, bool),
         any: true,
         ..typed.clone()
     };
-    let wanted = Wanted::of(config, &any, Part::Fixes)?;
-    let found = find_open(config).filter(|found| wanted.agree(config.channel(), found).is_ok());
-    let found = found.unwrap_or_else(|| wanted.first());
+    let request = ShapeRequest::of(config, &any, Part::Fixes)?;
+    let found = find_open(config).filter(|found| request.agree(config.channel(), found).is_ok());
+    let found = found.unwrap_or_else(|| request.first());
     let is_typed = found.is_fixed(fixed::TYPE);
-    let mut shape = wanted.merged(&found, None);
+    let mut shape = request.merged(&found, None);
     if config.capacity.is_none() && !found.is_fixed(fixed::CAPACITY) {
-        // It becomes as large as the source's, up to the largest default: see `least_for`.
+        // Its capacity becomes that of the source, up to the largest default: see `least_for`.
         shape.capacity = DEFAULT_MAX;
     }
     Ok((shape, is_typed))
@@ -279,7 +288,7 @@ pub(crate) fn open_control(
         let Some(file) = segment::open_file(&files, CONTROL, writable)? else {
             return Ok(None);
         };
-        // Replaced in between, as often as a channel comes and goes: once in a lifetime.
+        // The file was replaced in between. That happens once for each removal of the channel.
         if let Some(locks) =
             Locks::named(files.as_fd(), CONTROL, &file).map_err(io_error("open", &path))?
         {
@@ -298,7 +307,7 @@ pub(crate) fn open_control(
     }))
 }
 
-/// Checks a control file's header, copies its geometry, and maps the whole.
+/// Checks the header of a control file, copies its geometry, and maps the whole file.
 fn read_control(
     file: std::os::fd::BorrowedFd<'_>,
     path: &Path,
@@ -306,7 +315,8 @@ fn read_control(
 ) -> Result<(Geometry, Words), OpenError> {
     let damaged = |problem: &str| {
         let problem = format!(
-            "{problem}; if it is no channel of yours remove it by hand, else with 'olivine rm --force'"
+            "{problem}; if it is no channel of yours remove it by hand, else with \
+             'olivine rm --force'"
         );
         OpenError::NotAChannel {
             path: path.to_owned(),
@@ -314,7 +324,7 @@ fn read_control(
         }
     };
     let header = map_control(file, path, 4096, writable)?;
-    // Relaxed: written before the file had a name, never changed.
+    // Relaxed: written before the file had a name, and never changed.
     let word = |index: usize| header.word(index).load(Ordering::Relaxed);
     if word(control::MAGIC) != CONTROL_MAGIC {
         return Err(damaged("it does not start with the mark of a channel"));
@@ -350,7 +360,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
     to_bytes(&words)
 }
 
-/// A number that nobody else draws, for all that accident can do; never 0.
+/// A random number, never 0. Two draws are different, except by accident.
 pub(crate) fn draw() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds its hashers from the system's random numbers.
@@ -360,7 +370,7 @@ pub(crate) fn draw() -> u64 {
     hasher.finish().max(1)
 }
 
-/// Errors of system calls outside `segment`.
+/// The error of a system call outside `segment`.
 pub(crate) fn io_error<'a>(
     action: &'static str,
     path: &'a Path,

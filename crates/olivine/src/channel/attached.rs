@@ -1,7 +1,8 @@
-//! A channel that a participant has mapped: the lock under which others come and go, who is left, and how it ends.
+//! A channel that a participant has mapped: its membership lock, its living participants, its
+//! removal.
 
 use super::attach::{self, BUSY_MAX};
-use super::place::{Backing, LaneShape};
+use super::backing::{Backing, LaneShape};
 use super::shape::{map_shape, read_record};
 use super::slots;
 use crate::error::OpenError;
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A channel that this participant has mapped, with locks of its own.
+/// A channel that this participant has mapped, with its own locks.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) channel: String,
@@ -26,7 +27,7 @@ pub(crate) struct Attached {
     pub(crate) slot: Option<usize>,
 }
 
-/// Holding the membership lock: nobody else joins, leaves, creates or removes meanwhile.
+/// The membership lock, held: no other participant joins, leaves, creates or removes meanwhile.
 #[derive(Debug)]
 pub(crate) struct Membership<'a> {
     attached: &'a Attached,
@@ -44,8 +45,8 @@ impl Attached {
     /// # Errors
     ///
     /// [`OpenError::Missing`] for a channel of files, which each participant opens by its path.
-    pub(super) fn beside(&self) -> Result<Self, OpenError> {
-        let Backing::Process(inside) = &self.backing else {
+    pub(super) fn attach_again(&self) -> Result<Self, OpenError> {
+        let Backing::Process(memory) = &self.backing else {
             return Err(OpenError::Missing {
                 channel: self.channel.clone(),
                 path: self.backing.path().to_owned(),
@@ -53,15 +54,15 @@ impl Attached {
         };
         Ok(Self {
             channel: self.channel.clone(),
-            backing: Backing::Process(Arc::clone(inside)),
+            backing: Backing::Process(Arc::clone(memory)),
             control: self.control.clone(),
             geometry: self.geometry.clone(),
-            locks: inside.locks(),
+            locks: memory.locks(),
             slot: None,
         })
     }
 
-    /// Lane `index` as this channel says that it should be.
+    /// Lane `index` as this channel requires it.
     pub(crate) fn lane(&self, index: usize) -> LaneShape<'_> {
         LaneShape {
             geometry: &self.geometry,
@@ -76,29 +77,30 @@ impl Attached {
         Ok(Membership { attached: self })
     }
 
-    /// The part of leaving that all share: `give_up` clears what was ours and drops our lock; the last one to
-    /// leave removes the channel, unless a durable subscriber may come back for it, or it holds messages that
-    /// nobody was there to read.
+    /// The common part of leaving: `give_up` clears our words and drops our lock. The last
+    /// participant removes the channel. It stays if a durable subscriber may return to it, or if no
+    /// subscriber has seen its messages yet.
     pub(crate) fn leave(&mut self, give_up: impl FnOnce(&Self)) {
         let locked = lock_membership(self, Instant::now()).is_ok();
-        // A shape that cannot be read is damaged: what is ours is cleared by the shape that we know.
+        // A shape that cannot be read is damaged. Then our words are cleared by the shape that we
+        // know.
         let _ = self.refresh();
         give_up(self);
         if !locked {
             return;
         }
-        if is_current(self) && is_abandoned(self) && !holds_unseen(self) {
-            // What cannot be removed now is removed by the next opener or `olivine gc`.
+        if is_current(self) && is_abandoned(self) && !has_unseen_messages(self) {
+            // The next opener or `olivine gc` removes what cannot be removed now.
             let _ = remove_files(self);
         }
         self.locks.unlock(lock_byte::MEMBERSHIP);
     }
 
-    /// Takes over the shape that a publisher has fixed since the channel was mapped.
+    /// Loads the shape that a publisher has fixed since the channel was mapped.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] if it cannot be read or mapped; what was known stays.
+    /// [`OpenError`] if it cannot be read or mapped; the known shape stays.
     pub(crate) fn refresh(&mut self) -> Result<(), OpenError> {
         if !self.geometry.is_open() {
             return Ok(());
@@ -113,7 +115,7 @@ impl Attached {
         if is_known && record.is_open() {
             return Ok(());
         }
-        // Writable, as any participant has it: only they come here.
+        // Writable: only participants come here, and they map it writable.
         let file = self.control_file()?;
         let (geometry, control) = map_shape(file.as_fd(), &path, record, true)?;
         if let Some(slot) = self.slot
@@ -128,16 +130,17 @@ impl Attached {
         Ok(())
     }
 
-    /// The control file, writable, through an open file description of its own: whatever is mapped through one keeps it
-    /// open in forked children that inherit the mapping, and the locks of this participant must not live on there.
+    /// The control file, writable, through a new open file description. A mapping keeps its open
+    /// file description alive in forked children that inherit the mapping. The locks of this
+    /// participant must not stay held there.
     ///
     /// # Errors
     ///
     /// [`OpenError::Missing`] if the channel's files were removed.
     pub(super) fn control_file(&self) -> Result<OwnedFd, OpenError> {
         let (folder, locks) = match (&self.backing, &self.locks) {
-            (Backing::Process(inside), _) => {
-                let again = inside.control.try_clone();
+            (Backing::Process(memory), _) => {
+                let again = memory.control.try_clone();
                 return again.map_err(attach::io_error("open", self.backing.path()));
             }
             (Backing::Files(folder), locks) => (folder, locks),
@@ -165,18 +168,19 @@ impl Attached {
 
 /// Wakes every publisher of the channel that is parked.
 pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
-    // SeqCst: ROOM by a fence of our own: what changed in the slots comes before the look at the park words.
+    // SeqCst: ROOM by a fence of our own: the changes in the slots come before the loads of the
+    // park words.
     crate::sync::fence(Ordering::SeqCst);
     for index in 0..geometry.lanes() {
         let park = control.word(geometry.lane_entry(index) + lane_entry::PARK);
-        // Relaxed: `wake` takes it by read-modify-write (WAKE).
+        // Relaxed: `wake` takes the word by read-modify-write (WAKE).
         if park.load(Ordering::Relaxed) != 0 {
             crate::wait::wake(park);
         }
     }
 }
 
-/// Takes the membership lock, waiting for others to finish.
+/// Takes the membership lock; waits until the others have finished.
 pub(super) fn lock_membership(attached: &Attached, started: Instant) -> Result<(), OpenError> {
     let path = attached.backing.path();
     let mut pause = Duration::from_micros(20);
@@ -210,7 +214,7 @@ pub(super) fn lock_membership(attached: &Attached, started: Instant) -> Result<(
     Ok(())
 }
 
-/// Whether the mapped control file is still the one that the name leads to.
+/// Whether the channel's name still leads to the mapped control file.
 pub(crate) fn is_current(attached: &Attached) -> bool {
     match (&attached.backing, &attached.locks) {
         (Backing::Files(folder), Locks::File(file)) => folder.is_current(file.as_fd()),
@@ -218,7 +222,7 @@ pub(crate) fn is_current(attached: &Attached) -> bool {
     }
 }
 
-/// The process in slot `index`, if a subscriber has it that lives or may come back.
+/// The process in slot `index`, if its subscriber lives or may return.
 pub(super) fn is_slot_taken(attached: &Attached, index: usize) -> Option<u64> {
     let Attached {
         control,
@@ -237,10 +241,11 @@ pub(super) fn is_slot_taken(attached: &Attached, index: usize) -> Option<u64> {
     taken.then(|| pid.load(Ordering::Relaxed))
 }
 
-/// Whether the channel's files were removed from their folder: no other program can find it any more.
+/// Whether the channel's files were removed from their folder. Then no other program can find the
+/// channel.
 pub(crate) fn is_unlinked(attached: &Attached) -> bool {
     match &attached.locks {
-        // A control file has one name, as long as it has any.
+        // A control file has exactly one name until it is removed.
         Locks::File(file) => rustix::fs::fstat(file.as_fd()).is_ok_and(|stat| stat.st_nlink == 0),
         Locks::Process(_) => false,
     }
@@ -253,13 +258,13 @@ pub(crate) fn is_empty(attached: &Attached) -> bool {
         .held_by_others(lock_byte::LANE, lock_byte::END)
 }
 
-/// Whether no participant lives and no durable subscriber may come back.
+/// Whether no participant lives and no durable subscriber may return.
 pub(crate) fn is_abandoned(attached: &Attached) -> bool {
     is_empty(attached) && !slots::any_durable(&attached.control, &attached.geometry)
 }
 
-/// Whether messages lie here that no subscriber ever had a chance to see.
-pub(super) fn holds_unseen(attached: &Attached) -> bool {
+/// Whether the channel holds messages, and no subscriber ever joined it.
+pub(super) fn has_unseen_messages(attached: &Attached) -> bool {
     // Relaxed: read under the membership lock, written under it.
     if attached
         .control
@@ -279,7 +284,7 @@ pub(super) fn holds_unseen(attached: &Attached) -> bool {
                     words.word(lane::CURSOR).load(Ordering::Acquire) != attached.geometry.origin
                 }
                 Ok(None) => false,
-                // Nobody knows what it holds: it is not ours to remove.
+                // Its content is unknown, so it must not be removed.
                 Err(_) => true,
             }
     })
@@ -293,8 +298,8 @@ pub(crate) fn remove_files(attached: &Attached) -> Result<(), OpenError> {
         .store(control::REMOVED, Ordering::Release);
     match &attached.backing {
         Backing::Files(folder) => folder.remove(),
-        Backing::Process(inside) => {
-            inside.forget();
+        Backing::Process(memory) => {
+            memory.forget();
             Ok(())
         }
     }

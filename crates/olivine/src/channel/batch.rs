@@ -5,7 +5,7 @@ use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
 use std::time::{Duration, Instant};
 
-/// Messages that become visible together. Dropped, it is given up and nobody sees anything.
+/// Messages that become visible together. A dropped batch is given up and never becomes visible.
 ///
 /// ```
 /// # use olivine::{Publisher, Subscriber};
@@ -32,7 +32,7 @@ impl Batch<'_> {
     ///
     /// # Errors
     ///
-    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start
+    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit the batch, and start
     /// another.
     #[inline(always)]
     pub fn push<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), NotSent> {
@@ -50,7 +50,7 @@ impl<T: ?Sized> Batch<'_, T> {
                 self.publisher.producer.write(at, body);
                 (end, body.len())
             }
-            // By the publisher alone: the batch's own words stay in registers.
+            // In a function of the publisher: the batch's own words stay in registers.
             Err(_) => self.publisher.write_with_topic(at, message)?,
         };
         self.count(end, label.tag, length);
@@ -81,10 +81,11 @@ impl<T: ?Sized> Batch<'_, T> {
         self.count == 0
     }
 
-    /// Makes all of it visible at once; returns the position after it. An empty batch changes
-    /// nothing, and neither
-    /// does one in a forked child, whose parent's messages they are: the publisher's next call says
-    /// [`NotSent::Forked`] there.
+    /// Makes all messages visible at once; returns the position after them. An empty batch changes
+    /// nothing.
+    ///
+    /// A batch in a forked child changes nothing either: its messages belong to the parent. The
+    /// publisher's next call there returns [`NotSent::Forked`].
     #[inline(always)]
     pub fn commit(self) -> Position {
         let producer = &mut self.publisher.producer;
@@ -95,25 +96,25 @@ impl<T: ?Sized> Batch<'_, T> {
     }
 }
 
-/// Why not all messages were sent: those behind the first `published` were not.
+/// Why not all messages were sent. The first `published` messages were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{published} messages were sent, and the next was not: {reason}")]
 pub struct BatchNotSent {
-    /// How many were sent. A repetition begins behind those.
+    /// Number of sent messages. A repetition starts after them.
     pub published: usize,
-    /// Why the next was not.
+    /// Why the next message was not sent.
     pub reason: NotSent,
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// Sends in batches as large as there is room for, within `timeout`; `None` is as long as it
-    /// takes.
+    /// Sends in batches as large as there is room for, within `timeout`; `None` waits without a
+    /// bound.
     pub(super) fn send_batch<'m>(
         &mut self,
         mut messages: impl Iterator<Item = Outgoing<'m>>,
         timeout: Option<Duration>,
     ) -> Result<usize, BatchNotSent> {
-        // A time-out beyond what the clock can hold is no time-out.
+        // A time-out that the clock cannot hold is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut published = 0;
         let mut next = messages.next();

@@ -1,7 +1,8 @@
-//! Channels of an earlier boot, in a folder on a disk: not delivered, removed by the next opener.
+//! Channels of an earlier boot in a folder on a disk: they are not delivered, and the next opener
+//! removes them.
 //!
-//! A crash of the machine may leave any part of a file on a disk as it was, torn or empty, and clocks begin
-//! anew. So a reboot ends every channel, as it does in memory.
+//! A crash of the machine may leave any part of a file on a disk old, torn or empty, and clocks
+//! start again. So a reboot ends every channel, as it does in memory.
 
 use super::attach::io_error;
 use crate::error::OpenError;
@@ -11,7 +12,7 @@ use crate::segment::{self, CONTROL, ChannelFolder, boot};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// Refuses a control file that was made in another boot.
+/// Refuses a control file of another boot.
 pub(super) fn check(file: BorrowedFd<'_>, path: &Path) -> Result<(), OpenError> {
     if is_earlier(file, boot()) {
         return Err(OpenError::EarlierBoot {
@@ -21,11 +22,11 @@ pub(super) fn check(file: BorrowedFd<'_>, path: &Path) -> Result<(), OpenError> 
     Ok(())
 }
 
-/// Whether the file is a control file of this layout and of a boot that is known and is not `now`.
+/// Whether the file is a control file of this layout, and its boot is known and is not `now`.
 fn is_earlier(file: BorrowedFd<'_>, now: [u64; control::BOOT_WORDS]) -> bool {
     const WORDS: usize = control::BOOT + control::BOOT_WORDS;
     let mut bytes = [0; WORDS * 8];
-    // A shorter file is damaged: the checks behind this say how.
+    // A shorter file is damaged: later checks report how.
     if rustix::io::pread(file, &mut bytes, 0) != Ok(bytes.len()) {
         return false;
     }
@@ -44,15 +45,15 @@ fn is_earlier(file: BorrowedFd<'_>, now: [u64; control::BOOT_WORDS]) -> bool {
         && made != now
 }
 
-/// What became of a channel of an earlier boot.
+/// The result of removing a channel of an earlier boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
     /// It was removed.
     Removed,
     /// Another process has removed it.
     Gone,
-    /// Another process holds its membership lock: it removes the channel, or joins it because it sees another boot id.
-    /// Its number, 0 if unknown.
+    /// Another process holds its membership lock: it removes the channel, or it sees another boot
+    /// id and joins the channel. The number is its process id, 0 if unknown.
     Busy(u64),
 }
 
@@ -60,7 +61,7 @@ pub(crate) enum Earlier {
 ///
 /// # Errors
 ///
-/// What the system says, or that a process uses the channel all the same: one that sees another boot id.
+/// The error of the system, or that a process with another boot id uses the channel.
 pub(crate) fn remove_earlier(files: &ChannelFolder) -> Result<Earlier, OpenError> {
     let path = files.path().join(CONTROL);
     let Some(file) = segment::open_file(files, CONTROL, true)? else {
@@ -74,7 +75,7 @@ pub(crate) fn remove_earlier(files: &ChannelFolder) -> Result<Earlier, OpenError
     else {
         return Ok(Earlier::Gone);
     };
-    // Under the membership lock: nobody joins between this question and the removal.
+    // Under the membership lock: no participant joins between this check and the removal.
     let locked = locks.try_lock(lock_byte::MEMBERSHIP);
     if !locked.map_err(io_error("lock", &path))? {
         return Ok(Earlier::Busy(member(file.as_fd())));
@@ -117,7 +118,7 @@ mod tests {
     use crate::uri::Config;
     use std::os::unix::fs::FileExt;
 
-    /// A channel of another boot, which a name keeps, with its folder.
+    /// A channel of another boot with a durable name, and its folder.
     fn left_behind(name: &str) -> (tempfile::TempDir, String, ChannelFolder) {
         let place = tempfile::tempdir().unwrap();
         let uri = format!(
@@ -139,10 +140,10 @@ mod tests {
         (place, uri, files)
     }
 
-    /// A program of another machine or sandbox, which sees another boot id, joins at the worst moment.
+    /// A program of another machine or sandbox, with another boot id, joins during the removal.
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-    fn a_channel_of_another_boot_is_not_removed_under_a_participant_that_joins() {
+    fn channel_of_earlier_boot_stays_while_participant_joins() {
         let (_place, _, files) = left_behind("joins");
         let path = files.path().join(CONTROL);
         let opened = segment::open_file(&files, CONTROL, true).unwrap().unwrap();
@@ -151,7 +152,7 @@ mod tests {
             .unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         hook::at("boot.membership", move || {
-            // What a joiner does.
+            // The steps of a joiner.
             let joins = locks.try_lock(lock_byte::MEMBERSHIP).unwrap();
             if joins {
                 assert!(locks.try_lock(lock_byte::SLOT).unwrap());
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-    fn an_opener_that_meets_a_stopped_remover_of_an_earlier_boot_gives_up_with_its_number() {
+    fn opener_gets_busy_error_with_pid_of_stopped_remover() {
         let (_place, uri, files) = left_behind("stopped");
         let path = files.path().join(CONTROL);
         let opened = segment::open_file(&files, CONTROL, true).unwrap().unwrap();

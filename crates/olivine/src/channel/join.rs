@@ -1,7 +1,8 @@
-//! Joining: a subscriber takes a slot and a place in every lane, so that from then on it misses nothing.
+//! Joining: a subscriber takes a slot and a position in every lane. From then on it misses no
+//! message.
 
 use super::attached::Attached;
-use super::slots::{self, Found, Missed};
+use super::slots::{self, Found, MissedBytes};
 use super::status::Durable;
 use crate::error::OpenError;
 use crate::region::{Ring, Word, Words};
@@ -12,17 +13,18 @@ use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme, Start};
 use crate::wait::wake;
 
-/// What a subscriber has once it has joined.
+/// The result of joining.
 pub(super) struct Admission {
     pub(super) slot: usize,
     pub(super) lanes: Vec<Consumer>,
-    /// What a durable one found of its name.
+    /// The state of its durable name.
     pub(super) durable: Option<Durable>,
-    /// Its first call that receives says that its place was lost.
-    pub(super) must_tell: bool,
+    /// Its first receiving call must report that its place was lost.
+    pub(super) must_report: bool,
 }
 
-/// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes meanwhile.
+/// Joins every lane of the channel. Runs under the membership lock, so no lane comes or goes
+/// meanwhile.
 pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, OpenError> {
     let Attached {
         channel,
@@ -39,11 +41,12 @@ pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, Op
     if joined.is_err() && claimed.found == Found::Nothing {
         clear_slot(control, geometry, claimed.index);
     }
-    let (lanes, is_doubtful) = joined?;
-    let (durable, must_tell) = match &config.name {
+    let (lanes, place_changed) = joined?;
+    let (durable, must_report) = match &config.name {
         Some(_) => {
-            let (durable, must_tell) = slots::news(control, geometry, claimed, is_doubtful);
-            (Some(durable), must_tell)
+            let (durable, must_report) =
+                slots::durable_status(control, geometry, claimed, place_changed);
+            (Some(durable), must_report)
         }
         None => (None, false),
     };
@@ -57,46 +60,49 @@ pub(super) fn join(attached: &Attached, config: &Config) -> Result<Admission, Op
         slot: claimed.index,
         lanes,
         durable,
-        must_tell,
+        must_report,
     })
 }
 
-/// A durable name's position in one lane, as the slot says it. Any participant could have written that word, so it is
-/// checked before it is used.
-struct Left {
+/// The position of a durable name in one lane, from its slot. Any participant could have written
+/// that word, so it is checked before it is used.
+struct StoredPosition {
     position: u64,
-    /// A publisher of this channel may have written a frame there: it is aligned, in the lane, and not behind its end.
-    is_sound: bool,
+    /// A frame of this channel may start there: the position is aligned, and between the origin and
+    /// the lane's end.
+    is_valid: bool,
 }
 
-impl Left {
+impl StoredPosition {
     fn of(position: u64, geometry: &Geometry, cursor: &Word) -> Self {
         // A publisher that died before it stored its cursor is less than a ring ahead of it.
         let end = cursor
             .load(Ordering::Acquire)
             .saturating_add(geometry.capacity);
-        let is_sound =
+        let is_valid =
             position.is_multiple_of(geometry.align) && (geometry.origin..=end).contains(&position);
-        Self { position, is_sound }
+        Self { position, is_valid }
     }
 
-    /// The position, if everything behind it is still there: the publisher's limit is at most a ring ahead of it. As in
-    /// `join_lane`, a limit that a publisher stored and has not used yet counts: what is given up then was sent before
-    /// the name joined, and is counted and told.
+    /// The position, if every frame after it is still in the ring: the publisher's limit is at most
+    /// one ring ahead of it. A limit that is stored but not used yet counts, as in `join_lane`.
+    /// Then messages from before the join may be given up although they are still there. They are
+    /// counted and reported.
     fn resume(&self, ring: &Ring, lane: &Words, geometry: &Geometry) -> Option<u64> {
-        if !self.is_sound {
+        if !self.is_valid {
             return None;
         }
         let cursor = lane.resolve(lane::CURSOR);
         let start = committed_up_to(ring, &cursor, geometry, self.position);
-        // Acquire: with the limit come the frames behind it.
+        // Acquire: the limit makes the frames before it visible.
         let limit = lane.word(lane::LIMIT).load(Ordering::Acquire);
         let is_kept = limit <= self.position.saturating_add(geometry.capacity);
         (is_kept && start == self.position).then_some(start)
     }
 }
 
-/// Takes a place in every lane. Also says whether a place of a durable name was not as its name had left it.
+/// Takes a position in every lane. Also returns whether a position of a durable name was not as the
+/// name had left it.
 fn join_lanes(
     attached: &Attached,
     config: &Config,
@@ -129,52 +135,53 @@ fn join_lanes(
     }
     let position_word = |lane: usize| control.word(geometry.position(claimed.index, lane));
     let resumed = claimed.found == Found::Place;
-    let lost = claimed.found == Found::LostPlace;
+    let lost_place = claimed.found == Found::LostPlace;
     if gates && claimed.found == Found::Nothing {
         for lane in 0..geometry.lanes() {
-            // A lane that does not exist yet will be ours from its very first frame. Release: with the bit below.
+            // The subscriber gets a future lane from its first frame on. Release: with the bit
+            // below.
             position_word(lane).store(geometry.origin, Ordering::Release);
         }
     }
-    let missed = Missed::of(control, geometry, claimed.index);
+    let missed = MissedBytes::of(control, geometry, claimed.index);
     let mut consumers = Vec::new();
     let mut starts = Vec::new();
-    let mut is_doubtful = false;
+    let mut place_changed = false;
     for (index, (words, ring)) in &present {
         let (cursor, limit) = (words.resolve(lane::CURSOR), words.resolve(lane::LIMIT));
         let word = position_word(*index);
-        let left = Left::of(word.load(Ordering::Acquire), geometry, &cursor);
-        is_doubtful |= (resumed || lost) && !left.is_sound;
-        let place = (resumed || lost)
-            .then(|| left.resume(ring, words, geometry))
+        let stored = StoredPosition::of(word.load(Ordering::Acquire), geometry, &cursor);
+        place_changed |= (resumed || lost_place) && !stored.is_valid;
+        let kept_start = (resumed || lost_place)
+            .then(|| stored.resume(ring, words, geometry))
             .flatten();
-        if resumed && let Some(start) = place {
+        if resumed && let Some(start) = kept_start {
             word.store(start, Ordering::Release);
             starts.push(start);
             continue;
         }
-        // Where a publisher was not held back at the place, or the place is none.
-        is_doubtful |= resumed;
-        let lost = lost || resumed;
+        // The place does not gate, or it is not valid.
+        place_changed |= resumed;
+        let lost_place = lost_place || resumed;
         let oldest = || {
             let limit = limit.load(Ordering::Acquire);
             limit.saturating_sub(geometry.capacity).max(geometry.origin)
         };
         let start = || match config.from {
-            // What is still there behind a place that was lost was not missed.
-            _ if lost => left.resume(ring, words, geometry).unwrap_or_else(oldest),
+            // Frames that are still in the ring after a lost place were not missed.
+            _ if lost_place => stored.resume(ring, words, geometry).unwrap_or_else(oldest),
             Start::Oldest => oldest(),
-            // CURSOR (acquire): frames before it are not ours, those after it are. Times and positions are for
-            // journals, which settings of rings do not name.
+            // CURSOR (acquire): frames before it are not ours, those after it are. Times and
+            // positions are for journals; settings of rings do not contain them.
             Start::Now | Start::Time(_) | Start::Position(_) => cursor.load(Ordering::Acquire),
         };
-        let mut before = if left.is_sound {
-            left.position
+        let mut before = if stored.is_valid {
+            stored.position
         } else {
             geometry.origin
         };
         let store = |position: u64| {
-            if lost {
+            if lost_place {
                 missed.add(position.saturating_sub(before));
                 before = position;
                 crate::points::pass("join.missed_counted");
@@ -183,10 +190,12 @@ fn join_lanes(
             set_bit(control, control::GATING, claimed.index, true);
         };
         starts.push(if gates {
-            // The first store sets the bit too; the lanes after it hold at their origin until they are joined.
+            // The first store sets the bit too. The later lanes are held at their origin until they
+            // are joined.
             let start = join_lane(geometry.capacity, &limit, start, store);
-            // ROOM: the publisher may sleep because of a position that was proposed and given up, or of the origin.
-            // Relaxed: behind the fence in `join_lane`; `wake` takes the word by read-modify-write (WAKE).
+            // ROOM: the publisher may sleep because of a position that was proposed and given up,
+            // or because of the origin. Relaxed: after the fence in `join_lane`; `wake` takes the
+            // word by read-modify-write (WAKE).
             let park = control.word(geometry.lane_entry(*index) + lane_entry::PARK);
             if park.load(Ordering::Relaxed) != 0 {
                 wake(park);
@@ -197,7 +206,7 @@ fn join_lanes(
         });
     }
     if gates {
-        // Also where there is no lane yet.
+        // Also if there is no lane yet.
         set_bit(control, control::GATING, claimed.index, true);
     }
     for ((index, (words, ring)), start) in present.into_iter().zip(starts) {
@@ -211,7 +220,7 @@ fn join_lanes(
             start,
         ));
     }
-    Ok((consumers, is_doubtful))
+    Ok((consumers, place_changed))
 }
 
 pub(super) fn consumer(
@@ -251,9 +260,10 @@ mod tests {
     use crate::channel::publisher::Publisher;
     use crate::error::NotSent;
 
-    /// Its gating bit is set in its first lane; in the second one it would start behind what is sent meanwhile.
+    /// Its gating bit is set in its first lane. In the second lane it would start after messages
+    /// that are sent meanwhile.
     #[test]
-    fn a_subscriber_that_still_joins_is_not_waited_for_with_success() {
+    fn joining_subscriber_does_not_end_wait_for_subscribers() {
         let config = Config::parse("inproc://joining?subscribers=1").unwrap();
         let open = || Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let mut publishers: [Publisher; 2] = [open(), open()];
@@ -287,16 +297,17 @@ mod tests {
         }
     }
 
-    /// What the name `n` is told, with the position of its slot in lane 0 set to `word` while it is away. It had read
-    /// the first `read` of `sent` messages of 32 bytes each with their headers.
+    /// The result for the name `n` that returns, after the position of its slot in lane 0 was set
+    /// to `word`. It had read the first `read` of `sent` messages of 32 bytes each with their
+    /// headers.
     fn come_back(
         name: &str,
         read: u64,
         sent: u64,
         word: impl Fn(u64) -> u64,
     ) -> (Durable, Vec<u64>) {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("channels");
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("channels");
         let plain = Config::parse(&format!("shm://{name}?capacity=4KiB&dir={}", dir.display()));
         let plain = plain.unwrap().origin(65536);
         let named = plain.clone().name("n");
@@ -320,9 +331,9 @@ mod tests {
         let slot = first.slot();
         first.close();
         let position = control.word(geometry.position(slot, 0));
-        let left = position.load(Ordering::Relaxed);
-        assert_eq!(left, geometry.origin + read * 32);
-        position.store(word(left), Ordering::Relaxed);
+        let stored = position.load(Ordering::Relaxed);
+        assert_eq!(stored, geometry.origin + read * 32);
+        position.store(word(stored), Ordering::Relaxed);
         let mut again = crate::Subscriber::open_with(&named).unwrap();
         let durable = again.durable().unwrap();
         if matches!(durable, Durable::LostPlace { .. }) {
@@ -342,18 +353,19 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-    fn a_durable_position_that_nobody_left_is_a_lost_place() {
+    fn changed_durable_position_is_lost_place() {
         // As it was left.
-        let (durable, found) = come_back("kept", 3, 10, |left| left);
+        let (durable, found) = come_back("kept", 3, 10, |stored| stored);
         assert_eq!((durable, found), (Durable::Resumed, (3..10).collect()));
-        // In the middle of a frame, before the first, behind the last, further than a ring ahead of the publisher: what
-        // is there comes from the oldest message on. Nothing was missed, and it is told all the same.
+        // Within a frame, before the first, after the last, more than a ring ahead of the
+        // publisher: reading goes on with the oldest message. Nothing was missed, and the loss is
+        // reported nevertheless.
         for word in [
-            |left: u64| left + 4,
-            |left| left - 1,
+            |stored: u64| stored + 4,
+            |stored| stored - 1,
             |_| 0,
             |_| 65536 - 4096,
-            |left| left + 4096,
+            |stored| stored + 4096,
             |_| (1 << 62) + 8,
             |_| u64::MAX - 7,
         ] {
@@ -368,7 +380,7 @@ mod tests {
                 word(65536 + 96)
             );
         }
-        // Where the publisher was allowed to write since: what is gone is counted.
+        // The publisher was allowed to write since then: what is gone is counted.
         let (durable, found) = come_back("behind", 400, 410, |_| 65536);
         let Durable::LostPlace { bytes } = durable else {
             panic!("{durable:?}");

@@ -1,20 +1,20 @@
-//! Looking for messages: lane after lane, in place or copied out and checked.
+//! Polling: lane after lane, in place, or copied out and checked.
 
+use super::slow_state::end_mark;
 use super::subscriber::Subscriber;
-use super::surroundings::end_mark;
 use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame, Stop};
 use crate::uri::topic;
 use core::marker::PhantomData;
 
-/// Messages taken from one lane before the next gets its turn.
+/// Messages read from one lane before the next lane is read.
 const LANE_BUDGET: usize = 256;
 
-/// Messages of topics that nobody asked for that one call goes past, before it says that there is nothing.
+/// Skipped messages of other topics in one call, after which the call returns nothing.
 const SKIPPED_MAX: usize = 4096;
 
-/// Looks between two looks for new lanes while there is always something to read in the old ones.
+/// Polls between two checks for new lanes while the known lanes always have messages.
 const NEW_LANES_EVERY: u32 = 64;
 
 impl<T: ?Sized> Subscriber<T> {
@@ -49,24 +49,24 @@ impl<T: ?Sized> Subscriber<T> {
         if let [only] = &mut self.lanes[..] {
             return match drain(only, handler, limit) {
                 Ok(count) => Ok(count),
-                Err(stop) => self.go_slowly(stop, handler, limit, 0),
+                Err(stop) => self.poll_on_slow_path(stop, handler, limit, 0),
             };
         }
         let mut total = 0;
         let lanes = self.lanes.len();
         for _ in 0..lanes {
-            if self.turn >= lanes {
-                self.turn = 0;
+            if self.next_lane >= lanes {
+                self.next_lane = 0;
             }
             let budget = LANE_BUDGET.min(limit - total);
-            let turn = self.turn;
-            let drained = drain(&mut self.lanes[turn], handler, budget);
-            // Behind the handler: one that panics gets the same message first again. Before an error: one lane that is
-            // corrupt keeps no other waiting.
-            self.turn = turn + 1;
+            let lane = self.next_lane;
+            let drained = drain(&mut self.lanes[lane], handler, budget);
+            // After the handler: if it panics, it gets the same message first again. Before an
+            // error: a corrupt lane does not block the others.
+            self.next_lane = lane + 1;
             match drained {
                 Ok(count) => total += count,
-                Err(stop) => return self.go_slowly(stop, handler, limit, total),
+                Err(stop) => return self.poll_on_slow_path(stop, handler, limit, total),
             }
             if total == limit {
                 break;
@@ -75,11 +75,12 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// The first message with a topic was met: from now on each message is looked at. Goes on with
-    /// the rest of `limit` after `total` messages. A damaged frame is met again, and told.
+    /// The first message with a topic was found: from now on every message is checked for a topic.
+    /// Goes on with the rest of `limit` after `total` messages. A damaged frame is found again and
+    /// reported.
     #[cold]
     #[inline(never)]
-    fn go_slowly(
+    fn poll_on_slow_path(
         &mut self,
         stop: Stop,
         handler: &mut impl FnMut(Message<'_>),
@@ -91,7 +92,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total + self.poll_slowly(handler, limit - total)?)
     }
 
-    /// Where messages are copied out and checked, or some have topics.
+    /// For subscribers that copy messages out and check them, and for messages with topics.
     #[inline(never)]
     fn poll_slowly(
         &mut self,
@@ -110,10 +111,10 @@ impl<T: ?Sized> Subscriber<T> {
             let chosen = self.choose(lane, &frame);
             if let Ok(Some(payload)) = chosen {
                 self.payload = payload;
-                // While the handler has it: one that panics gets the same message first again.
-                self.turn = lane;
+                // Set during the handler: if it panics, it gets the same message first again.
+                self.next_lane = lane;
                 handler(self.message(lane, &frame));
-                self.turn = lane + 1;
+                self.next_lane = lane + 1;
                 total += 1;
             }
             self.lanes[lane].advance(&frame);
@@ -122,7 +123,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// Messages that lie in place, of which some have topics.
+    /// For messages in place of which some have topics.
     fn poll_topics(
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
@@ -133,26 +134,26 @@ impl<T: ?Sized> Subscriber<T> {
         let (mut total, mut seen, mut empty_polls) = (0, 0, 0);
         let mut wrong = None;
         while total < limit && seen - total < SKIPPED_MAX && empty_polls < lanes {
-            if self.turn >= lanes {
-                self.turn = 0;
+            if self.next_lane >= lanes {
+                self.next_lane = 0;
             }
-            let consumer = &mut self.lanes[self.turn];
+            let consumer = &mut self.lanes[self.next_lane];
             let lane = consumer.index();
             let budget = LANE_BUDGET.min(limit - total);
-            let count = consumer.walk(budget, |frame, bytes| match parted(frame, bytes) {
+            let count = consumer.walk(budget, |frame, bytes| match split_topic(frame, bytes) {
                 Some((payload, topic)) => {
                     if filter.is_none_or(|filter| filter.matches(topic)) {
                         total += 1;
                         handler(message_of(payload, lane, frame, topic));
                     }
                 }
-                // The first one of several.
+                // The first of several.
                 None => {
                     wrong.get_or_insert_with(|| no_topic(lane, frame));
                 }
             });
             // As in `poll_lanes`.
-            self.turn += 1;
+            self.next_lane += 1;
             let count = count?;
             seen += count;
             empty_polls = if count == 0 { empty_polls + 1 } else { 0 };
@@ -163,8 +164,8 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(total)
     }
 
-    /// The next frame of any lane that is asked for. One that was copied is gone past, except by a durable subscriber;
-    /// one in place is pending.
+    /// The next frame of any lane that passes the filter. A copied frame is consumed, except by a
+    /// durable subscriber. A frame in place is pending.
     #[cold]
     #[inline(never)]
     fn next_slowly(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
@@ -181,8 +182,8 @@ impl<T: ?Sized> Subscriber<T> {
             if !matches!(chosen, Ok(Some(_))) {
                 self.pending = None;
                 self.lanes[lane].advance(&frame);
-            } else if self.around.config.name.is_some() {
-                // Until the next call says that it was dealt with, as if it lay in place.
+            } else if self.slow_state.config.name.is_some() {
+                // It is pending until the next call, like a frame in place.
                 self.pending = Some((lane, frame));
             } else if self.checked {
                 self.lanes[lane].advance(&frame);
@@ -195,10 +196,11 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(None)
     }
 
-    /// Bytes of the message in `frame`, without its topic; `None` if that is not asked for.
+    /// Bytes of the message in `frame` without its topic; `None` if the filter does not choose the
+    /// topic.
     fn choose(&self, lane: usize, frame: &Frame) -> Result<Option<usize>, ReceiveError> {
         let filter = self.filter.as_deref();
-        match parted(frame, self.carried(lane, frame)) {
+        match split_topic(frame, self.carried(lane, frame)) {
             Some((payload, topic)) => {
                 let is_asked = filter.is_none_or(|filter| filter.matches(topic));
                 Ok(is_asked.then_some(payload.len()))
@@ -207,7 +209,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
     }
 
-    /// What `frame` carries.
+    /// The payload of `frame`, with the topic.
     #[inline(always)]
     fn carried(&self, lane: usize, frame: &Frame) -> &[u8] {
         if self.checked {
@@ -217,7 +219,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
     }
 
-    /// The message in `frame`, of as many bytes as `choose` said.
+    /// The message in `frame`; `payload` is its length from `choose`.
     #[cold]
     #[inline(never)]
     fn payload_slowly(&self, lane: usize, frame: &Frame, payload: usize) -> &[u8] {
@@ -225,21 +227,22 @@ impl<T: ?Sized> Subscriber<T> {
         carried.get(..payload).unwrap_or(carried)
     }
 
-    /// The topic behind it.
+    /// The topic after the message.
     #[cold]
     #[inline(never)]
     fn topic_slowly(&self, lane: usize, frame: &Frame, payload: usize) -> &[u8] {
         let behind = self.carried(lane, frame).get(payload..).unwrap_or_default();
-        // The last byte behind a message is the length of its topic.
+        // The last byte after a message is the length of its topic.
         behind.split_last().map_or(behind, |(_, topic)| topic)
     }
 
-    /// What every call starts with: refuses in a forked child, goes past the message handed out last, and
-    /// now and then looks for new lanes, so that busy old ones do not keep them waiting for ever.
+    /// The start of every call: refuses in a forked child, and consumes the message returned last.
+    /// Now and then it checks for new lanes, so that busy lanes do not keep new ones waiting for
+    /// ever.
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<(), ReceiveError> {
-        if !self.around.page.is_plain() {
-            self.around.say_first()?;
+        if !self.slow_state.page.is_plain() {
+            self.slow_state.check_before_call()?;
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
@@ -284,34 +287,34 @@ impl<T: ?Sized> Subscriber<T> {
     ) -> Result<Option<(usize, Frame)>, E> {
         let lanes = self.lanes.len();
         for _ in 0..lanes {
-            if self.turn >= lanes {
-                self.turn = 0;
+            if self.next_lane >= lanes {
+                self.next_lane = 0;
             }
-            let turn = self.turn;
-            self.turn += 1;
-            if let Some(frame) = next(&mut self.lanes[turn])? {
-                self.pending = Some((turn, frame));
-                return Ok(Some((turn, frame)));
+            let lane = self.next_lane;
+            self.next_lane += 1;
+            if let Some(frame) = next(&mut self.lanes[lane])? {
+                self.pending = Some((lane, frame));
+                return Ok(Some((lane, frame)));
             }
-            self.lanes[turn].at_tail();
+            self.lanes[lane].at_tail();
         }
         Ok(None)
     }
 
-    /// The next frame of any lane, copied out and checked. The caller goes past it.
+    /// The next frame of any lane, copied out and checked. The caller consumes it.
     fn next_copied(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         for _ in 0..self.lanes.len() {
-            if self.turn >= self.lanes.len() {
-                self.turn = 0;
+            if self.next_lane >= self.lanes.len() {
+                self.next_lane = 0;
             }
-            let turn = self.turn;
-            self.turn += 1;
-            let consumer = &mut self.lanes[turn];
+            let lane = self.next_lane;
+            self.next_lane += 1;
+            let consumer = &mut self.lanes[lane];
             match consumer.next_checked(&mut self.copy) {
                 Ok(None) => consumer.at_tail(),
-                Ok(Some(frame)) => return Ok(Some((turn, frame))),
+                Ok(Some(frame)) => return Ok(Some((lane, frame))),
                 Err(ReceiveError::Overrun { lost_bytes }) => {
-                    return Err(self.around.overrun(lost_bytes));
+                    return Err(self.slow_state.overrun(lost_bytes));
                 }
                 Err(other) => return Err(other),
             }
@@ -319,10 +322,10 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(None)
     }
 
-    /// The message in `frame`, which `next_frame` just found.
+    /// The message in `frame`, which `next_frame` has just found.
     #[inline(always)]
     pub(super) fn message(&self, lane: usize, frame: &Frame) -> Message<'_> {
-        // Each part by a function of its own, so that the fast path builds the message in registers.
+        // Each part has its own function, so that the fast path builds the message in registers.
         let (bytes, topic) = if self.slow {
             (
                 self.payload_slowly(lane, frame, self.payload),
@@ -334,66 +337,66 @@ impl<T: ?Sized> Subscriber<T> {
         message_of(bytes, self.lanes[lane].index(), frame, topic)
     }
 
-    /// Whether lanes appeared since the last look; they are mapped now. Costs one load of a word that hardly ever
-    /// changes.
+    /// Whether lanes appeared since the last check; maps them. Costs one load of a word that hardly
+    /// ever changes.
     #[inline(always)]
     pub(super) fn found_new_lanes(&mut self) -> Result<bool, ReceiveError> {
         let before = self.lanes.len();
-        let found = self.around.attach_new_lanes(&mut self.lanes);
-        // Also behind an error: a lane that was mapped before it is read by the shape's rules.
+        let found = self.slow_state.attach_new_lanes(&mut self.lanes);
+        // Also after an error: a lane that was mapped before it is read by the rules of the shape.
         if self.lanes.len() > before {
             self.take_shape();
         }
         found
     }
 
-    /// Does what the channel's shape asks of its readers: it may have been fixed since we joined.
+    /// Reads by the rules of the channel's shape, which may have been fixed since the join.
     #[cold]
     #[inline(never)]
     fn take_shape(&mut self) {
-        self.checked |= self.around.is_checked();
+        self.checked |= self.slow_state.is_checked();
         self.slow |= self.checked;
     }
 
-    /// A look found nothing. Now and then that is the time to look for what changed: the end of the stream, an
-    /// eviction. Not at the first looks: a spinning subscriber whose next message is on its way is
-    /// not kept from it.
+    /// A poll found nothing. Now and then this checks for other changes: the end of the stream, an
+    /// eviction. Not at the first empty polls: they would delay a spinning subscriber whose next
+    /// message arrives.
     #[inline(always)]
     fn found_nothing(&mut self) -> Result<(), ReceiveError> {
         self.empty_polls = self.empty_polls.wrapping_add(1);
         if self.empty_polls == 4 || self.empty_polls.is_multiple_of(32) {
-            self.look_around()?;
+            self.check_slow_state()?;
         }
-        if let Some(watch) = &self.around.watch {
-            // The watch tells of what changes from here on: what has ended or was taken before is told now.
-            watch.arm(&self.lanes, &self.around);
-            self.look_around()?;
+        if let Some(watch) = &self.slow_state.watch {
+            // The watch reports changes from here on. What has changed before is reported now.
+            watch.arm(&self.lanes, &self.slow_state);
+            self.check_slow_state()?;
         }
         Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn look_around(&mut self) -> Result<(), ReceiveError> {
+    fn check_slow_state(&mut self) -> Result<(), ReceiveError> {
         crate::points::look("look.around");
-        self.around.heard_end();
-        if self.around.is_evicted() {
-            return Err(self.around.evicted());
+        self.slow_state.store_reported_end();
+        if self.slow_state.is_evicted() {
+            return Err(self.slow_state.evicted());
         }
         crate::points::look("look.ends");
-        if self.around.link_has_failed() && !self.found_new_lanes()? {
-            self.around.link_failure(&self.lanes)?;
+        if self.slow_state.link_has_failed() && !self.found_new_lanes()? {
+            self.slow_state.link_failure(&self.lanes)?;
         }
-        self.around.lane_failures(&self.lanes)?;
-        let ends = self.around.is_at_end(&self.lanes);
+        self.slow_state.report_lane_failures(&self.lanes)?;
+        let ends = self.slow_state.is_at_end(&self.lanes);
         let end = if ends {
-            self.around.end(&self.lanes)
+            self.slow_state.end(&self.lanes)
         } else {
             Ok(())
         };
         if end.is_err() {
-            self.around.told_end = end_mark(&self.lanes);
-            // The next call looks around at once, and says so again.
+            self.slow_state.reported_end = end_mark(&self.lanes);
+            // The next call checks at once and reports it again.
             self.empty_polls = 3;
         }
         end
@@ -412,9 +415,9 @@ fn message_of<'a>(bytes: &'a [u8], lane: usize, frame: &Frame, topic: &'a [u8]) 
     }
 }
 
-/// What `frame` carries as payload and topic, which is empty for a message without one.
+/// The payload and the topic of `frame`; the topic is empty for a message without one.
 #[inline]
-fn parted<'a>(frame: &Frame, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+fn split_topic<'a>(frame: &Frame, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     if frame.topic {
         topic::split(bytes)
     } else {
@@ -422,7 +425,7 @@ fn parted<'a>(frame: &Frame, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     }
 }
 
-/// `frame` is marked as one with a topic, and does not end with one.
+/// The error for a `frame` that is marked as one with a topic but has no valid topic.
 #[cold]
 fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
     ReceiveError::Corrupt {
@@ -434,7 +437,7 @@ fn no_topic(lane: usize, frame: &Frame) -> ReceiveError {
     }
 }
 
-/// Hands up to `limit` messages of one lane to `handler`.
+/// Passes up to `limit` messages of one lane to `handler`.
 #[inline(always)]
 fn drain(
     consumer: &mut Consumer,

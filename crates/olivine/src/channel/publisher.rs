@@ -5,12 +5,12 @@ mod wait;
 
 use super::attach::{self, Part, TypeTag};
 use super::attached::{Attached, is_unlinked};
+use super::back_pressure::StallMonitor;
 use super::batch::{Batch, BatchNotSent};
-use super::hold::StallMonitor;
+use super::claim::Claim;
 use super::raw::BridgeLaneOwner;
-use super::reserve::Claim;
-use super::sealed::Door;
-use super::take::take_lane;
+use super::sealed::Rendezvous;
+use super::take_lane::take_lane;
 use crate::error::{NotSent, OpenError};
 use crate::fork::ForkPage;
 use crate::link::Link;
@@ -26,12 +26,13 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::time::Duration;
 
-/// Sends messages into a channel; each publisher has a lane of its own.
+/// Sends messages into a channel. Each publisher has its own lane.
 ///
-/// It never overwrites what a reliable subscriber has not read: [`Publisher::try_publish`] then
-/// answers [`NotSent::BackPressured`], [`Publisher::publish`] waits. Sending allocates nothing. It makes a
-/// system call in two cases: it waits for room, or it wakes a subscriber that sleeps (`wait=park`, or `adaptive` after
-/// its time of spinning). Dropping closes it.
+/// It never overwrites what a reliable subscriber has not read. Without room,
+/// [`Publisher::try_publish`] returns [`NotSent::BackPressured`], and [`Publisher::publish`] waits.
+/// Sending allocates nothing. It makes a system call in two cases: it waits for room, or it wakes a
+/// sleeping subscriber (`wait=park`, or `adaptive` after its spinning time). Dropping a publisher
+/// closes it.
 ///
 /// ```
 /// use olivine::{Publisher, Subscriber};
@@ -47,7 +48,7 @@ pub struct Publisher<T: ?Sized = [u8]> {
     typed: PhantomData<fn(&T)>,
 }
 
-/// What is touched only when something has to be waited for.
+/// The state that a publisher uses only when it waits.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) attached: Attached,
@@ -55,24 +56,24 @@ pub(super) struct Endpoint {
     index: usize,
     page: ForkPage,
     pub(super) sleeper: Sleeper,
-    /// Still waiting for the subscribers that the settings ask for.
+    /// Whether it still waits for the subscribers that the settings require.
     connecting: bool,
     closed: bool,
-    /// The topic of messages without one of their own.
+    /// The topic of messages that have none.
     pub(super) topic: Option<Box<str>>,
-    hold: StallMonitor,
-    /// The bridge behind the ring, where the channel is elsewhere.
+    stall: StallMonitor,
+    /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
 }
 
 /// How a publisher leaves its lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending<'a> {
-    /// Nothing more comes from it: the end of the stream.
+    /// It sends nothing more: the end of the stream.
     Closed,
-    /// What fed it failed, for this reason.
+    /// Its source failed, for this reason.
     Failed(&'a str),
-    /// As of a dead publisher: the next one goes on, and subscribers wait for it.
+    /// Like a dead publisher: the next one continues, and subscribers wait for it.
     Left,
 }
 
@@ -82,8 +83,8 @@ pub(super) enum Ending<'a> {
 pub struct PublisherStats {
     /// Times it found no room.
     pub back_pressure_count: u64,
-    /// Nanoseconds it had no room: from finding none to finding some, giving the message up after a time-out, or
-    /// closing. A wait that goes on counts up to now.
+    /// Nanoseconds without room: until room was found, the message was given up after a time-out,
+    /// or the publisher closed. A wait that is not over counts up to now.
     pub back_pressure_ns: u64,
     /// Parked subscribers it woke.
     pub wakes: u64,
@@ -136,9 +137,9 @@ impl Publisher {
 
     /// Reserves a message, to be filled in place, if there is room. Never waits.
     ///
-    /// `room` is its length in bytes, or [`Outgoing::sized`] with a tag and a topic. What the bytes
-    /// hold at first is unspecified. Until it is committed it is invisible; dropped, it is given
-    /// up.
+    /// `room` is its length in bytes, or [`Outgoing::sized`] with a tag and a topic. The first
+    /// content of the bytes is unspecified. A claim is invisible until it is committed. A dropped
+    /// claim is given up.
     ///
     /// # Errors
     ///
@@ -178,9 +179,10 @@ impl Publisher {
         self.reserve_within(room.into(), Some(timeout))
     }
 
-    /// Sends copies of `messages` in one batch as far as there is room. Never waits. How many: all.
+    /// Sends copies of `messages` in one batch, as many as there is room for. Never waits. Returns
+    /// their number: all.
     ///
-    /// Those of a batch become visible together, at the cost of one.
+    /// The messages of a batch become visible together, at the cost of one message.
     ///
     /// # Errors
     ///
@@ -193,7 +195,7 @@ impl Publisher {
     }
 
     /// Sends copies of `messages` in batches as large as there is room for, waiting for room by the
-    /// wait strategy. How many: all.
+    /// wait strategy. Returns their number: all.
     ///
     /// # Errors
     ///
@@ -205,7 +207,8 @@ impl Publisher {
         self.send_batch(messages.into_iter().map(M::into), None)
     }
 
-    /// As [`Publisher::publish_batch`], but gives up after `timeout`, which is for all of them.
+    /// As [`Publisher::publish_batch`], but gives up after `timeout`, counted for all messages
+    /// together.
     ///
     /// # Errors
     ///
@@ -220,7 +223,8 @@ impl Publisher {
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`. `brought` says for whom a bridge publishes.
+    /// Opens a channel whose ring is on this machine: `shm://`, `shm+fd://` or `inproc://`.
+    /// `brought` names the bridge that publishes, if one does.
     pub(crate) fn open_as(
         config: &Config,
         typed: &TypeTag,
@@ -231,7 +235,7 @@ impl<T: ?Sized> Publisher<T> {
             "map a private page for",
             std::path::Path::new(config.channel()),
         ))?;
-        let door = Door::of(config)?;
+        let rendezvous = Rendezvous::of(config)?;
         let (attached, (index, mut producer)) =
             attach::open(config, typed, Part::Fixes, |attached| {
                 take_lane(attached, config, &page, brought)
@@ -239,10 +243,10 @@ impl<T: ?Sized> Publisher<T> {
         let entry = attached.geometry.lane_entry(index);
         let sleeper = Sleeper::new(attached.control.resolve(entry + lane_entry::PARK), None);
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
-        let link = door.map(|door| door.open(config, &attached, &mut producer));
+        let link = rendezvous.map(|rendezvous| rendezvous.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {
             link: link.transpose()?,
-            hold: StallMonitor::new(&attached),
+            stall: StallMonitor::new(&attached),
             attached,
             config: config.clone(),
             index,
@@ -263,7 +267,7 @@ impl<T: ?Sized> Publisher<T> {
         Ok(publisher)
     }
 
-    /// Starts a batch: messages that become visible together, at the cost of one.
+    /// Starts a batch: messages that become visible together, at the cost of one message.
     pub fn batch(&mut self) -> Batch<'_, T> {
         let start = self.producer.position();
         Batch {
@@ -274,7 +278,7 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Gives messages without a topic of their own the one of the settings.
+    /// Sets the topic for messages that have none.
     fn start_topic(&mut self, topic: &str) -> Result<(), UriError> {
         let rule = if !is_topic(topic.as_bytes()) {
             crate::uri::TOPIC_OF_PUBLISHER_RULE
@@ -282,7 +286,7 @@ impl<T: ?Sized> Publisher<T> {
             "it leaves no room for a message; make the ring larger by 'capacity='"
         } else {
             self.endpoint.topic = Some(topic.into());
-            // Every message gets its topic there.
+            // The slow path adds the topic to every message.
             self.producer.take_slow_path();
             return Ok(());
         };
@@ -293,21 +297,21 @@ impl<T: ?Sized> Publisher<T> {
         })
     }
 
-    /// The topic of messages that are given none of their own (`topic=`); `None` without one.
+    /// The topic of messages that have none (`topic=`); `None` without one.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.endpoint.topic.as_deref()
     }
 
-    /// Counts the reliable subscribers that messages sent now are kept for: living ones, and absent
-    /// durable ones that may come back. Tests the lock of each, by a system call; reclaims the dead.
+    /// Counts the reliable subscribers that get a message sent now: living ones, and absent durable
+    /// ones that may return. Tests the lock of each with a system call, and reclaims dead ones.
     #[must_use]
     pub fn count_subscribers(&self) -> usize {
         if !self.endpoint.is_ours() {
-            // The locks are the parent's, and so is judging by them.
+            // The locks are the parent's, so this process cannot test them.
             return self.producer.gate().count();
         }
-        wait::judge_all(&self.endpoint.attached).0
+        wait::count_gating(&self.endpoint.attached).0
     }
 
     /// Position after the last message sent.
@@ -317,11 +321,12 @@ impl<T: ?Sized> Publisher<T> {
         Position(self.producer.position())
     }
 
-    /// Whether the channel's files were removed from their folder while it was open: by `rm`, by `olivine rm --force`, or
-    /// by systemd-logind, whose `RemoveIPC=yes` removes what a user has in `/dev/shm` at that user's last logout.
+    /// Whether the channel's files were removed from their folder while it was open. `rm` and
+    /// `olivine rm --force` remove them. So does systemd-logind: its `RemoveIPC=yes` removes a
+    /// user's files in `/dev/shm` at that user's last logout.
     ///
-    /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
-    /// close the handle and open it again to meet it. Makes one system call.
+    /// Handles that are open keep working with each other. A program that opens the name now gets
+    /// another channel: close the handle and open it again to reach it. Makes one system call.
     #[must_use]
     pub fn check_unlinked(&self) -> bool {
         self.endpoint.is_ours() && is_unlinked(&self.endpoint.attached)
@@ -345,8 +350,8 @@ impl<T: ?Sized> Publisher<T> {
         self.producer.message_max() - self.carried(0, None)
     }
 
-    /// Counters since this publisher opened its lane; those of the lane's earlier publishers are included in
-    /// the first three.
+    /// Counters since this publisher opened its lane. The first three include those of the lane's
+    /// earlier publishers.
     #[must_use]
     pub fn stats(&self) -> PublisherStats {
         // Relaxed: counters that only we write.
@@ -354,10 +359,10 @@ impl<T: ?Sized> Publisher<T> {
         PublisherStats {
             back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
             back_pressure_ns: word(lane::BACK_PRESSURE_NS)
-                .wrapping_add(self.endpoint.hold.running_ns()),
+                .wrapping_add(self.endpoint.stall.running_ns()),
             wakes: word(lane::WAKES),
-            evicted: self.endpoint.hold.evicted,
-            reclaimed: self.endpoint.hold.reclaimed,
+            evicted: self.endpoint.stall.evicted,
+            reclaimed: self.endpoint.stall.reclaimed,
         }
     }
 
@@ -368,17 +373,18 @@ impl<T: ?Sized> Publisher<T> {
         link.map_or_else(|| self.endpoint.config.uri(), |link| link.uri().to_owned())
     }
 
-    /// Waits up to `linger` for reliable subscribers to read everything, then ends the stream. Attached
-    /// subscribers lose nothing either way.
+    /// Waits up to `linger` for reliable subscribers to read everything, then ends the stream.
+    /// Attached subscribers lose nothing in either case.
     ///
-    /// Of a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has everything: up to `linger`,
-    /// and without bound where that is 0, the default. Give such channels a `linger` of their own. Dropping waits as long.
+    /// For a remote channel (`tcp://`, `nats://`, `file://`) it waits up to `linger` until the far
+    /// side has everything. There `linger=0`, the default, waits without a bound: set a `linger`
+    /// for such channels. Dropping waits as long.
     ///
     /// # Errors
     ///
-    /// [`NotSent::BackPressured`] if some had not read everything when `linger` was over; the publisher is closed
-    /// all the same. [`NotSent::LinkFailed`] if the far side of a channel elsewhere did not get everything.
-    /// [`NotSent::Forked`] in a forked child.
+    /// [`NotSent::BackPressured`] if a subscriber had not read everything after `linger`; the
+    /// publisher is closed nevertheless. [`NotSent::LinkFailed`] if the far side of a remote
+    /// channel did not get everything. [`NotSent::Forked`] in a forked child.
     pub fn close(mut self) -> Result<Position, NotSent> {
         let drained = self.finish()?;
         let end = self.cursor();
@@ -404,11 +410,11 @@ impl<T: ?Sized> Publisher<T> {
             }
             return Err(NotSent::Forked);
         }
-        // A bridge lingers by itself, once it knows that nothing follows.
-        let near = self.endpoint.link.is_none() || self.producer.pages().is_some();
-        let drained = !near || linger.is_zero() || self.wait_drained(Some(linger))?;
+        // A bridge waits for `linger` itself, once no message can follow.
+        let is_local = self.endpoint.link.is_none() || self.producer.pages().is_some();
+        let drained = !is_local || linger.is_zero() || self.wait_drained(Some(linger))?;
         self.endpoint.closed = true;
-        self.endpoint.hold.stall_ended(&self.producer);
+        self.endpoint.stall.stall_ended(&self.producer);
         self.producer.shut();
         let attached = &mut self.endpoint.attached;
         let index = self.endpoint.index;
@@ -418,7 +424,8 @@ impl<T: ?Sized> Publisher<T> {
             Ending::Failed(reason) => ending::close(lane, end, Some(reason)),
             Ending::Left => {}
         }
-        // Before the wait for the membership lock. Uncounted: the lane's counters say what its messages cost.
+        // Before the wait for the membership lock. These wake-ups are not counted: the lane's
+        // counters count those for messages.
         self.producer.wake_all();
         attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         if let Some(mut link) = self.endpoint.link.take() {
@@ -428,7 +435,7 @@ impl<T: ?Sized> Publisher<T> {
             if failed {
                 return Err(NotSent::LinkFailed);
             }
-            return Ok(if near { drained } else { delivered });
+            return Ok(if is_local { drained } else { delivered });
         }
         Ok(drained)
     }
@@ -436,7 +443,7 @@ impl<T: ?Sized> Publisher<T> {
 
 impl<T: ?Sized> Drop for Publisher<T> {
     fn drop(&mut self) {
-        // In a forked child this is an error on purpose: the lane is the parent's.
+        // In a forked child this error is intended: the lane is the parent's.
         let _ = self.finish();
     }
 }
@@ -457,7 +464,7 @@ impl Endpoint {
         self.page.is_ours()
     }
 
-    /// Whether the bridge behind the ring gave up. Looked at only where the gate is asked.
+    /// Whether the bridge behind the ring failed. Checked only before a scan of the gate.
     fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();
         link.is_some_and(|link| link.control().has_failed())

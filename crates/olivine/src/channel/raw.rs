@@ -1,10 +1,10 @@
-//! What a bridge needs of the handles and programs do not: frames as they lie, positions that move only when told
-//! to, and lanes that remember where their messages came from.
+//! What a bridge needs of the handles and programs do not: frames in place, positions that move
+//! only on request, and lanes that store where their messages came from.
 
 use super::attached::Attached;
 use super::publisher::{Ending, Publisher};
+use super::slow_state::{end_mark, failure_of, rely};
 use super::subscriber::Subscriber;
-use super::surroundings::{end_mark, failure_of, rely};
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
 use crate::region::Word;
@@ -16,7 +16,7 @@ use crate::sync::Ordering;
 use crate::wait::warden::Watches;
 use crate::wait::{Reliance, Sleeper};
 
-/// Whom a bridge's lane is kept for: a hash of who brings the messages, and the lane's index at the source.
+/// The owner of a bridge's lane: a hash that names the bridge, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BridgeLaneOwner {
     /// Never 0.
@@ -24,12 +24,12 @@ pub(crate) struct BridgeLaneOwner {
     pub(crate) lane: u32,
 }
 
-/// Where the messages of a bridge's lane come from.
+/// The source of the messages in a bridge's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Of the channel at the source; 0 for none.
+    /// Incarnation of the channel at the source; 0 for none.
     pub(crate) incarnation: u64,
-    /// What is added to a position here, modulo 2^64, to get the position there.
+    /// This plus a position here, modulo 2^64, is the position at the source.
     pub(crate) shift: u64,
 }
 
@@ -43,13 +43,13 @@ impl BridgeLaneOwner {
         (key != 0).then_some(Self { key, lane })
     }
 
-    /// The lane that is kept for us, if there is one.
+    /// The lane that is kept for this owner, if there is one.
     pub(super) fn find(self, attached: &Attached) -> Option<usize> {
         kept_lanes(attached).find_map(|(index, kept, _)| (kept == self).then_some(index))
     }
 
-    /// Whether a publisher that brings messages for `wanted` may take the lane of these words. The caller holds
-    /// the lane's lock; a free lane is kept for `wanted` from here on.
+    /// Whether a publisher for the owner `wanted` may take the lane of these words. The caller
+    /// holds the lane's lock. A free lane is kept for `wanted` from here on.
     pub(super) fn may_take(words: &Words, wanted: Option<Self>) -> bool {
         match (Self::of(words), wanted) {
             (None, Some(wanted)) => {
@@ -73,7 +73,7 @@ impl BridgeLaneOwner {
     }
 }
 
-/// Lanes that are kept for bridges, and whether each was left without an end.
+/// Lanes that are kept for bridges. The flag says that the lane has no end yet.
 fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwner, bool)> + '_ {
     let Attached {
         backing,
@@ -95,8 +95,8 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwn
     })
 }
 
-/// Lanes of the source for which this channel keeps lanes of its own, for the bridge of `key`; with whether each was left
-/// without an end, as a bridge that is killed or stopped leaves it.
+/// The source's lanes for which this channel keeps lanes of the bridge `key`. The flag says that
+/// the lane has no end yet, because the bridge was killed or stopped.
 pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> {
     kept_lanes(attached)
         .filter(|(_, kept, _)| kept.key == key)
@@ -105,35 +105,36 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> 
 }
 
 impl<T: ?Sized> Publisher<T> {
-    /// What the bridge behind this publisher is doing, or who serves the socket of `shm+fd://`; `None` for `shm://` and
-    /// `inproc://`.
+    /// The status of the bridge behind this publisher, or of the thread that serves the socket of
+    /// `shm+fd://`. `None` for `shm://` and `inproc://`.
     #[must_use]
     pub fn link_status(&self) -> Option<LinkStatus> {
         let link = self.endpoint.link.as_ref()?;
         Some(link.control().status())
     }
 
-    /// Why the bridge behind this publisher gave up, if it did.
+    /// Why the bridge behind this publisher failed, if it did.
     #[must_use]
     pub fn link_failure(&self) -> Option<crate::error::LinkError> {
         self.endpoint.link.as_ref()?.control().failure()
     }
 
-    /// The bridge behind the ring.
+    /// Sets the bridge behind the ring.
     pub(crate) fn set_link(&mut self, link: Link) {
         link.control().wakes(&self.endpoint.sleeper.park);
         self.endpoint.link = Some(link);
     }
 
-    /// The channel as this publisher has it mapped.
+    /// The channel as this publisher has mapped it.
     pub(crate) fn attached(&self) -> &Attached {
         &self.endpoint.attached
     }
 
-    /// Where the lane's messages come from.
+    /// The source of the lane's messages.
     pub(crate) fn origin(&self) -> Origin {
         let words = self.producer.lane();
-        // Relaxed: only the lane's publisher writes these, and that is us; Acquire: of one before us.
+        // Relaxed: only the lane's publisher writes these, and that is us. Acquire: for the words
+        // of an earlier publisher.
         let turn = words.word(lane::LINK_TURN).load(Ordering::Acquire) & 1;
         let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
         Origin {
@@ -142,7 +143,8 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Says where the lane's messages come from, from here on. Whoever dies on the way leaves the old record.
+    /// Stores the source of the lane's messages from here on. A death half way leaves the old
+    /// record.
     pub(crate) fn set_origin(&mut self, origin: Origin) {
         let words = self.producer.lane();
         // Relaxed: only we write it.
@@ -150,24 +152,24 @@ impl<T: ?Sized> Publisher<T> {
         let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
         words.word(at).store(origin.incarnation, Ordering::Relaxed);
         words.word(at + 1).store(origin.shift, Ordering::Relaxed);
-        // Release: the record is whole for whoever sees its turn.
+        // Release: the record is whole for a thread that sees its turn.
         words.word(lane::LINK_TURN).store(turn, Ordering::Release);
     }
 
-    /// Gives the lane back to everybody: the source has ended for good.
+    /// Frees the lane for other publishers: the source has ended for good.
     pub(crate) fn forget_origin(&mut self) {
         let words = self.producer.lane();
         // Relaxed: only we write it.
         words.word(lane::LINK_KEY).store(0, Ordering::Relaxed);
     }
 
-    /// Closes the lane because what fed it failed: subscribers are told `reason` behind its last message.
+    /// Closes the lane because its source failed: subscribers get `reason` after its last message.
     pub(crate) fn fail(mut self, reason: &str) {
         // In a forked child the lane is the parent's.
         let _ = self.finish_as(&Ending::Failed(reason));
     }
 
-    /// Leaves the lane as a publisher that died does: subscribers wait for the next one.
+    /// Leaves the lane like a publisher that died: subscribers wait for the next one.
     pub(crate) fn leave_open(mut self) {
         // As above.
         let _ = self.finish_as(&Ending::Left);
@@ -180,15 +182,16 @@ impl<T: ?Sized> Publisher<T> {
 }
 
 impl Publisher {
-    /// Puts the cursor back, as if this publisher had been killed before it moved.
+    /// Puts the cursor back, as if this publisher was killed before it moved.
     #[cfg(all(test, feature = "tcp"))]
     pub(crate) fn put_cursor_back(&self, position: u64) {
         let cursor = self.producer.lane().resolve(lane::CURSOR);
         cursor.store(position, Ordering::Relaxed);
     }
 
-    /// Writes a part of a message of `length` bytes that becomes visible by [`Publisher::publish_parts`]; where its frame
-    /// ends. Room for the first part is room for all of them: whoever joins later waits behind it.
+    /// Writes a part of a message of `length` bytes; returns the end of its frame.
+    /// [`Publisher::publish_parts`] makes the message visible. If the first part has room, all
+    /// parts have: a later subscriber joins after the frame.
     ///
     /// # Errors
     ///
@@ -205,7 +208,7 @@ impl Publisher {
         Ok(end)
     }
 
-    /// Asks for room for a message of `length` bytes as a publisher does that waits for it.
+    /// Asks for room for a message of `length` bytes, like a publisher that waits for it.
     ///
     /// # Errors
     ///
@@ -214,45 +217,46 @@ impl Publisher {
         self.room(self.producer.position(), length).map(|_| ())
     }
 
-    /// Bytes of frames that have room now without asking the gate.
+    /// Bytes of frames that have room now, without a scan of the gate.
     pub(crate) fn room_left(&self) -> u64 {
         self.producer.room_left()
     }
 
-    /// Makes whole frames of another ring with the same `align` visible together. At least one, no more bytes than
-    /// [`Publisher::room_left`] says, and only of lengths that this ring takes.
+    /// Makes whole frames of another ring with the same `align` visible together. There must be at
+    /// least one frame, at most [`Publisher::room_left`] bytes, and only lengths that this ring
+    /// takes.
     pub(crate) fn publish_frames(&mut self, frames: &[u8]) {
         self.producer.send_frames(frames);
     }
 
-    /// Makes the message that [`Publisher::write_part`] put together, and whose end it said,
-    /// visible with this header.
+    /// Makes the message of [`Publisher::write_part`] visible with this header; `end` is the end
+    /// that it returned.
     pub(crate) fn publish_parts(&mut self, end: u64, header: u64) {
         self.producer.commit_as(end, header);
     }
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    /// What the bridge behind this subscriber is doing, or who watches over the socket of `shm+fd://`; `None` for
-    /// `shm://` and `inproc://`.
+    /// The status of the bridge behind this subscriber, or of the thread that watches the socket of
+    /// `shm+fd://`. `None` for `shm://` and `inproc://`.
     #[must_use]
     pub fn link_status(&self) -> Option<LinkStatus> {
-        let link = self.around.link.as_ref()?;
+        let link = self.slow_state.link.as_ref()?;
         Some(link.control().status())
     }
 
-    /// The bridge behind the ring.
+    /// Sets the bridge behind the ring.
     pub(crate) fn set_link(&mut self, link: Link) {
-        link.control().wakes(&self.around.sleeper.park);
-        self.around.link = Some(link);
+        link.control().wakes(&self.slow_state.sleeper.park);
+        self.slow_state.link = Some(link);
     }
 
-    /// The channel as this subscriber has it mapped.
+    /// The channel as this subscriber has mapped it.
     pub(crate) fn attached(&self) -> &Attached {
-        &self.around.attached
+        &self.slow_state.attached
     }
 
-    /// Maps lanes that appeared since the last look.
+    /// Maps lanes that appeared since the last check.
     ///
     /// # Errors
     ///
@@ -266,7 +270,8 @@ impl<T: ?Sized> Subscriber<T> {
         &mut self.lanes
     }
 
-    /// Whether frames may be overwritten while they are read: this subscriber may be evicted.
+    /// Whether frames may be overwritten while they are read, because this subscriber may be
+    /// evicted.
     pub(crate) fn is_checked(&self) -> bool {
         self.checked
     }
@@ -274,81 +279,84 @@ impl<T: ?Sized> Subscriber<T> {
     /// Its slot.
     #[cfg(test)]
     pub(crate) fn slot(&self) -> usize {
-        self.around.slot
+        self.slow_state.slot
     }
 
-    /// Says that a publisher evicted this subscriber, or had taken the place of its name before it was opened.
+    /// The error if a publisher evicted this subscriber, or if its name had lost its place before
+    /// it was opened.
     pub(crate) fn eviction(&mut self) -> Option<ReceiveError> {
-        if self.around.is_evicted() {
-            return Some(self.around.evicted());
+        if self.slow_state.is_evicted() {
+            return Some(self.slow_state.evicted());
         }
-        self.around.say_first().err()
+        self.slow_state.check_before_call().err()
     }
 
-    /// Whether a lane was closed by its publisher, without a failure, and nothing is left in it to go past.
+    /// Whether a lane was closed without a failure, and every frame of it is consumed.
     pub(crate) fn is_lane_ended(&self, index: usize) -> bool {
         let consumer = &self.lanes[index];
-        // END: closed comes after the last frame and the last limit, so the look for them is the last word.
+        // END: "closed" comes after the last frame and the last limit. So the check for more below
+        // finds all of them.
         let state = ending::state(consumer.lane());
-        state & 1 == 0 && !self.around.has_more(consumer) && !ending::is_failed(consumer.lane())
+        state & 1 == 0 && !self.slow_state.has_more(consumer) && !ending::is_failed(consumer.lane())
     }
 
-    /// Whether the stream has ended: every lane closed and none with a failure, after something was heard.
+    /// Whether the stream has ended: it had started, every lane is closed, and none failed.
     pub(crate) fn is_at_end(&self) -> bool {
         let mut lanes = self.lanes.iter();
-        self.around.is_at_end(&self.lanes) && !lanes.any(|lane| ending::is_failed(lane.lane()))
+        self.slow_state.is_at_end(&self.lanes) && !lanes.any(|lane| ending::is_failed(lane.lane()))
     }
 
-    /// The failure with which a lane is closed now, of which everything was gone past and given back.
+    /// The failure of a closed lane whose frames are all consumed and released.
     pub(crate) fn lane_failure(&self) -> Option<ReceiveError> {
         let mut lanes = self.lanes.iter();
         let is_told = |lane: &&Consumer| {
             ending::is_failed(lane.lane())
-                && !self.around.has_more(lane)
+                && !self.slow_state.has_more(lane)
                 && lane.released() == lane.position()
         };
         lanes.find(is_told).and_then(failure_of)
     }
 
-    /// The end of the stream was told where it was to be told: a durable name needs not tell it again.
+    /// The bridge has reported the end of the stream: the durable name does not report it again.
     pub(crate) fn hand_on_end(&mut self) {
         if self.is_at_end() {
-            self.around.told_end = end_mark(&self.lanes);
+            self.slow_state.reported_end = end_mark(&self.lanes);
         }
     }
 
-    /// What is closed by now counts as an end, though nothing was heard of it: an earlier life of the name may have heard.
+    /// Lanes that are closed by now count as an end although nothing was received: an earlier
+    /// subscriber of the name may have received their messages.
     pub(crate) fn expect_end(&mut self) {
-        self.around.heard = true;
+        self.slow_state.stream_started = true;
     }
 
-    /// Leaves for good when dropped, whatever the name.
+    /// Forgets the name: dropping frees the slot.
     pub(crate) fn forget_name(&mut self) {
-        self.around.config.name = None;
+        self.slow_state.config.name = None;
     }
 
-    /// The flags by which this subscriber sleeps and is woken.
+    /// The flags with which this subscriber sleeps and is woken.
     pub(crate) fn sleeper(&self) -> Sleeper {
-        self.around.sleeper.clone()
+        self.slow_state.sleeper.clone()
     }
 
     /// Whether a thread that sleeps by [`Subscriber::sleeper`] may sleep long; `park` is its word.
     pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
-        rely(&self.around, &self.lanes, watches, park)
+        rely(&self.slow_state, &self.lanes, watches, park)
     }
 
-    /// Arms the descriptor of `event_fd` with the lanes as they are now, if it was asked for.
+    /// Arms the descriptor of `event_fd`, if there is one, for the lanes as they are now.
     pub(crate) fn arm(&mut self) {
-        if let Some(watch) = &self.around.watch {
-            watch.arm(&self.lanes, &self.around);
+        if let Some(watch) = &self.slow_state.watch {
+            watch.arm(&self.lanes, &self.slow_state);
         }
     }
 }
 
 impl Attached {
-    /// The number drawn when the channel was made.
+    /// The random number of the channel, from its making.
     pub(crate) fn incarnation(&self) -> u64 {
-        // Relaxed: written before the file had a name, never changed.
+        // Relaxed: written before the file had a name, and never changed.
         self.control
             .word(control::INCARNATION)
             .load(Ordering::Relaxed)

@@ -1,8 +1,9 @@
 //! `shm+fd://`: channels of peers that do not trust each other (ADR 0013).
 //!
-//! The publisher [`listen`]s at a socket and [`serve`]s it from a thread; a subscriber [`connect`]s, and [`watch`]es from a
-//! thread of its own for the end of its publisher. What they say is in [`wire`], what they hand out in [`memory`]. The
-//! rings, the gate and the sleeping are those of every channel; what is special is in [`crate::ring::pages`].
+//! The publisher [`listen`]s at a socket, and a thread [`serve`]s it. A subscriber [`connect`]s,
+//! and a thread [`watch`]es for the end of its publisher. [`wire`] holds their datagrams,
+//! [`memory`] the memory that they share. Rings, gate and sleeping are those of every channel.
+//! [`crate::ring::pages`] holds what is special to sealed channels.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
@@ -29,12 +30,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A socket that a publisher is about to serve.
+/// A bound socket that a publisher will serve.
 #[derive(Debug)]
-pub(super) struct Door(Listener);
+pub(super) struct Rendezvous(Listener);
 
-impl Door {
-    /// Takes the socket of a sealed channel; `None` for channels of other schemes.
+impl Rendezvous {
+    /// Binds the socket of a sealed channel; `None` for other schemes.
     ///
     /// # Errors
     ///
@@ -47,7 +48,7 @@ impl Door {
         Ok(Some(Self(Listener::bind(config, path_of(config))?)))
     }
 
-    /// Seals the lane of `producer` and lets subscribers in, on a thread.
+    /// Seals the lane of `producer`, and starts the thread that admits subscribers.
     ///
     /// # Errors
     ///
@@ -61,15 +62,15 @@ impl Door {
         let path = path_of(config);
         let refused = |action| listen::refused(action, path);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell: Arc<OwnedFd> =
+        let fault_event: Arc<OwnedFd> =
             Arc::new(rustix::event::eventfd(0, flags).map_err(refused("watch"))?);
-        let rung = Arc::clone(&bell);
+        let signal = Arc::clone(&fault_event);
         let pages = Pages::new(&attached.control, &attached.geometry, move || {
-            // One that is full is readable already.
-            let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
+            // An eventfd whose count is full is readable already.
+            let _ = rustix::io::write(&*signal, &1_u64.to_ne_bytes());
         });
-        let beside = attached.beside()?;
-        let seal = memory::with_lane(&beside, |lane| {
+        let attached_again = attached.attach_again()?;
+        let seal = memory::with_lane(&attached_again, |lane| {
             memory::seal(lane, memory::lane_seals(), path)
         });
         seal.ok_or_else(|| refused("seal the lane of")(Errno::NODEV))??;
@@ -77,9 +78,9 @@ impl Door {
         let server = serve::Server {
             config: config.clone(),
             listener: self.0,
-            attached: beside,
+            attached: attached_again,
             pages,
-            bell,
+            fault_event,
             connections: Vec::new(),
             admitted: 0,
         };
@@ -87,30 +88,30 @@ impl Door {
     }
 }
 
-/// What a subscriber of a sealed channel begins with.
+/// What a subscriber of a sealed channel starts with.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(super) struct JoinedChannel {
     pub(super) attached: Attached,
     pub(super) lane: Consumer,
-    /// The thread that waits for the publisher's end.
+    /// The thread that waits for the end of the publisher.
     pub(super) link: Link,
 }
 
-/// Joins the sealed channel of `config`; waits for its publisher as long as `timeout` says.
+/// Joins the sealed channel of `config`; waits up to `timeout` for its publisher.
 ///
 /// # Errors
 ///
-/// [`OpenError`]; nothing stays behind.
-pub(super) fn enter(config: &Config, typed: &TypeTag) -> Result<Entered, OpenError> {
-    let connect::Joined {
+/// [`OpenError`]; nothing is left behind.
+pub(super) fn join(config: &Config, typed: &TypeTag) -> Result<JoinedChannel, OpenError> {
+    let connect::AcceptedAnswer {
         attached,
         lane: (words, ring),
         start: position,
-        lifeline,
+        publisher_watch,
     } = connect::join(config, path_of(config), typed)?;
     let lane = consumer(&attached, config, 0, 0, words, ring, position);
-    let link = start(config, move |control| lifeline.run(control))?;
-    Ok(Entered {
+    let link = start(config, move |control| publisher_watch.run(control))?;
+    Ok(JoinedChannel {
         attached,
         lane,
         link,
@@ -121,7 +122,7 @@ fn path_of(config: &Config) -> &Path {
     config.socket().unwrap_or_else(|| Path::new(""))
 }
 
-/// Runs one end's thread.
+/// Starts the thread of one end.
 fn start(
     config: &Config,
     run: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,

@@ -1,8 +1,9 @@
-//! The shape of a channel: who fixes it, and when.
+//! The shape of a channel: which participant fixes it, and when.
 //!
-//! A subscriber that comes first makes a channel that is **open**: it has slots, and no lanes. The first publisher
-//! fixes every setting that no participant has named, under the membership lock, before its lane exists. A shape
-//! counts once a lane is present: what a publisher left that died before is fixed anew by the next.
+//! A subscriber that comes first makes an **open** channel: it has slots, and no lanes. The first
+//! publisher fixes every setting that no participant has named. It does so under the membership
+//! lock, before its lane exists. A shape counts once a lane is present. If a publisher dies before
+//! that, the next publisher fixes the shape again.
 
 use super::attached::{Attached, is_slot_taken};
 use crate::error::OpenError;
@@ -17,40 +18,42 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// The type of a channel's messages as an opener sees it.
+/// The type of a channel's messages, from an opener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeTag {
     pub(crate) hash: u64,
     pub(crate) name: Cow<'static, str>,
-    /// Takes the channel as it is: for bridges, which do not look into messages.
+    /// Accepts the channel's type: for bridges, which do not read messages.
     pub(crate) any: bool,
 }
 
 /// What an opener does with the settings that it does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It leaves them to the first publisher.
+    /// Leaves them to the first publisher.
     Leaves,
-    /// It names those that it has to tell elsewhere before the first message: capacity, align and type.
+    /// Names capacity, align and type, because it must report them to its far side before the first
+    /// message.
     Names,
-    /// It fixes them.
+    /// Fixes them.
     Fixes,
 }
 
 /// The settings of one opener.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    /// Settings that are not named are what a new channel would get. [`Geometry::fixed`] says which are named.
+pub(crate) struct ShapeRequest {
+    /// A setting that is not named has the value that a new channel would get. [`Geometry::fixed`]
+    /// says which are named.
     shape: Geometry,
     part: Part,
-    /// Bytes are read from any type.
+    /// Accepts any type: bytes are read.
     any_type: bool,
-    /// Least capacity where none is named.
+    /// Least capacity if none is named.
     capacity_least: u64,
 }
 
-impl Wanted {
-    /// What an opener with these settings wants.
+impl ShapeRequest {
+    /// The request of an opener with these settings.
     ///
     /// # Errors
     ///
@@ -89,17 +92,17 @@ impl Wanted {
             fixed: named.into_iter().enumerate().map(bit).sum(),
             fixed_by: [0; 6],
         };
-        let wanted = Self {
+        let request = Self {
             shape,
             part,
             any_type: typed.any || reads_bytes,
             capacity_least: config.capacity_least,
         };
-        check_pair(&wanted.shape)?;
-        Ok(wanted)
+        check_pair(&request.shape)?;
+        Ok(request)
     }
 
-    /// The shape with which an opener makes a channel: open, with what it names.
+    /// The shape with which an opener makes a channel: open, with the settings that it names.
     pub(super) fn first(&self) -> Geometry {
         let blank = Geometry {
             subscribers_max: self.shape.subscribers_max,
@@ -113,8 +116,8 @@ impl Wanted {
         leaves.merged(&blank, None)
     }
 
-    /// The shape that an open channel of the shape `found` gets from this opener. `free_bytes` is what is free in its
-    /// folder.
+    /// The shape that this opener gives to an open channel of the shape `found`. `free_bytes` are
+    /// the free bytes of its folder.
     pub(crate) fn merged(&self, found: &Geometry, free_bytes: Option<u64>) -> Geometry {
         let mut next = found.clone();
         if !found.is_open() {
@@ -130,7 +133,8 @@ impl Wanted {
             let takes = !found.is_fixed(key) && (names(key) || self.part == Part::Fixes);
             if takes {
                 next.fixed_by[key] = pid;
-                // What a publisher names counts with its lane, as what it chooses does.
+                // A setting that a publisher names counts with its lane, like a setting that it
+                // chooses.
                 let bit = u64::from(names(key)) << key;
                 next.fixed |= if self.part == Part::Fixes { 0 } else { bit };
             }
@@ -149,11 +153,11 @@ impl Wanted {
             next.publishers_max = self.shape.publishers_max;
         }
         if takes(fixed::SUBSCRIBERS_MAX) {
-            let wanted = self.shape.subscribers_max;
+            let requested = self.shape.subscribers_max;
             next.subscribers_max = if names(fixed::SUBSCRIBERS_MAX) {
-                wanted
+                requested
             } else {
-                wanted.max(found.subscribers_max)
+                requested.max(found.subscribers_max)
             };
         }
         if takes(fixed::SLOW) {
@@ -170,7 +174,7 @@ impl Wanted {
         next
     }
 
-    /// Compares what this opener names with what the channel has.
+    /// Compares the settings that this opener names with those of the channel.
     ///
     /// # Errors
     ///
@@ -219,7 +223,7 @@ impl Wanted {
     }
 }
 
-/// Refuses a ring that holds less than two frames.
+/// Refuses a ring of less than two frames.
 fn check_pair(shape: &Geometry) -> Result<(), OpenError> {
     if shape.capacity != 0 && shape.align * 2 > shape.capacity {
         let rule = "the ring must hold at least two frames of 'align' bytes";
@@ -233,16 +237,16 @@ fn check_pair(shape: &Geometry) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Smallest default capacity, where space is not scarce.
+/// Smallest default capacity if space is not scarce.
 const DEFAULT_MIN: u64 = 1 << 20;
 /// Largest default capacity.
 pub(super) const DEFAULT_MAX: u64 = 4 << 20;
-/// Smallest default capacity at all.
+/// Smallest default capacity.
 const DEFAULT_SCARCE: u64 = 64 << 10;
 
-/// Capacity of a ring where no participant named one: the smallest power of two that is at least twice this
-/// machine's second-level cache and at least 1 MiB, at most 4 MiB; where space is scarce, at most a sixteenth of
-/// what is free, but at least 64 KiB.
+/// Capacity of a ring if no participant named one. It is the smallest power of two that is at least
+/// twice the second-level cache of this machine, from 1 MiB to 4 MiB. If space is scarce, it is at
+/// most a sixteenth of the free space, but at least 64 KiB.
 fn capacity_default(free_bytes: Option<u64>) -> u64 {
     default_for(second_level_cache(), free_bytes)
 }
@@ -254,18 +258,18 @@ fn default_for(cache_bytes: u64, free_bytes: Option<u64>) -> u64 {
     if capacity <= share {
         return capacity;
     }
-    // The largest power of two that is not above the share.
+    // The largest power of two up to the share.
     let scarce = (share / 2 + 1).next_power_of_two();
     scarce.max(DEFAULT_SCARCE)
 }
 
-/// The least capacity of a ring that a bridge makes without one in its settings, for messages of a ring of
-/// `capacity`: another machine's default is reached, a larger one is for people to allow.
+/// The least capacity of a ring that a bridge makes without a `capacity=`, for messages of a ring
+/// of `capacity`. It follows the default of another machine. A larger ring must be set by the user.
 pub(crate) fn least_for(capacity: u64) -> u64 {
     capacity.min(DEFAULT_MAX).next_power_of_two()
 }
 
-/// Bytes of the second-level cache of the first CPU; 0 if the system does not say.
+/// Bytes of the second-level cache of the first CPU; 0 if unknown.
 fn second_level_cache() -> u64 {
     static FOUND: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -281,23 +285,23 @@ fn second_level_cache() -> u64 {
     })
 }
 
-/// How often a geometry record is read whose check does not match: a participant may just write it.
+/// Tries to read a geometry record whose check fails: a participant may be writing it.
 const READ_TRIES: u32 = 16;
 
 /// Reads the geometry record that counts.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// What is wrong with the record.
 pub(super) fn read_record(words: &Words) -> Result<Geometry, String> {
     let mut read = Err(String::new());
     for _ in 0..READ_TRIES {
-        // Acquire: the record is whole, and the tables that it speaks of are in place.
+        // Acquire: the record is whole, and the tables that it describes exist.
         let turn = words.word(control::GEOMETRY_TURN).load(Ordering::Acquire) & 1;
         let at = control::GEOMETRY + usize::from(turn == 1) * control::GEOMETRY_WORDS;
         let mut record = [0; control::GEOMETRY_WORDS];
         for (n, place) in record.iter_mut().enumerate() {
-            // Relaxed: the check word finds what is written meanwhile.
+            // Relaxed: the check word detects a write at the same time.
             *place = words.word(at + n).load(Ordering::Relaxed);
         }
         read = Geometry::from_words(&record);
@@ -309,7 +313,8 @@ pub(super) fn read_record(words: &Words) -> Result<Geometry, String> {
     read
 }
 
-/// The shape of the channel whose record is `record`, and its control words: open as long as no lane is present.
+/// The shape of the channel with this `record`, and its control words. It is open as long as no
+/// lane is present.
 pub(super) fn map_shape(
     file: BorrowedFd<'_>,
     path: &Path,
@@ -328,14 +333,14 @@ pub(super) fn map_shape(
     }
 }
 
-/// Gives an open channel what `wanted` adds to its shape. The caller holds the membership lock, and has seen that
-/// they agree.
+/// Adds the settings of `request` to the shape of an open channel. The caller holds the membership
+/// lock and has compared the two.
 ///
 /// # Errors
 ///
-/// [`OpenError`]; the shape stays what it was.
-pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), OpenError> {
-    let next = wanted.merged(&attached.geometry, attached.backing.free_bytes());
+/// [`OpenError`]; the shape stays unchanged.
+pub(super) fn settle(attached: &mut Attached, request: &ShapeRequest) -> Result<(), OpenError> {
+    let next = request.merged(&attached.geometry, attached.backing.free_bytes());
     if next == attached.geometry {
         return Ok(());
     }
@@ -353,7 +358,7 @@ pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), Ope
             pid,
         });
     }
-    // A publisher that died before its lane was present may have left the lane's file, of another shape.
+    // A publisher that died before its lane was present may have left a lane file of another shape.
     let before = read_record(&attached.control).unwrap_or_default();
     for index in 0..before.lanes() {
         attached.backing.remove_lane(index);
@@ -361,7 +366,7 @@ pub(super) fn settle(attached: &mut Attached, wanted: &Wanted) -> Result<(), Ope
     write(attached, next)
 }
 
-/// Lays out the tables of the shape `next`, and then makes it count.
+/// Writes the tables of the shape `next`, and then makes it count.
 fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
     let path = attached.backing.path().join(CONTROL);
     let control = {
@@ -374,7 +379,7 @@ fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
         map_control(file, &path, next.control_bytes(), true)?
     };
     crate::points::pass("shape.allocated");
-    // Relaxed: nothing looks at these words before the record counts.
+    // Relaxed: no thread reads these words before the record counts.
     let store = |word: usize, value: u64| control.word(word).store(value, Ordering::Relaxed);
     let slots_end = attached.geometry.lane_table().min(next.lane_table());
     for word in slots_end..next.control_words() {
@@ -382,7 +387,7 @@ fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
     }
     let gating: Vec<usize> = bits(&control, control::GATING, next.slots()).collect();
     for slot in 0..next.slots() {
-        // A subscriber that came first has the lanes from their very first frame.
+        // A subscriber that came before the first publisher gets each lane from its first frame on.
         let position = if gating.contains(&slot) {
             next.origin
         } else {

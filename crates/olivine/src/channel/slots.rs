@@ -1,7 +1,9 @@
-//! Subscriber slots: claiming one, finding a durable one again, clearing those of the dead.
+//! Subscriber slots: how a subscriber claims one, how a durable name finds its slot again, how the
+//! slots of the dead are cleared.
 //!
-//! A slot belongs to whoever holds its lock. Its words may only be changed by the holder, or by somebody who
-//! took the lock because the holder died; so claiming and reclaiming cannot meet.
+//! A slot belongs to the holder of its lock. Only the holder changes the slot's words, or a
+//! participant that took the lock after the holder's death. So a claim and a reclaim never run at
+//! the same time.
 
 use super::attached::Attached;
 use super::status::Durable;
@@ -15,22 +17,22 @@ use crate::sync::{Ordering, fence};
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
 use std::path::Path;
 
-/// A slot whose lock the caller now holds.
+/// A slot whose lock the caller holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimed {
     pub(crate) index: usize,
     pub(crate) found: Found,
 }
 
-/// What a subscriber finds in the slot that it takes.
+/// The state of the slot that a subscriber takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing of its own.
+    /// No place of this name.
     Nothing,
-    /// A durable subscriber came back: its positions are in the slot, and have held publishers back.
+    /// The place of a durable name: positions that have held publishers back since the name left.
     Place,
-    /// A durable subscriber came back whose place was taken: its positions are in the slot, and nothing was held back
-    /// for it since.
+    /// The lost place of a durable name: positions that have not held publishers back since the
+    /// loss.
     LostPlace,
 }
 
@@ -41,29 +43,29 @@ pub(crate) fn state(words: &Words, geometry: &Geometry, index: usize) -> u64 {
         .load(Ordering::Acquire)
 }
 
-/// Number of the subscriber in a slot, counted over all that ever had it.
+/// Number of the subscriber in a slot, counted over all subscribers of the slot.
 pub(crate) fn ticket(words: &Words, geometry: &Geometry, index: usize) -> u64 {
-    // Relaxed: compared only; whoever acts on it holds the membership lock.
+    // Relaxed: only compared; a participant that acts on it holds the membership lock.
     words
         .word(geometry.slot(index) + slot::TICKET)
         .load(Ordering::Relaxed)
 }
 
-/// The durable name in a slot, if it has a sound one.
+/// The durable name in a slot, if it has a valid one.
 pub(crate) fn name(words: &Words, geometry: &Geometry, index: usize) -> Option<String> {
     let base = geometry.slot(index);
-    // Relaxed: written before the state that says it is there.
+    // Relaxed: written before the state that announces it.
     let word = |at: usize| words.word(base + at).load(Ordering::Relaxed);
     let text: Vec<u64> = (0..6).map(|n| word(slot::NAME + n)).collect();
     unpack(&text, word(slot::NAME_LENGTH)).filter(|name| !name.is_empty())
 }
 
-/// Whether any slot belongs to a durable subscriber, present or not, that has not expired.
+/// Whether any slot belongs to a durable subscriber that has not expired, present or absent.
 pub(crate) fn any_durable(words: &Words, geometry: &Geometry) -> bool {
     (0..geometry.slots()).any(|index| is_kept(words, geometry, index))
 }
 
-/// Whether the slot remembers a durable name: with its place, or that the place was taken.
+/// Whether the slot holds a durable name, with its place or without.
 fn is_named(words: &Words, geometry: &Geometry, index: usize) -> bool {
     match state(words, geometry, index) {
         slot::DURABLE => true,
@@ -72,12 +74,12 @@ fn is_named(words: &Words, geometry: &Geometry, index: usize) -> bool {
     }
 }
 
-/// Whether the slot is kept for a durable name that may come back.
+/// Whether the slot is kept for a durable name that may return.
 fn is_kept(words: &Words, geometry: &Geometry, index: usize) -> bool {
     is_named(words, geometry, index) && !has_expired(words, geometry, index)
 }
 
-/// Whether an absent durable subscriber has been away for longer than it wanted to be waited for.
+/// Whether a durable subscriber has been absent for longer than its `expire=`.
 fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
     let base = geometry.slot(index);
     // Relaxed: times, compared with a clock.
@@ -88,16 +90,16 @@ fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
     since != 0 && expire != 0 && monotonic_ns().saturating_sub(since) >= expire
 }
 
-/// Whether a durable slot has a position in every lane, also in those that do not exist yet.
+/// Whether a durable slot has a position in every lane, also in lanes that do not exist yet.
 fn has_positions(words: &Words, geometry: &Geometry, index: usize) -> bool {
     (0..geometry.lanes()).all(|lane| {
-        // Relaxed: only its owner writes it, and that lock is ours.
+        // Relaxed: only its owner writes it, and we hold its lock.
         let position = words.word(geometry.position(index, lane));
         position.load(Ordering::Relaxed) != NO_POSITION
     })
 }
 
-/// What is left of a durable name's place.
+/// What is left of the place of a durable name.
 fn found(words: &Words, geometry: &Geometry, index: usize) -> Found {
     let gates = is_gating(words, geometry, index);
     match (
@@ -115,9 +117,9 @@ fn is_gating(words: &Words, geometry: &Geometry, index: usize) -> bool {
     bits(words, control::GATING, geometry.slots()).any(|gating| gating == index)
 }
 
-/// How often a slot that somebody else holds is tried again before it counts as taken.
+/// Number of tries for the lock of a slot before the slot counts as taken.
 const TAKE_TRIES: u32 = 1000;
-/// How often the slots are looked through for one whose lock is not just being looked at.
+/// Number of rounds over all slots in search of one whose lock is free.
 const CLAIM_ROUNDS: usize = 16;
 
 /// Takes a slot for a new or returning subscriber. The caller holds the membership lock.
@@ -129,8 +131,8 @@ pub(crate) fn claim(
     channel: &str,
     path: &Path,
 ) -> Result<Claimed, OpenError> {
-    if let Some(wanted) = &config.name
-        && let Some(index) = take_durable(words, geometry, locks, wanted, path)?
+    if let Some(durable_name) = &config.name
+        && let Some(index) = take_durable(words, geometry, locks, durable_name, path)?
     {
         let found = found(words, geometry, index);
         if found == Found::Nothing {
@@ -139,17 +141,18 @@ pub(crate) fn claim(
         describe(words, geometry, index, config);
         return Ok(Claimed { index, found });
     }
-    // Free ones first, then those of the dead. A publisher that is held back by a dead one looks at its slot now and
-    // then, for microseconds.
-    for want_free in [true].into_iter().chain([false; CLAIM_ROUNDS]) {
+    // Free slots first, then those of the dead. A publisher that a dead subscriber blocks holds the
+    // lock of that slot for microseconds now and then.
+    for take_free in [true].into_iter().chain([false; CLAIM_ROUNDS]) {
         for index in 0..geometry.slots() {
-            if want_free != (state(words, geometry, index) == slot::FREE)
+            if take_free != (state(words, geometry, index) == slot::FREE)
                 || is_kept(words, geometry, index)
                 || !lock(locks, index, path)?
             {
                 continue;
             }
-            // Again, now that it is ours; also undoes what a claimer that died half way left.
+            // Again, now that we hold the lock. This also clears what a claimer that died half way
+            // left.
             clear_slot(words, geometry, index);
             describe(words, geometry, index, config);
             return Ok(Claimed {
@@ -165,7 +168,7 @@ pub(crate) fn claim(
     })
 }
 
-/// Takes the lock of a slot; `false` if somebody else has it.
+/// Takes the lock of a slot; `false` if another participant holds it.
 fn lock(locks: &Locks, index: usize, path: &Path) -> Result<bool, OpenError> {
     locks
         .try_lock(lock_byte::SLOT + index as u64)
@@ -176,27 +179,28 @@ fn lock(locks: &Locks, index: usize, path: &Path) -> Result<bool, OpenError> {
         })
 }
 
-/// Takes the lock of the slot of the durable subscriber `wanted`; `None` if there is none. The caller holds the
-/// membership lock.
+/// Takes the lock of the slot of the durable subscriber `durable_name`; `None` if there is no such
+/// slot. The caller holds the membership lock.
 ///
 /// # Errors
 ///
-/// [`OpenError::NameInUse`] if that one is attached.
+/// [`OpenError::NameInUse`] if that subscriber is attached.
 pub(crate) fn take_durable(
     words: &Words,
     geometry: &Geometry,
     locks: &Locks,
-    wanted: &str,
+    durable_name: &str,
     path: &Path,
 ) -> Result<Option<usize>, OpenError> {
-    let is_wanted = |index: usize| {
-        is_named(words, geometry, index) && name(words, geometry, index).as_deref() == Some(wanted)
+    let has_name = |index: usize| {
+        is_named(words, geometry, index)
+            && name(words, geometry, index).as_deref() == Some(durable_name)
     };
     for index in 0..geometry.slots() {
-        if !is_wanted(index) {
+        if !has_name(index) {
             continue;
         }
-        // A publisher that is held back looks at the slot now and then, for microseconds.
+        // A blocked publisher holds the lock of the slot for microseconds now and then.
         let mut tries = 0;
         while !lock(locks, index, path)? {
             if tries == TAKE_TRIES {
@@ -204,15 +208,15 @@ pub(crate) fn take_durable(
                     .word(geometry.slot(index) + slot::PID)
                     .load(Ordering::Relaxed);
                 return Err(OpenError::NameInUse {
-                    name: wanted.to_owned(),
+                    name: durable_name.to_owned(),
                     pid,
                 });
             }
             std::thread::yield_now();
             tries += 1;
         }
-        // Again, now that it is ours: a publisher may have cleared it because it had expired.
-        if is_wanted(index) {
+        // Again, now that we hold the lock: a publisher may have cleared the expired slot.
+        if has_name(index) {
             return Ok(Some(index));
         }
         locks.unlock(lock_byte::SLOT + index as u64);
@@ -220,7 +224,7 @@ pub(crate) fn take_durable(
     Ok(None)
 }
 
-/// Writes who the subscriber is; its state comes last, in [`attach`].
+/// Writes the description of the subscriber. Its state comes last, in [`attach`].
 fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     let base = geometry.slot(index);
     // Relaxed: published by the state word or the bitmaps.
@@ -257,14 +261,14 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     }
 }
 
-/// The words in which a durable name keeps what it missed. Only the holder of the slot's lock writes them.
+/// The words that count what a durable name missed. Only the holder of the slot's lock writes them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missed<'a> {
+pub(crate) struct MissedBytes<'a> {
     words: &'a Words,
     base: usize,
 }
 
-impl<'a> Missed<'a> {
+impl<'a> MissedBytes<'a> {
     pub(crate) fn of(words: &'a Words, geometry: &Geometry, index: usize) -> Self {
         Self {
             words,
@@ -283,59 +287,61 @@ impl<'a> Missed<'a> {
             .store(value, Ordering::Relaxed);
     }
 
-    /// More was missed. A death before the position that says so is stored counts it again, and never too little.
+    /// Counts `bytes` more as missed. The caller stores the position afterwards: a death in between
+    /// counts the bytes twice, never too few.
     pub(crate) fn add(self, bytes: u64) {
         let missed = self.get(slot::MISSED_BYTES).wrapping_add(bytes);
         self.set(slot::MISSED_BYTES, missed);
     }
 
-    /// Bytes that no subscriber of the name was told.
-    fn untold(self) -> u64 {
+    /// Missed bytes that were not reported to a subscriber of the name.
+    fn unreported(self) -> u64 {
         self.get(slot::MISSED_BYTES)
             .wrapping_sub(self.get(slot::TOLD_BYTES))
     }
 
-    /// Whoever has the name was told of everything that it missed.
-    pub(crate) fn tell(self) {
+    /// Everything that was missed counts as reported.
+    pub(crate) fn mark_reported(self) {
         self.set(slot::TOLD_BYTES, self.get(slot::MISSED_BYTES));
     }
 
-    /// The subscriber that lost its place leaves, and was told.
-    pub(crate) fn tell_evicted(self) {
+    /// The evicted subscriber leaves, and the eviction was reported to it.
+    pub(crate) fn mark_eviction_reported(self) {
         self.set(slot::TOLD_EVICTED, 1);
     }
 
-    /// What a durable subscriber has to know when it comes back, and whether it still has to be told by an error.
+    /// The missed bytes for a durable subscriber that returns, and whether an error must still
+    /// report them.
     fn take(self) -> (u64, bool) {
-        let untold = self.untold();
+        let unreported = self.unreported();
         let was_told = self.get(slot::TOLD_EVICTED) != 0;
         if was_told {
-            self.tell();
+            self.mark_reported();
             self.set(slot::TOLD_EVICTED, 0);
         }
-        (untold, untold > 0 && !was_told)
+        (unreported, unreported > 0 && !was_told)
     }
 }
 
-/// What opening says to a durable subscriber about its name, and whether its first call that receives says so too.
-/// `is_doubtful` if a place of the name was not as the name had left it.
-pub(crate) fn news(
+/// The result of opening for a durable name, and whether its first receiving call must report a
+/// loss. `place_changed`: a position was not as the name had left it.
+pub(crate) fn durable_status(
     words: &Words,
     geometry: &Geometry,
     claimed: Claimed,
-    is_doubtful: bool,
+    place_changed: bool,
 ) -> (Durable, bool) {
-    let (bytes, must_tell) = Missed::of(words, geometry, claimed.index).take();
-    let must_tell = must_tell || is_doubtful;
+    let (bytes, must_report) = MissedBytes::of(words, geometry, claimed.index).take();
+    let must_report = must_report || place_changed;
     let durable = match claimed.found {
-        _ if bytes > 0 || is_doubtful => Durable::LostPlace { bytes },
+        _ if bytes > 0 || place_changed => Durable::LostPlace { bytes },
         Found::Nothing => Durable::Created,
         Found::Place | Found::LostPlace => Durable::Resumed,
     };
-    (durable, must_tell)
+    (durable, must_report)
 }
 
-/// Says that the slot is in use, once its positions are in place.
+/// Marks the slot as used, once its positions are stored.
 pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: bool) {
     let kind = if durable {
         slot::DURABLE
@@ -348,26 +354,31 @@ pub(crate) fn attach(words: &Words, geometry: &Geometry, index: usize, durable: 
     set_bit(words, control::ATTACHED, index, true);
 }
 
-/// Whether a slot's subscriber has not taken its place in every lane yet.
+/// Whether the slot's subscriber does not have a position in every lane yet.
 pub(crate) fn is_joining(words: &Words, geometry: &Geometry, index: usize) -> bool {
     state(words, geometry, index) == slot::FREE
 }
 
-/// What a publisher found about a subscriber that holds it back.
+/// The result of a publisher's check of a subscriber that blocks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SlotCheck {
     /// It lives: wait.
     Wait,
-    /// A durable one that is away and may come back: wait.
+    /// It is durable and absent, and may return: wait.
     Absent,
     /// It was dead; its slot is free now.
     Reclaimed,
-    /// It was too slow; it no longer holds anybody back.
+    /// It was too slow; it no longer holds publishers back.
     Evicted,
 }
 
-/// Judges the subscriber in slot `index`. `late` is the ticket of one whose time is over.
-pub(crate) fn judge(attached: &Attached, index: usize, late: Option<u64>) -> Verdict {
+/// Checks the subscriber in slot `index`. `overdue` is the ticket of a subscriber whose time is
+/// over.
+pub(crate) fn reclaim_or_evict(
+    attached: &Attached,
+    index: usize,
+    overdue: Option<u64>,
+) -> SlotCheck {
     let Attached {
         control: words,
         geometry,
@@ -376,22 +387,27 @@ pub(crate) fn judge(attached: &Attached, index: usize, late: Option<u64>) -> Ver
     } = attached;
     let byte = lock_byte::SLOT + index as u64;
     if locks.held_by_others(byte, byte + 1) {
-        return late.map_or(Verdict::Wait, |ticket| {
+        return overdue.map_or(SlotCheck::Wait, |ticket| {
             evict(words, geometry, locks, index, ticket)
         });
     }
-    // Nobody holds it: take it, so that nobody claims it while it is cleared. Refused also where another thread of
-    // this handle is doing so.
+    // No participant holds the lock: take it, so that the slot is not claimed while it is cleared.
+    // This fails if another thread of this handle holds it.
     if !locks.try_lock(byte).unwrap_or(false) {
-        return Verdict::Wait;
+        return SlotCheck::Wait;
     }
-    let verdict = judge_dead(words, geometry, index, late);
+    let check = reclaim_dead(words, geometry, index, overdue);
     locks.unlock(byte);
-    verdict
+    check
 }
 
-/// Judges a subscriber that does not live. The caller holds the slot's lock.
-fn judge_dead(words: &Words, geometry: &Geometry, index: usize, late: Option<u64>) -> Verdict {
+/// Handles a subscriber that does not live. The caller holds the slot's lock.
+fn reclaim_dead(
+    words: &Words,
+    geometry: &Geometry,
+    index: usize,
+    overdue: Option<u64>,
+) -> SlotCheck {
     let count = |counter: usize| {
         // Relaxed: a counter.
         words.word(counter).fetch_add(1, Ordering::Relaxed);
@@ -399,27 +415,30 @@ fn judge_dead(words: &Words, geometry: &Geometry, index: usize, late: Option<u64
     if !is_named(words, geometry, index) {
         clear_slot(words, geometry, index);
         count(control::RECLAIMS);
-        return Verdict::Reclaimed;
+        return SlotCheck::Reclaimed;
     }
     note_absence(words, geometry, index);
     let has_place = state(words, geometry, index) == slot::DURABLE;
-    if has_place && late.is_some_and(|late| late == ticket(words, geometry, index)) {
-        take_place(words, geometry, index);
+    if has_place && overdue.is_some_and(|overdue| overdue == ticket(words, geometry, index)) {
+        stop_gating(words, geometry, index);
         count(control::EVICTIONS);
-        return Verdict::Evicted;
+        return SlotCheck::Evicted;
     }
-    // One without a place that gates died on its way back to it, or whoever took the place did.
+    // A name without a gating place died on its way back, or the participant that took its place
+    // died.
     if !has_place || has_expired(words, geometry, index) {
-        take_place(words, geometry, index);
+        stop_gating(words, geometry, index);
         count(control::RECLAIMS);
-        return Verdict::Reclaimed;
+        return SlotCheck::Reclaimed;
     }
-    Verdict::Absent
+    SlotCheck::Absent
 }
 
-/// Takes the place of a subscriber away; its positions stay, and what they are worth is told by its state.
-fn take_place(words: &Words, geometry: &Geometry, index: usize) {
-    // Release: before the bit goes, so that no name that comes back takes its place for one that was kept.
+/// Takes the place away: the slot does not gate any more. The positions stay, and the state says
+/// that they are not held.
+fn stop_gating(words: &Words, geometry: &Geometry, index: usize) {
+    // Release: the state comes before the bit is cleared. So a name that returns does not take a
+    // lost place for a kept one.
     words
         .word(geometry.slot(index) + slot::STATE)
         .store(slot::EVICTED, Ordering::Release);
@@ -427,25 +446,31 @@ fn take_place(words: &Words, geometry: &Geometry, index: usize) {
     set_bit(words, control::GATING, index, false);
 }
 
-/// Takes the place of the subscriber with this ticket away. Its own words stay its own; only what gates goes.
-fn evict(words: &Words, geometry: &Geometry, locks: &Locks, index: usize, ticket: u64) -> Verdict {
-    // Whoever comes or goes holds this lock: while it is ours, the slot keeps its owner. Somebody else's turn
-    // takes microseconds; the next look comes soon.
+/// Evicts the subscriber with this ticket. Only its gating ends; it keeps its own words.
+fn evict(
+    words: &Words,
+    geometry: &Geometry,
+    locks: &Locks,
+    index: usize,
+    ticket: u64,
+) -> SlotCheck {
+    // A participant holds this lock while it joins or leaves, so the slot keeps its owner while we
+    // hold it. If it is taken, the next check comes soon.
     if !locks.try_lock(lock_byte::MEMBERSHIP).unwrap_or(false) {
-        return Verdict::Wait;
+        return SlotCheck::Wait;
     }
     let byte = lock_byte::SLOT + index as u64;
-    let is_the_one = self::ticket(words, geometry, index) == ticket
+    let is_same = self::ticket(words, geometry, index) == ticket
         && matches!(
             state(words, geometry, index),
-            // Evicted and still gating: by somebody who died in between.
+            // Evicted but still gating: the participant that evicted it died in between.
             slot::ATTACHED | slot::DURABLE | slot::EVICTED
         )
         && is_gating(words, geometry, index)
         && locks.held_by_others(byte, byte + 1);
-    if is_the_one {
-        take_place(words, geometry, index);
-        // SeqCst: SLEEP by a fence of our own: the state comes before the look at the park word.
+    if is_same {
+        stop_gating(words, geometry, index);
+        // SeqCst: SLEEP by a fence of our own: the state comes before the load of the park word.
         fence(Ordering::SeqCst);
         crate::wait::wake(words.word(geometry.slot(index) + slot::PARK));
         // Relaxed: a counter.
@@ -454,15 +479,15 @@ fn evict(words: &Words, geometry: &Geometry, locks: &Locks, index: usize, ticket
             .fetch_add(1, Ordering::Relaxed);
     }
     locks.unlock(lock_byte::MEMBERSHIP);
-    if is_the_one {
-        Verdict::Evicted
+    if is_same {
+        SlotCheck::Evicted
     } else {
-        Verdict::Wait
+        SlotCheck::Wait
     }
 }
 
-/// Starts the clock of an absent durable subscriber, unless it runs already. The caller holds the slot's lock or
-/// the membership lock.
+/// Starts the clock of an absent durable subscriber, unless it runs already. The caller holds the
+/// slot's lock or the membership lock.
 pub(crate) fn note_absence(words: &Words, geometry: &Geometry, index: usize) {
     let since = words.word(geometry.slot(index) + slot::ABSENT_SINCE);
     // Relaxed: a time, under a lock.
@@ -471,8 +496,8 @@ pub(crate) fn note_absence(words: &Words, geometry: &Geometry, index: usize) {
     }
 }
 
-/// Starts the clocks of all durable subscribers that died: they could not do it themselves. The caller holds the
-/// membership lock, so that none of them is coming back meanwhile.
+/// Starts the clocks of all dead durable subscribers, which could not do that themselves. The
+/// caller holds the membership lock, so none of them returns meanwhile.
 pub(crate) fn note_absences(attached: &Attached) {
     let Attached {
         control, geometry, ..

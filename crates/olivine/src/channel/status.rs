@@ -1,19 +1,19 @@
-//! One publisher's lane as others see it.
+//! One publisher's lane, as other participants see it.
 
 use crate::liveness::Locks;
 use crate::message::Position;
 use crate::ring::layout::lock_byte;
 use core::fmt;
 
-/// Whether a lane's publisher is there.
+/// The state of a lane's publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LaneState {
-    /// A publisher is there.
+    /// The publisher lives.
     Open,
-    /// Its publisher closed it.
+    /// The publisher closed the lane.
     Closed,
-    /// Its publisher died; the next one continues where it left off.
+    /// The publisher died. The next publisher continues at its position.
     Dead,
 }
 
@@ -47,28 +47,29 @@ impl LaneState {
 pub struct LaneStatus {
     /// Index of the lane.
     pub index: usize,
-    /// Whether its publisher is there.
+    /// The state of its publisher.
     pub state: LaneState,
-    /// Where this subscriber is, in bytes.
+    /// Position of this subscriber, in bytes.
     pub position: Position,
-    /// Where the publisher is, in bytes.
+    /// Position of the publisher, in bytes.
     pub cursor: Position,
     /// Process id of the newest publisher, in its own PID namespace; for display.
     pub publisher_pid: u64,
 }
 
-/// What a durable subscriber found of its name when it was opened.
+/// The state of a durable name when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durable {
-    /// The channel did not know the name: the subscriber starts where `from=` says.
+    /// The name was new: the subscriber starts at the position of `from=`.
     Created,
-    /// It goes on where the name was. Nothing was missed.
+    /// The name continues at its position. It missed nothing.
     Resumed,
-    /// The place of the name was taken, because it held a publisher back for longer than `slow=evict:` allows or was
-    /// absent for longer than `expire=`. It goes on with the oldest message that is still there, and the first call that
-    /// receives returns [`ReceiveError::Evicted`](crate::ReceiveError::Evicted) once, unless the subscriber that lost
-    /// the place was told before it left.
+    /// The name lost its place. It held a publisher back for longer than `slow=evict:` allows, or
+    /// was absent for longer than `expire=`. It continues with the oldest message that is still in
+    /// the ring. The first receiving call returns
+    /// [`ReceiveError::Evicted`](crate::ReceiveError::Evicted) once, unless the subscriber that
+    /// lost the place got that error before it left.
     LostPlace {
         /// Bytes of frames (headers and padding included) that it missed.
         bytes: u64,

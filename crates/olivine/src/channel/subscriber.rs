@@ -4,9 +4,9 @@ use super::attach::{self, Part, TypeTag};
 use super::attached::{Attached, is_unlinked, wake_publishers};
 use super::join::{Admission, join};
 use super::sealed;
-use super::slots::{self, Missed};
+use super::slots::{self, MissedBytes};
+use super::slow_state::{Joined, LossNotice, SubscriberSlowState, is_ready, rely, would_find};
 use super::status::{Durable, LaneState, LaneStatus};
-use super::surroundings::{Joined, News, SubscriberSlowState, has_news, is_ready, rely};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
@@ -28,12 +28,15 @@ use std::time::{Duration, Instant};
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
-/// A reliable subscriber (the default) gets every message published from the moment it is open until it is
-/// closed; publishers wait for it. A durable one (`name=`) goes past a message with the next call after the one that
-/// handed it out, or with [`Subscriber::close`]: what it was working on when it died, panicked or was dropped comes
-/// again. It may be opened before any publisher exists. Receiving
-/// allocates nothing, and makes a system call in two cases: it waits, or it wakes a publisher that sleeps because the ring
-/// was full. Messages are views of the ring: nothing is copied.
+/// A reliable subscriber (the default) gets every message published from its opening to its
+/// closing; publishers wait for it. It may be opened before any publisher exists.
+///
+/// A durable subscriber (`name=`) consumes a message with the next call after its return,
+/// or with [`Subscriber::close`]. If it dies, panics or is dropped before, the message comes again.
+///
+/// Receiving allocates nothing. It makes a system call in two cases: it waits, or it wakes a
+/// publisher that sleeps because the ring was full. Messages are views of the ring: nothing is
+/// copied.
 ///
 /// ```
 /// # use olivine::{Publisher, Subscriber, ReceiveError};
@@ -56,36 +59,36 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) lanes: Vec<Consumer>,
-    /// The lane whose turn it is.
-    pub(super) turn: usize,
-    /// The frame that `receive` handed out and that the next call goes past.
+    /// The lane to read next.
+    pub(super) next_lane: usize,
+    /// The frame that `receive` returned and that the next call consumes.
     pub(super) pending: Option<(usize, Frame)>,
-    /// Messages are not handed out just as they lie: they are copied out and checked, or one had a
-    /// topic, or they are chosen by topic.
+    /// Messages are not simply read in place: they are copied out and checked, or one had a topic,
+    /// or a filter chooses them.
     pub(super) slow: bool,
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
-    /// The topics that are asked for.
+    /// The topics that are received.
     pub(super) filter: Option<Box<Filter>>,
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
     pub(super) copy: Copied,
-    /// Looks in a row that found nothing.
+    /// Empty polls in a row.
     pub(super) empty_polls: u32,
-    /// Looks of any kind.
+    /// All polls.
     pub(super) looks: u32,
-    pub(super) around: Box<SubscriberSlowState>,
+    pub(super) slow_state: Box<SubscriberSlowState>,
     typed: PhantomData<fn(&T)>,
 }
 
 impl Subscriber {
-    /// Hands up to `limit` messages to `handler`; returns how many. Never sleeps.
+    /// Passes up to `limit` messages to `handler`; returns how many. Never sleeps.
     ///
     /// A handler that panics gets the same message again.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; messages handed out before it was found are consumed.
+    /// [`ReceiveError`]; messages passed before it are consumed.
     #[inline(always)]
     pub fn poll(
         &mut self,
@@ -97,8 +100,8 @@ impl Subscriber {
 
     /// The next message, if there is one. Never sleeps.
     ///
-    /// With `topic=` one call goes past 4096 messages of other topics at most: `None` after that many may mean that one
-    /// of ours lies behind them, which a later call finds.
+    /// With `topic=` one call skips at most 4096 messages of other topics. If it returns `None`
+    /// after so many, a later call may still find a message.
     ///
     /// # Errors
     ///
@@ -113,8 +116,9 @@ impl Subscriber {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; `Closed` is the end of the stream: it is returned again until a later publisher comes. Who
-    /// wants to go on with that one calls [`Subscriber::wait`] before the next `receive`.
+    /// [`ReceiveError`]; `Closed` is the end of the stream. It is returned again until a later
+    /// publisher comes. To continue with that publisher, call [`Subscriber::wait`] before the next
+    /// `receive`.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         loop {
@@ -138,8 +142,9 @@ impl Subscriber {
         Ok(found.map(|(lane, frame)| self.message(lane, &frame)))
     }
 
-    /// Iterates over copies of messages, waiting for each, until the last publisher closes; then it is over, also
-    /// where a later publisher comes. An error that [`ReceiveError::is_final`] is its last item.
+    /// Iterates over copies of messages, waiting for each, until the last publisher closes. Then
+    /// the iterator is over, even if a later publisher comes. An error that
+    /// [`ReceiveError::is_final`] is its last item.
     pub fn iter(&mut self) -> impl Iterator<Item = Result<OwnedMessage, ReceiveError>> + '_ {
         let mut is_over = false;
         std::iter::from_fn(move || {
@@ -158,7 +163,7 @@ impl Subscriber {
 }
 
 impl<T: ?Sized> Subscriber<T> {
-    /// Opens a channel whose ring is here: `shm://`, `shm+fd://` or `inproc://`.
+    /// Opens a channel whose ring is on this machine: `shm://`, `shm+fd://` or `inproc://`.
     pub(crate) fn open_as(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
@@ -168,14 +173,14 @@ impl<T: ?Sized> Subscriber<T> {
         let sealed = config.scheme() == Scheme::Sealed;
         let (attached, joined, link) = if sealed {
             config.validate()?;
-            let entered = sealed::enter(config, typed)?;
+            let joined_channel = sealed::join(config, typed)?;
             let joined = Admission {
                 slot: 0,
-                lanes: vec![entered.lane],
+                lanes: vec![joined_channel.lane],
                 durable: None,
-                must_tell: false,
+                must_report: false,
             };
-            (entered.attached, joined, Some(entered.link))
+            (joined_channel.attached, joined, Some(joined_channel.link))
         } else {
             let (mut attached, joined) =
                 attach::open(config, typed, part, |attached| join(attached, config))?;
@@ -187,9 +192,9 @@ impl<T: ?Sized> Subscriber<T> {
             slot: index,
             lanes,
             durable,
-            must_tell,
+            must_report,
         } = joined;
-        page.set_plain(!must_tell);
+        page.set_plain(!must_report);
         let lost_bytes = match durable {
             Some(Durable::LostPlace { bytes }) => bytes,
             _ => 0,
@@ -204,33 +209,38 @@ impl<T: ?Sized> Subscriber<T> {
             .resolve(attached.geometry.slot(index) + slot::PARK);
         let hint = Some(attached.control.resolve(control::SLEEPERS));
         let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
-        let mut around = Box::new(SubscriberSlowState {
+        let mut slow_state = Box::new(SubscriberSlowState {
             sleeper: Sleeper::new(park, hint),
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
-            heard: joined.iter().any(|joined| joined.state & 1 == 1),
+            stream_started: joined.iter().any(|joined| joined.state & 1 == 1),
             joined,
             slot: index,
             page,
             config: config.clone(),
             lost_bytes,
             durable,
-            news: if must_tell { News::Untold } else { News::None },
-            told_evicted: false,
+            loss_notice: if must_report {
+                LossNotice::Pending
+            } else {
+                LossNotice::None
+            },
+            eviction_reported: false,
             watch: None,
             link,
             closed: false,
-            told_end: 0,
+            reported_end: 0,
             attached,
         });
-        around.heard |= around.owes_end(&lanes);
-        // Where the publisher is not trusted, a message that was handed out must not change any more.
-        let checked = around.is_checked();
-        // `validate` has seen that it can be read.
+        slow_state.stream_started |= slow_state.must_report_end(&lanes);
+        // If the publisher is not trusted, a returned message must not change any more, so it is
+        // copied.
+        let checked = slow_state.is_checked();
+        // `validate` has checked it.
         let filter = config.topic.as_deref().and_then(Filter::read);
         Ok(Self {
             lanes,
-            turn: 0,
+            next_lane: 0,
             pending: None,
             slow: checked || filter.is_some(),
             checked,
@@ -239,7 +249,7 @@ impl<T: ?Sized> Subscriber<T> {
             copy: Copied::default(),
             empty_polls: 0,
             looks: 0,
-            around,
+            slow_state,
             typed: PhantomData,
         })
     }
@@ -264,9 +274,9 @@ impl<T: ?Sized> Subscriber<T> {
         }
     }
 
-    /// Waits by the wait strategy until a poll would find something (a message, or the end of the stream), or
-    /// `timeout` is over: `true` if there is something. Once the end of the stream was told, it waits for the next
-    /// publisher.
+    /// Waits by the wait strategy until a poll would find a message or the end of the stream:
+    /// `true`. `false` if `timeout` is over first. Once the end of the stream was reported, it
+    /// waits for the next publisher.
     ///
     /// # Errors
     ///
@@ -276,7 +286,7 @@ impl<T: ?Sized> Subscriber<T> {
         let deadline = (timeout != Duration::MAX)
             .then(|| Instant::now().checked_add(timeout))
             .flatten();
-        let mut idle = Idle::new(self.around.config.wait);
+        let mut idle = Idle::new(self.slow_state.config.wait);
         if self.lanes.iter().any(Consumer::has_next) {
             return Ok(true);
         }
@@ -284,16 +294,16 @@ impl<T: ?Sized> Subscriber<T> {
             lane.at_tail();
         }
         loop {
-            // The shortest reaction: nothing but the next headers, most of the time.
+            // The shortest reaction: most of the time only the next headers are loaded.
             while idle.keep_spinning() {
                 if self.lanes.iter().any(Consumer::has_next) {
                     return Ok(true);
                 }
             }
-            // A publisher that came is no news as long as it has sent nothing.
+            // A new publisher that has sent nothing does not end the wait.
             self.found_new_lanes()?;
-            if has_news(&self.around, &self.lanes) {
-                // Where that is no message, the next look that finds none looks around.
+            if would_find(&self.slow_state, &self.lanes) {
+                // If it is not a message, the next empty poll checks for other changes.
                 self.empty_polls = 3;
                 return Ok(true);
             }
@@ -307,20 +317,20 @@ impl<T: ?Sized> Subscriber<T> {
             }
             if idle.step() == Step::Park {
                 self.release();
-                let (around, lanes) = (&self.around, &self.lanes);
-                around.sleeper.sleep(
+                let (slow_state, lanes) = (&self.slow_state, &self.lanes);
+                slow_state.sleeper.sleep(
                     nap,
-                    |watches| rely(around, lanes, watches, &around.sleeper.park),
-                    || is_ready(around, lanes),
+                    |watches| rely(slow_state, lanes, watches, &slow_state.sleeper.park),
+                    || is_ready(slow_state, lanes),
                 );
             }
         }
     }
 
-    /// Gives the room of everything read back to the publishers now, rather than in steps of an eighth of the
-    /// ring. The message handed out last stays held.
+    /// Gives the room of everything read back to the publishers now, not in steps of an eighth of
+    /// the ring. The message returned last stays held.
     pub fn release(&mut self) {
-        if !self.around.page.is_ours() {
+        if !self.slow_state.page.is_ours() {
             return;
         }
         for lane in &mut self.lanes {
@@ -331,7 +341,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// Bytes of frames read so far, over all lanes. With a single publisher this is its position.
     #[must_use]
     pub fn position(&self) -> Position {
-        let origin = self.around.attached.geometry.origin;
+        let origin = self.slow_state.attached.geometry.origin;
         let read = self
             .lanes
             .iter()
@@ -340,7 +350,7 @@ impl<T: ?Sized> Subscriber<T> {
         Position(origin + read)
     }
 
-    /// Bytes of frames published but not read yet, over all lanes that were there at the last call that received.
+    /// Bytes of frames published but not read yet, over all lanes known at the last receiving call.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.lanes
@@ -349,27 +359,28 @@ impl<T: ?Sized> Subscriber<T> {
             .sum()
     }
 
-    /// Bytes of frames that this subscriber missed so far: lost to overruns, or while the place of its durable name was
-    /// taken. Always 0 for a reliable subscriber that was not evicted.
+    /// Bytes of frames that this subscriber missed so far, by overruns or while its durable name
+    /// had lost its place. Always 0 for a reliable subscriber that was not evicted.
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
-        self.around.lost_bytes
+        self.slow_state.lost_bytes
     }
 
-    /// Whether the durable name was new, goes on where it was, or lost its place; `None` without `name=`.
+    /// Whether the durable name was new, resumed, or lost its place; `None` without `name=`.
     ///
-    /// Of a channel elsewhere (`tcp://`, `nats://`) it speaks of the ring in this machine.
+    /// For a remote channel (`tcp://`, `nats://`) this describes the ring on this machine.
     ///
     /// ```
     /// # use olivine::{Durable, Publisher, ReceiveError, Subscriber};
-    /// # let dir = std::env::temp_dir().join(format!("olivine-doc-durable-{}", std::process::id()));
+    /// # let dir = format!("olivine-doc-durable-{}", std::process::id());
+    /// # let dir = std::env::temp_dir().join(dir);
     /// # let uri = format!("shm://orders?capacity=4KiB&slow=evict:1ms&dir={}", dir.display());
     /// let mut publisher = Publisher::open(&uri)?;
     /// let named = format!("{uri}&name=billing");
     /// let billing = Subscriber::open(&named)?;
     /// assert_eq!(billing.durable(), Some(Durable::Created));
     /// drop(billing);
-    /// // Nobody reads for longer than the channel allows: the publisher goes on.
+    /// // No subscriber reads for longer than the channel allows: the publisher continues.
     /// for _ in 0..1000 {
     ///     publisher.publish(b"order")?;
     /// }
@@ -387,10 +398,10 @@ impl<T: ?Sized> Subscriber<T> {
     /// ```
     #[must_use]
     pub fn durable(&self) -> Option<Durable> {
-        self.around.durable
+        self.slow_state.durable
     }
 
-    /// The publishers' lanes seen so far. Looks at the lock of each, by a system call.
+    /// The publishers' lanes seen so far. Tests the lock of each with a system call.
     #[must_use]
     pub fn inspect_lanes(&self) -> Vec<LaneStatus> {
         let Attached {
@@ -398,7 +409,7 @@ impl<T: ?Sized> Subscriber<T> {
             geometry,
             locks,
             ..
-        } = &self.around.attached;
+        } = &self.slow_state.attached;
         let status = |consumer: &Consumer| {
             let index = consumer.index();
             LaneStatus {
@@ -419,104 +430,111 @@ impl<T: ?Sized> Subscriber<T> {
         self.lanes.iter().map(status).collect()
     }
 
-    /// A descriptor that becomes readable when there is something to poll: for `epoll` and event loops.
+    /// A descriptor that becomes readable when there is something to poll: for `epoll` and event
+    /// loops.
     ///
-    /// Poll until it returns 0 each time; that arms it again and clears it. Do not read it yourself, and do not
-    /// call the waiting methods besides. The first call starts a thread that parks on behalf of the loop.
+    /// Poll until it returns 0 each time: that arms and clears the descriptor. Do not read it, and
+    /// do not call the waiting methods as well. The first call starts a thread that parks on behalf
+    /// of the loop.
     ///
     /// # Errors
     ///
     /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
-        if !self.around.page.is_ours() {
+        if !self.slow_state.page.is_ours() {
             return Err(io::Error::other(ReceiveError::Forked));
         }
-        if self.around.watch.is_none() {
+        if self.slow_state.watch.is_none() {
             let Attached {
                 control, geometry, ..
-            } = &self.around.attached;
+            } = &self.slow_state.attached;
             let epoch = control.resolve(control::LANES_EPOCH);
-            let state = control.resolve(geometry.slot(self.around.slot) + slot::STATE);
+            let state = control.resolve(geometry.slot(self.slow_state.slot) + slot::STATE);
             let link = self
-                .around
+                .slow_state
                 .link
                 .as_ref()
                 .map(|link| Arc::clone(link.control()));
-            let locks = self.around.attached.locks.reader();
-            let watch = Watch::start(self.around.sleeper.clone(), locks, epoch, state, link)?;
-            watch.arm(&self.lanes, &self.around);
-            self.around.watch = Some(watch);
+            let locks = self.slow_state.attached.locks.reader();
+            let watch = Watch::start(self.slow_state.sleeper.clone(), locks, epoch, state, link)?;
+            watch.arm(&self.lanes, &self.slow_state);
+            self.slow_state.watch = Some(watch);
         }
-        match &self.around.watch {
+        match &self.slow_state.watch {
             Some(watch) => Ok(watch.descriptor()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    /// Whether the channel's files were removed from their folder while it was open: by `rm`, by `olivine rm --force`, or
-    /// by systemd-logind, whose `RemoveIPC=yes` removes what a user has in `/dev/shm` at that user's last logout.
+    /// Whether the channel's files were removed from their folder while it was open. `rm` and
+    /// `olivine rm --force` remove them. So does systemd-logind: its `RemoveIPC=yes` removes a
+    /// user's files in `/dev/shm` at that user's last logout.
     ///
-    /// Those who have the channel open go on with each other. A program that opens its name now gets another channel:
-    /// close the handle and open it again to meet it. Makes one system call.
+    /// Handles that are open keep working with each other. A program that opens the name now gets
+    /// another channel: close the handle and open it again to reach it. Makes one system call.
     #[must_use]
     pub fn check_unlinked(&self) -> bool {
-        self.around.page.is_ours() && is_unlinked(&self.around.attached)
+        self.slow_state.page.is_ours() && is_unlinked(&self.slow_state.attached)
     }
 
     /// The canonical URI this subscriber was opened with.
     #[must_use]
     pub fn uri(&self) -> String {
-        let link = self.around.link.as_ref();
-        link.map_or_else(|| self.around.config.uri(), |link| link.uri().to_owned())
+        let link = self.slow_state.link.as_ref();
+        link.map_or_else(
+            || self.slow_state.config.uri(),
+            |link| link.uri().to_owned(),
+        )
     }
 
-    /// Bytes of each publisher's ring; 0 as long as no publisher has come that fixes it.
+    /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.around.attached.geometry.capacity
+        self.slow_state.attached.geometry.capacity
     }
 
-    /// Leaves the channel. A durable subscriber keeps its place, behind the message handed out last.
+    /// Leaves the channel. A durable subscriber keeps its place after the message returned last.
     ///
-    /// One that is only dropped (by a panic, by `?`) keeps its place before that message, which comes again when the
-    /// name does.
+    /// If it is only dropped (by a panic, by `?`), it keeps its place before that message. The
+    /// message comes again when the name returns.
     pub fn close(mut self) {
-        if self.around.page.is_ours()
+        if self.slow_state.page.is_ours()
             && let Some((lane, frame)) = self.pending.take()
         {
             self.lanes[lane].advance(&frame);
         }
     }
 
-    /// Leaves the channel and forgets a durable name.
+    /// Leaves the channel and forgets its durable name.
     pub fn unsubscribe(mut self) {
         self.finish(true);
     }
 
     fn finish(&mut self, forget: bool) {
-        if !self.around.page.is_ours() {
-            // Its thread lives in the parent: there is nothing here to stop or to join.
-            let _theirs = core::mem::ManuallyDrop::new(self.around.watch.take());
-            if let Some(link) = self.around.link.take() {
+        if !self.slow_state.page.is_ours() {
+            // Its thread lives in the parent: nothing can be stopped or joined here.
+            let _theirs = core::mem::ManuallyDrop::new(self.slow_state.watch.take());
+            if let Some(link) = self.slow_state.link.take() {
                 link.forget();
             }
             return;
         }
-        self.around.watch = None;
-        if self.around.closed {
+        self.slow_state.watch = None;
+        if self.slow_state.closed {
             return;
         }
-        self.around.closed = true;
-        self.around.heard_news();
-        self.around.heard_end();
-        // The message handed out last stays where it is: only the next call, or `close`, says that it was dealt with.
+        self.slow_state.closed = true;
+        self.slow_state.confirm_loss_notice();
+        self.slow_state.store_reported_end();
+        // The message returned last is not consumed here: only the next call or `close` consumes
+        // it.
         self.release();
         // The bridge stops while we still hold the channel.
-        self.around.link = None;
-        let around = &mut self.around;
-        let (keep, slot) = (around.config.name.is_some() && !forget, around.slot);
-        let told = around.told_evicted;
-        around.attached.leave(|attached| {
+        self.slow_state.link = None;
+        let slow_state = &mut self.slow_state;
+        let (keep, slot) = (slow_state.config.name.is_some() && !forget, slow_state.slot);
+        let told = slow_state.eviction_reported;
+        slow_state.attached.leave(|attached| {
             let Attached {
                 control,
                 geometry,
@@ -525,7 +543,7 @@ impl<T: ?Sized> Subscriber<T> {
             } = attached;
             if keep {
                 if told && slots::state(control, geometry, slot) == slot::EVICTED {
-                    Missed::of(control, geometry, slot).tell_evicted();
+                    MissedBytes::of(control, geometry, slot).mark_eviction_reported();
                 }
                 slots::note_absence(control, geometry, slot);
                 set_bit(control, control::ATTACHED, slot, false);
@@ -534,7 +552,7 @@ impl<T: ?Sized> Subscriber<T> {
             }
             locks.unlock(lock_byte::SLOT + slot as u64);
         });
-        around.attached.wake_publishers();
+        slow_state.attached.wake_publishers();
     }
 }
 

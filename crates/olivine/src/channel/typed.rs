@@ -1,8 +1,8 @@
 //! Typed handles: messages of one plain-data type.
 
 use super::batch::{Batch, BatchNotSent};
+use super::claim::Claim;
 use super::publisher::Publisher;
-use super::reserve::Claim;
 use super::shape::TypeTag;
 use super::subscriber::Subscriber;
 use crate::error::{Damage, NotSent, ReceiveError};
@@ -72,8 +72,8 @@ impl<T: Plain> Publisher<T> {
 
     /// Reserves a value, to be filled in place, if there is room. Never waits.
     ///
-    /// What it holds at first is unspecified. Until it is committed it is invisible; dropped, it is
-    /// given up.
+    /// The first content of the value is unspecified. A claim is invisible until it is committed. A
+    /// dropped claim is given up.
     ///
     /// # Errors
     ///
@@ -110,7 +110,8 @@ impl<T: Plain> Publisher<T> {
             .map(TypedClaim::new)
     }
 
-    /// Sends copies of `values` in one batch as far as there is room. Never waits. How many: all.
+    /// Sends copies of `values` in one batch, as many as there is room for. Never waits. Returns
+    /// their number: all.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl<T: Plain> Publisher<T> {
     }
 
     /// Sends copies of `values` in batches as large as there is room for, waiting for room by the
-    /// wait strategy. How many: all.
+    /// wait strategy. Returns their number: all.
     ///
     /// # Errors
     ///
@@ -135,7 +136,8 @@ impl<T: Plain> Publisher<T> {
         self.send_batch(bytes_of(values), None)
     }
 
-    /// As [`Publisher::publish_batch`], but gives up after `timeout`, which is for all of them.
+    /// As [`Publisher::publish_batch`], but gives up after `timeout`, counted for all values
+    /// together.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl<T: Plain> Batch<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit what is there, and start
+    /// [`NotSent`]; the batch stays as it was. On `BackPressured` commit the batch, and start
     /// another.
     #[inline(always)]
     pub fn push<'m>(&mut self, value: impl Into<Outgoing<'m, &'m T>>) -> Result<(), NotSent> {
@@ -169,11 +171,12 @@ impl<T: Plain> Batch<'_, T> {
 }
 
 impl<T: Plain> Subscriber<T> {
-    /// Hands up to `limit` values to `handler`; returns how many. Never sleeps.
+    /// Passes up to `limit` values to `handler`; returns how many. Never sleeps.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; `Corrupt` if a message has the wrong length, which no typed publisher sends.
+    /// [`ReceiveError`]; `Corrupt` if a message has the wrong length, which no typed publisher
+    /// sends.
     #[inline(always)]
     pub fn poll(
         &mut self,
@@ -232,10 +235,9 @@ impl<T: Plain> Subscriber<T> {
             .transpose()
     }
 
-    /// Iterates over copies of values, waiting for each, until the last publisher closes; then it
-    /// is
-    /// over, also where a later publisher comes. An error that [`ReceiveError::is_final`] is its
-    /// last item.
+    /// Iterates over copies of values, waiting for each, until the last publisher closes. Then the
+    /// iterator is over, even if a later publisher comes. An error that [`ReceiveError::is_final`]
+    /// is its last item.
     pub fn iter(&mut self) -> impl Iterator<Item = Result<T, ReceiveError>> + '_ {
         let mut is_over = false;
         std::iter::from_fn(move || {
@@ -253,7 +255,7 @@ impl<T: Plain> Subscriber<T> {
     }
 }
 
-/// A received value: a view of ring memory as a `T`, nothing copied.
+/// A received value: a view of ring memory as a `T`. Nothing is copied.
 #[derive(Debug)]
 pub struct Typed<'a, T> {
     message: Message<'a>,
@@ -281,7 +283,7 @@ impl<'a, T: Plain> Typed<'a, T> {
     /// A copy of the value.
     #[must_use]
     pub fn read(&self) -> T {
-        // Its length was checked in `new`.
+        // `new` has checked its length.
         T::read_from_bytes(&self.message)
             .unwrap_or_else(|_| unreachable!("checked when it was received"))
     }
@@ -298,14 +300,14 @@ impl<T: Plain> Deref for Typed<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // Length and alignment were checked in `new`, so this cannot fail; a message never changes.
+        // `new` has checked length and alignment, and a message never changes: this cannot fail.
         T::ref_from_bytes(&self.message)
             .unwrap_or_else(|_| unreachable!("checked when it was received"))
     }
 }
 
-/// A reserved value: fill it, then [`TypedClaim::commit`]. Dropped, it is given up and stays
-/// invisible.
+/// A reserved value: fill it, then [`TypedClaim::commit`]. A dropped claim is given up and never
+/// becomes visible.
 ///
 /// ```
 /// # use olivine::{Label, Plain, Publisher, Subscriber};
@@ -355,7 +357,7 @@ impl<T: Plain> Deref for TypedClaim<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // As long as a `T`, and on an 8-byte boundary: this cannot fail.
+        // As long as a `T`, on an 8-byte boundary: this cannot fail.
         T::ref_from_bytes(&self.claim)
             .unwrap_or_else(|_| unreachable!("the room of a value holds it"))
     }

@@ -1,6 +1,6 @@
 //! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
 
-use super::surroundings::{SubscriberSlowState, rely_on};
+use super::slow_state::{SubscriberSlowState, rely_on};
 use crate::link::Control;
 use crate::liveness::LockReader;
 use crate::region::Word;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A parked stand-in for a subscriber.
+/// A thread that parks on behalf of a subscriber.
 #[derive(Debug)]
 pub(super) struct Watch {
     shared: Arc<Shared>,
@@ -31,12 +31,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What to watch: the next header of each lane, and its state word with its value when we began.
+    /// What to watch: the next header of each lane, and its state word with its value at the start.
     lanes: Vec<WatchPoint>,
-    /// Their publishers.
+    /// The publishers of the lanes.
     peers: Vec<warden::Peer>,
     epoch: u64,
-    /// Counts what was to be watched, so that the thread sees when it watches something else by now.
+    /// Counts changes of what to watch, so that the thread detects them.
     generation: u64,
     armed: bool,
     fired: bool,
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl State {
-    /// Whether this is what would be watched now.
+    /// Whether the thread already watches these positions.
     fn is_at(&self, lanes: &[Consumer], epoch: u64) -> bool {
         let positions = lanes.iter().map(Consumer::position);
         self.epoch == epoch
@@ -63,8 +63,8 @@ impl Shared {
 }
 
 impl Watch {
-    /// Starts the thread. `epoch` counts lanes, `slot_state` tells of an eviction, `link` of the end of the bridge
-    /// behind the ring.
+    /// Starts the thread. `epoch` counts lanes, `slot_state` shows an eviction, `link` shows the
+    /// end of the bridge behind the ring.
     pub(super) fn start(
         sleeper: Sleeper,
         locks: LockReader,
@@ -105,27 +105,28 @@ impl Watch {
         self.shared.event.as_fd()
     }
 
-    /// A poll found nothing: clears the descriptor and watches from where the lanes are now.
+    /// A poll found nothing: clears the descriptor, and watches from the lanes' positions on.
     ///
-    /// The number of lanes' changes is the one that the subscriber has seen: a later one is news.
-    pub(super) fn arm(&self, lanes: &[Consumer], around: &SubscriberSlowState) {
-        let epoch = around.lanes_epoch;
+    /// The number of lanes is the number that the subscriber has seen, so a later lane counts as a
+    /// change.
+    pub(super) fn arm(&self, lanes: &[Consumer], slow_state: &SubscriberSlowState) {
+        let epoch = slow_state.lanes_epoch;
         let mut state = self.shared.lock();
         let was_armed = state.armed;
         if was_armed && state.is_at(lanes, epoch) {
             return;
         }
         if state.fired {
-            // Clears the count; an empty one is fine too.
+            // Clears the count, which may be zero.
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
             state.fired = false;
         }
         state.lanes.clear();
-        let checked = around.is_checked();
+        let checked = slow_state.is_checked();
         let points = lanes.iter().map(|lane| lane.watch_point(checked));
         state.lanes.extend(points);
         if state.epoch != epoch || state.peers.len() != lanes.len() {
-            let peers = lanes.iter().map(|lane| around.publisher_of(lane));
+            let peers = lanes.iter().map(|lane| slow_state.publisher_of(lane));
             state.peers = peers.collect();
         }
         state.epoch = epoch;
@@ -133,7 +134,7 @@ impl Watch {
         state.armed = true;
         drop(state);
         if was_armed {
-            // Something was read without the descriptor: the thread must not look on at what is gone.
+            // The program read without the descriptor: the thread must stop watching old positions.
             wake(&self.sleeper.park);
         } else {
             self.shared.changed.notify_one();
@@ -147,10 +148,11 @@ impl Drop for Watch {
         self.shared.changed.notify_one();
         wake(&self.sleeper.park);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has nothing left to do for us.
+            // A thread that panicked needs no clean-up.
             let _ = thread.join();
         }
-        // Whoever waits for a duplicate of the descriptor finds out. One that is full is readable already.
+        // Wakes a waiter on a duplicate of the descriptor. If the count is full, the descriptor is
+        // readable already.
         let _ = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes());
     }
 }
@@ -179,7 +181,7 @@ fn run(
         drop(state);
         let is_over = |state: &State| state.stop || state.generation != generation;
         let ready = || {
-            // A message is there. A lane that closed, opened, appeared or overran us is news too.
+            // A message is there, or a lane closed, opened, appeared or overran us.
             lanes.iter().any(WatchPoint::has_changed)
                 || epoch.load(Ordering::Acquire) != seen_epoch
                 || slot_state.load(Ordering::Acquire) == slot::EVICTED
@@ -199,7 +201,7 @@ fn run(
         }
         state.armed = false;
         state.fired = true;
-        // An eventfd that is full is readable already.
+        // An eventfd whose count is full is readable already.
         let _ = rustix::io::write(&shared.event, &1_u64.to_ne_bytes());
     }
 }

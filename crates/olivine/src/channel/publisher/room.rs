@@ -1,6 +1,6 @@
-//! Room for a message: below the cached limit at once, else by asking the gate; and topics, which take room too.
+//! Room for a message: from the cached limit, or from the gate. A topic needs room too.
 
-use super::super::reserve::Claim;
+use super::super::claim::Claim;
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
@@ -8,7 +8,7 @@ use crate::ring::layout::with_topic;
 use crate::uri::topic::{is_topic, trailer_length, write_trailer};
 use std::time::Duration;
 
-/// The topic that a message carries: its own, else the publisher's. An empty one is none.
+/// The topic of a message: its own, else the publisher's. An empty topic is none.
 fn topic_of<'t>(own: Option<&'t str>, default: Option<&'t str>) -> Option<&'t str> {
     own.or(default).filter(|topic| !topic.is_empty())
 }
@@ -31,8 +31,8 @@ impl<T: ?Sized> Publisher<T> {
         self.producer.commit(end, tag, length)
     }
 
-    /// Where a frame of `length` bytes at `at` ends, where it has room and no topic follows. The
-    /// compiler knows whether there is a topic: messages without one cost nothing for it.
+    /// The end of a frame of `length` bytes at `at`, if it has room and no topic follows. The
+    /// compiler knows whether there is a topic: messages without one cost nothing more.
     #[inline(always)]
     pub(in super::super) fn fits(
         &self,
@@ -46,11 +46,11 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Where the cached limit is used up, or a topic follows the message: writes a message and its topic at `at`; where
-    /// the frame ends, and the length for its header.
+    /// Writes a message and its topic at `at`, if the cached limit is used up or the message has a
+    /// topic. Returns the end of the frame and the length for its header.
     ///
-    /// In the caller, and nothing is called with the message: one that was just built is in registers, and must be able
-    /// to stay there on the way that does not come by here.
+    /// Inlined into the caller, and no function gets the message: a message that was just built
+    /// stays in registers on the fast path.
     #[inline(always)]
     pub(in super::super) fn write_with_topic(
         &mut self,
@@ -63,8 +63,8 @@ impl<T: ?Sized> Publisher<T> {
         Ok((end, self.write_topic(at, body.len(), whole, label.topic)))
     }
 
-    /// Writes the topic, if there is one, behind the message at `at` of `length` bytes; the length
-    /// for the header.
+    /// Writes the topic, if there is one, after the message at `at` of `length` bytes. Returns the
+    /// length for the header.
     #[cold]
     #[inline(never)]
     fn write_topic(&mut self, at: u64, length: usize, whole: usize, own: Option<&str>) -> usize {
@@ -75,7 +75,8 @@ impl<T: ?Sized> Publisher<T> {
         with_topic(whole)
     }
 
-    /// Room for a message of `length` bytes and its topic, if there is one: where the frame ends, and how long what it carries is.
+    /// Room for a message of `length` bytes and its topic, if there is one: the end of the frame,
+    /// and the length with the topic.
     #[cold]
     #[inline(never)]
     pub(super) fn room_with_topic(
@@ -101,13 +102,13 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Bytes that a frame carries for a message of `length` bytes.
+    /// Length of the payload with the topic, for a message of `length` bytes.
     pub(super) fn carried(&self, length: usize, own: Option<&str>) -> usize {
         let topic = topic_of(own, self.endpoint.topic.as_deref());
         length.saturating_add(topic.map_or(0, trailer_length))
     }
 
-    /// Sends within `timeout`; `None` is as long as it takes.
+    /// Sends within `timeout`; `None` waits without a bound.
     #[inline(always)]
     pub(in super::super) fn send_within(
         &mut self,
@@ -133,7 +134,7 @@ impl<T: ?Sized> Publisher<T> {
         Ok(self.claimed(room, found))
     }
 
-    /// Reserves a message within `timeout`; `None` is as long as it takes.
+    /// Reserves a message within `timeout`; `None` waits without a bound.
     #[inline(always)]
     pub(in super::super) fn reserve_within(
         &mut self,
@@ -150,7 +151,7 @@ impl<T: ?Sized> Publisher<T> {
         Ok(self.claimed(room, found))
     }
 
-    /// Where a claimed frame ends, and the length for its header.
+    /// The end of a claimed frame, and the length for its header.
     #[inline(always)]
     fn find_place(&mut self, room: Outgoing<'_, usize>) -> Result<(u64, usize), NotSent> {
         let at = self.producer.position();
@@ -185,7 +186,7 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// End of a frame of `length` bytes at `at`, once there is room for it.
+    /// The end of a frame of `length` bytes at `at`, if it has room.
     #[inline(always)]
     pub(in super::super) fn room(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
         match self.producer.fits(at, length) {
@@ -194,7 +195,7 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// The cached limit is used up: asks the gate, and finds out why there is no room.
+    /// The cached limit is used up: scans the gate, and finds why there is no room.
     #[cold]
     #[inline(never)]
     fn ask_gate(&mut self, at: u64, length: usize) -> Result<u64, NotSent> {
@@ -216,11 +217,13 @@ impl<T: ?Sized> Publisher<T> {
             endpoint.connecting = false;
         }
         let need = self.producer.need(at, length);
-        let Endpoint { attached, hold, .. } = endpoint;
+        let Endpoint {
+            attached, stall, ..
+        } = endpoint;
         if self.producer.make_room(need)
-            || (hold.no_room(attached, &self.producer, need) && self.producer.make_room(need))
+            || (stall.no_room(attached, &self.producer, need) && self.producer.make_room(need))
         {
-            hold.stall_ended(&self.producer);
+            stall.stall_ended(&self.producer);
             return self.producer.fits_whole(at, length);
         }
         Err(NotSent::BackPressured)

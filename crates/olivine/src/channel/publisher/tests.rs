@@ -1,4 +1,4 @@
-//! How a publisher leaves, looked at between its steps.
+//! How a publisher closes and waits, checked between its steps.
 
 use crate::channel::attached::Attached;
 use crate::channel::slots;
@@ -12,19 +12,19 @@ use crate::{Publisher, Subscriber};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Longer than any machine needs for one step.
+/// Longer than one step takes on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The membership lock may be held by a stopped process for as long as ten seconds.
+/// A stopped process may hold the membership lock for as long as ten seconds.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_sleeping_subscriber_is_woken_before_the_publisher_that_closes_waits_for_others() {
+fn closing_publisher_wakes_subscriber_before_membership_lock() {
     let publisher = Publisher::open("inproc://wakes-first").unwrap();
     let subscriber = Subscriber::open("inproc://wakes-first").unwrap();
     let attached = &publisher.endpoint.attached;
     let words = attached.control.clone();
     let park = attached.geometry.slot(subscriber.slot()) + slot::PARK;
-    // As a subscriber that sleeps has them.
+    // The words of a sleeping subscriber.
     set_bit(&words, control::ATTACHED, subscriber.slot(), true);
     words.word(park).store(1, Ordering::Relaxed);
     words
@@ -32,7 +32,7 @@ fn a_sleeping_subscriber_is_woken_before_the_publisher_that_closes_waits_for_oth
         .store(RAISED, Ordering::Relaxed);
     let (tell, told) = mpsc::channel();
     let looks = words.clone();
-    // The first lock that closing takes is that of the membership.
+    // The first lock that closing takes is the membership lock.
     hook::at("lock.taken", move || {
         tell.send(looks.word(park).load(Ordering::Relaxed)).unwrap();
     });
@@ -40,7 +40,7 @@ fn a_sleeping_subscriber_is_woken_before_the_publisher_that_closes_waits_for_oth
     assert_eq!(told.try_recv(), Ok(0), "it sleeps on");
 }
 
-/// The time that the kernel has put this thread to sleep.
+/// How often the kernel has put this thread to sleep.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
@@ -49,9 +49,10 @@ fn sleeps() -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// A subscriber that is stopped while it joins: its gating bit is set, its state says that its slot is free.
+/// A subscriber that is stopped while it joins: its gating bit is set, and its state says that its
+/// slot is free.
 fn joins(publisher: &Publisher) -> Attached {
-    let attached = publisher.endpoint.attached.beside().unwrap();
+    let attached = publisher.endpoint.attached.attach_again().unwrap();
     assert!(attached.locks.try_lock(lock_byte::SLOT).unwrap());
     set_bit(&attached.control, control::GATING, 0, true);
     attached
@@ -59,7 +60,7 @@ fn joins(publisher: &Publisher) -> Attached {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_publisher_sleeps_while_a_subscriber_joins() {
+fn publisher_sleeps_while_subscriber_joins() {
     let uri = "inproc://joins-slowly?wait=park&subscribers=1";
     let mut publisher = Publisher::open(uri).unwrap();
     let _joiner = joins(&publisher);
@@ -77,7 +78,7 @@ fn a_publisher_sleeps_while_a_subscriber_joins() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_publisher_that_waits_for_subscribers_is_woken_by_one_that_has_joined() {
+fn joined_subscriber_wakes_publisher_that_waits_for_subscribers() {
     type Way = fn(&mut Publisher);
     let ways: [Way; 2] = [
         |publisher| assert!(publisher.wait_for_subscribers(1, None).unwrap()),
@@ -89,7 +90,7 @@ fn a_publisher_that_waits_for_subscribers_is_woken_by_one_that_has_joined() {
         let park = publisher.endpoint.sleeper.park.clone();
         std::thread::scope(|scope| {
             scope.spawn(|| way(&mut publisher));
-            // One that never sleeps is found by the other test, and not by a hang here.
+            // A publisher that never sleeps fails the other test, and does not hang here.
             let patience = Instant::now();
             while park.load(Ordering::Acquire) == 0 && patience.elapsed() < LONG {
                 std::thread::yield_now();

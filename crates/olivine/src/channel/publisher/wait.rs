@@ -1,8 +1,8 @@
-//! What a publisher waits for: room, subscribers, and that all was read.
+//! Waits of a publisher: for room, for subscribers, and until everything was read.
 
 use super::super::attached::Attached;
-use super::super::hold::{ParkTarget, Waiting};
-use super::super::slots::{self, Verdict};
+use super::super::back_pressure::{ParkTarget, Waiting};
+use super::super::slots::{self, SlotCheck};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
 use crate::message::Outgoing;
@@ -13,28 +13,33 @@ use crate::wait::Step;
 use std::time::{Duration, Instant};
 
 impl Endpoint {
-    /// Subscribers that hold this lane back, those that are dead no longer among them.
+    /// Number of subscribers that hold this lane back. Dead ones are reclaimed and do not count.
     ///
-    /// A lock tells who lives, which takes a system call for each: only where a number decides something.
+    /// A system call for each lock tells which ones live. So this is called only if the number
+    /// decides something.
     pub(super) fn count_living(&mut self) -> usize {
-        let Self { attached, hold, .. } = self;
-        let (living, dead) = judge_all(attached);
-        hold.reclaimed += dead;
+        let Self {
+            attached, stall, ..
+        } = self;
+        let (living, dead) = count_gating(attached);
+        stall.reclaimed += dead;
         living
     }
 }
 
-/// Judges every subscriber that gates, as somebody who is held back would: how many live or, being durable, may come
-/// back, and how many were dead and hold nobody back any more. One that still joins does not count: it starts in some
-/// lanes where they are when it comes to them, so that what is sent to it now may be before that.
-pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
+/// Checks every gating subscriber as a blocked publisher does. Returns how many live or are durable
+/// and may return, and how many were dead and are reclaimed.
+///
+/// A subscriber that still joins does not count: it may start in some lanes after a message that is
+/// sent now.
+pub(super) fn count_gating(attached: &Attached) -> (usize, u64) {
     let (mut living, mut dead) = (0, 0);
     for slot in bits(
         &attached.control,
         control::GATING,
         attached.geometry.slots(),
     ) {
-        if slots::judge(attached, slot, None) == Verdict::Reclaimed {
+        if slots::reclaim_or_evict(attached, slot, None) == SlotCheck::Reclaimed {
             dead += 1;
         } else if !slots::is_joining(&attached.control, &attached.geometry, slot) {
             living += 1;
@@ -48,7 +53,7 @@ pub(super) fn judge_all(attached: &Attached) -> (usize, u64) {
 
 impl<T: ?Sized> Publisher<T> {
     /// Waits by the wait strategy until a message has room: one of this length, or one of
-    /// [`Outgoing::sized`] with a topic. `None` waits as long as it takes.
+    /// [`Outgoing::sized`] with a topic. `None` waits without a bound.
     ///
     /// # Errors
     ///
@@ -76,18 +81,18 @@ impl<T: ?Sized> Publisher<T> {
         loop {
             let found = self.room_with_topic(at, length, topic);
             let Err(found @ (NotSent::BackPressured | NotSent::NotConnected)) = found else {
-                // The second look before a sleep may have found the room: the time without any ends here too.
-                self.endpoint.hold.stall_ended(&self.producer);
+                // The second check before a sleep may have found the room: the stall ends here too.
+                self.endpoint.stall.stall_ended(&self.producer);
                 return found.map(|_| ());
             };
             let Some(step) = waiting.step() else {
-                self.endpoint.hold.give_up(&self.producer);
+                self.endpoint.stall.wait_abandoned(&self.producer);
                 return Err(found);
             };
             if let Step::Park = step {
                 let need = self.producer.need(at, self.carried(length, topic));
                 let wanted = self.endpoint.config.subscribers as usize;
-                let nap = self.endpoint.hold.nap(waiting.left());
+                let nap = self.endpoint.stall.longest_nap(waiting.left());
                 let Endpoint {
                     attached, sleeper, ..
                 } = &*self.endpoint;
@@ -100,8 +105,8 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` ran out first. Counts as
-    /// [`Publisher::count_subscribers`] does.
+    /// Waits until `count` reliable subscribers are attached; `false` if `timeout` is over first.
+    /// Counts as [`Publisher::count_subscribers`] does.
     ///
     /// # Errors
     ///
@@ -115,7 +120,7 @@ impl<T: ?Sized> Publisher<T> {
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
             let reached = self.wait_until(left, |producer| producer.gate().count() >= count)?;
-            // Some of them may be dead: they are gone now, so that each round counts fewer of those.
+            // Dead subscribers are reclaimed here, so the next round does not count them.
             if !reached || self.endpoint.count_living() >= count {
                 return Ok(reached);
             }
@@ -125,9 +130,9 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
-    /// Waits until every live reliable subscriber has read everything published here, and released it; `false`
-    /// if `timeout` ran out first. Durable subscribers that are absent count as live until they expire. Evicts
-    /// nobody: a subscriber that is behind holds no message back here.
+    /// Waits until every live reliable subscriber has read and released everything published here;
+    /// `false` if `timeout` is over first. Absent durable subscribers count as live until they
+    /// expire. This wait evicts no subscriber: without a message that waits, none is in the way.
     ///
     /// # Errors
     ///
@@ -156,8 +161,10 @@ impl<T: ?Sized> Publisher<T> {
             if reached(&self.producer) {
                 return Ok(true);
             }
-            let Endpoint { attached, hold, .. } = &mut *self.endpoint;
-            hold.no_hurry(attached, &self.producer);
+            let Endpoint {
+                attached, stall, ..
+            } = &mut *self.endpoint;
+            stall.check_dead(attached, &self.producer);
             let Some(step) = waiting.step() else {
                 return Ok(false);
             };

@@ -1,16 +1,16 @@
-//! What must hold at both ends of a sealed channel's socket for any datagrams, descriptors and memory that come over it: the
-//! fuzz target and the replay of the kept inputs check it.
+//! Checks of both ends of a sealed channel's socket for any datagrams, descriptors and memory. The
+//! fuzz target and the replay of the kept inputs run them.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
 use super::connect::{self, Answer};
 use super::listen::new_socket;
 use super::memory::{lane_seals, page_seals};
-use super::serve::hand_over;
-use super::wire::{Hello, LONGEST, Said, Welcome};
+use super::serve::send_datagram;
+use super::wire::{Datagram, HandshakeReply, Hello, LONGEST};
 use super::{consumer, path_of};
 use crate::channel::attach::TypeTag;
-use crate::channel::place::memory_file;
+use crate::channel::backing::memory_file;
 use crate::channel::publisher::Publisher;
 use crate::claims::input::Input;
 use crate::error::{LinkError, OpenError, ReceiveError};
@@ -27,16 +27,17 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// How long the other thread may take. Far above what it does, because the process may be stopped from outside.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Messages taken of a lane that lies: it may go round for ever, a call may not.
+/// Longest wait for the other thread. Far above what it needs, because the process may be stopped
+/// from outside.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Messages read from a damaged lane: the lane may be endless, a call must return.
 const TAKEN_MAX: usize = 100;
-/// Words that a hostile subscriber writes.
+/// Number of words that a hostile subscriber writes.
 const WRITES_MAX: usize = 64;
 const LANE_BYTES: usize = 300;
 
-/// A publisher that subscribers come to, and what it hands out.
-struct Stage {
+/// A publisher with its socket, and the memory that it hands out.
+struct Harness {
     publisher: Publisher,
     config: Config,
     page: Vec<u8>,
@@ -46,47 +47,48 @@ struct Stage {
 
 thread_local! {
     /// One for all inputs of a thread.
-    static STAGE: RefCell<Stage> = RefCell::new(Stage::new());
+    static HARNESS: RefCell<Harness> = RefCell::new(Harness::new());
 }
 
-/// Checks, of whatever a stranger says: what is understood is what was said, and nothing of it reaches a terminal; a
-/// subscriber ends with an error that has a name or with memory that it can read; a publisher answers, goes on, and has all
-/// its room again when the stranger is gone.
+/// Checks both ends against any input. A datagram that is understood is what was sent, and control
+/// characters of it reach no terminal. A subscriber gets an error with a name, or memory that it
+/// can read. A publisher answers and continues, and has all its room again when the hostile
+/// subscriber is gone.
 ///
 /// # Panics
 ///
-/// If a claim does not hold.
+/// If a check fails.
 pub fn check_sealed(data: &[u8]) {
     let mut input = Input::new(data);
     match input.byte() % 3 {
         0 => check_datagram(input.bytes(data.len())),
-        1 => STAGE.with_borrow(|stage| stage.check_subscriber(&mut input)),
-        _ => STAGE.with_borrow_mut(|stage| stage.check_publisher(&mut input)),
+        1 => HARNESS.with_borrow(|stage| stage.check_subscriber(&mut input)),
+        _ => HARNESS.with_borrow_mut(|stage| stage.check_publisher(&mut input)),
     }
 }
 
 fn check_datagram(bytes: &[u8]) {
-    match Said::from_bytes(bytes) {
+    match Datagram::from_bytes(bytes) {
         Ok(said) => {
             let is_clean = match &said {
-                Said::Refusal(refusal) => {
+                Datagram::Refusal(refusal) => {
                     assert!(!refusal.text.chars().any(char::is_control), "{said:?}");
-                    // Longer than what was said where that was cleaned.
+                    // Escaping makes it longer than what was sent.
                     bytes.ends_with(refusal.text.as_bytes())
                 }
-                Said::Hello(_) | Said::Welcome(_) => true,
+                Datagram::Hello(_) | Datagram::Welcome(_) => true,
             };
             assert!(!is_clean || said.to_bytes() == bytes, "{said:?}");
             for cut in 0..bytes.len() {
-                assert!(Said::from_bytes(&bytes[..cut]).is_err(), "{cut} bytes");
+                assert!(Datagram::from_bytes(&bytes[..cut]).is_err(), "{cut} bytes");
             }
         }
         Err(problem) => assert!(!problem.is_empty()),
     }
 }
 
-/// The reasons for which the other end is refused: what it says or hands out breaks the rules, or
-/// it states another shape than was asked for, or no free slot.
+/// The reasons to refuse the other end: it breaks the rules, it has another shape than was asked
+/// for, or there is no free slot.
 fn refused(error: &OpenError) {
     assert!(
         matches!(
@@ -99,8 +101,8 @@ fn refused(error: &OpenError) {
     );
 }
 
-/// A good datagram with settings of the input, or any bytes.
-fn datagram(input: &mut Input<'_>, good: impl FnOnce(&mut Input<'_>) -> Said) -> Vec<u8> {
+/// A valid datagram with settings from the input, or any bytes.
+fn datagram(input: &mut Input<'_>, good: impl FnOnce(&mut Input<'_>) -> Datagram) -> Vec<u8> {
     match input.byte() {
         choice if choice < 200 => good(input).to_bytes(),
         _ => {
@@ -123,7 +125,7 @@ fn any_hello(input: &mut Input<'_>) -> Hello {
     }
 }
 
-impl Stage {
+impl Harness {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s").display().to_string();
@@ -136,7 +138,7 @@ impl Stage {
                 .expect("room");
         }
         let socket = Self::call(&config);
-        let answer = connect::ask(&config, path_of(&config), &socket, PATIENCE);
+        let answer = connect::handshake(&config, path_of(&config), &socket, TIMEOUT);
         let Answer { lane, page, .. } = answer.expect("an answer").expect("a welcome");
         Self {
             publisher,
@@ -150,20 +152,20 @@ impl Stage {
     fn call(config: &Config) -> OwnedFd {
         let start = std::time::Instant::now();
         loop {
-            if let Some(socket) = connect::reach(path_of(config)).expect("a socket") {
+            if let Some(socket) = connect::connect_socket(path_of(config)).expect("a socket") {
                 return socket;
             }
-            assert!(start.elapsed() < PATIENCE, "nobody serves the socket");
+            assert!(start.elapsed() < TIMEOUT, "no publisher serves the socket");
             std::thread::yield_now();
         }
     }
 
-    /// A subscriber before a publisher that says, hands out and writes what it likes.
+    /// A subscriber against a publisher that sends, hands out and writes anything.
     fn check_subscriber(&self, input: &mut Input<'_>) {
         let path = path_of(&self.config);
         let shape = input.byte();
         let said = datagram(input, |input| {
-            Said::Welcome(Welcome {
+            Datagram::Welcome(HandshakeReply {
                 subscribers_max: u32::from(input.byte() % 4),
                 start: match input.byte() {
                     0..128 => 0,
@@ -185,9 +187,9 @@ impl Stage {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (hostile, socket) = pair.expect("two ends");
-        hand_over(hostile.as_fd(), &said, files).expect("room for a datagram");
-        // Before it is closed, or nothing would come of an empty datagram.
-        let answer = connect::ask(&self.config, path, &socket, Duration::ZERO);
+        send_datagram(hostile.as_fd(), &said, files).expect("room for a datagram");
+        // Before the socket is closed: otherwise an empty datagram would give no result.
+        let answer = connect::handshake(&self.config, path, &socket, Duration::ZERO);
         let answer = match answer.map_err(|error| refused(&error)) {
             Ok(Some(answer)) => answer,
             Ok(None) => return assert!(said.is_empty(), "an answer was not seen"),
@@ -195,31 +197,31 @@ impl Stage {
         };
         let peer = Peer::of(socket.as_fd()).expect("the two of us");
         let tag = TypeTag::default();
-        match connect::accept(&self.config, path, &tag, socket, peer, answer) {
+        match connect::accept_answer(&self.config, path, &tag, socket, peer, answer) {
             Ok(joined) => read(&self.config, joined),
             Err(error) => refused(&error),
         }
     }
 
-    /// A publisher before a subscriber that says and writes what it likes.
+    /// A publisher against a subscriber that sends and writes anything.
     fn check_publisher(&mut self, input: &mut Input<'_>) {
         let config = self.config.clone();
         let path = path_of(&config);
-        let said = datagram(input, |input| Said::Hello(any_hello(input)));
+        let said = datagram(input, |input| Datagram::Hello(any_hello(input)));
         let socket = Self::call(&config);
         let extra = usize::from(input.byte()).saturating_sub(253);
-        let nobody = new_socket().expect("a socket");
-        let extra = &[nobody.as_fd(), nobody.as_fd()][..extra];
-        hand_over(socket.as_fd(), &said, extra).expect("room for a datagram");
-        let is_hello = matches!(Said::from_bytes(&said), Ok(Said::Hello(_)));
-        match connect::heard(&config, path, &socket, PATIENCE) {
+        let unrelated = new_socket().expect("a socket");
+        let extra = &[unrelated.as_fd(), unrelated.as_fd()][..extra];
+        send_datagram(socket.as_fd(), &said, extra).expect("room for a datagram");
+        let is_hello = matches!(Datagram::from_bytes(&said), Ok(Datagram::Hello(_)));
+        match connect::receive_answer(&config, path, &socket, TIMEOUT) {
             Ok(Some(answer)) => {
                 assert!(is_hello && extra.is_empty(), "let in with {said:02x?}");
-                self.scribble(&answer, input);
+                self.overwrite_page(&answer, input);
                 if input.byte() & 1 == 1 {
-                    // It may have been found out already, and its socket closed.
-                    let _ = hand_over(socket.as_fd(), &said, &[]);
-                    if let Err(error) = connect::heard(&config, path, &socket, PATIENCE) {
+                    // The publisher may have detected it already and closed the socket.
+                    let _ = send_datagram(socket.as_fd(), &said, &[]);
+                    if let Err(error) = connect::receive_answer(&config, path, &socket, TIMEOUT) {
                         refused(&error);
                     }
                 }
@@ -231,16 +233,16 @@ impl Stage {
             }
         }
         drop(socket);
-        // More than the ring holds: nobody who is gone holds it back.
+        // More than the ring holds: a subscriber that is gone must not hold the publisher back.
         for _ in 0..2 * 4096 / LANE_BYTES {
             self.publisher
-                .publish_timeout(&[7; LANE_BYTES], PATIENCE)
+                .publish_timeout(&[7; LANE_BYTES], TIMEOUT)
                 .expect("room after a stranger");
         }
     }
 
-    /// Writes what the input says over its own page, while the publisher sends.
-    fn scribble(&mut self, answer: &Answer, input: &mut Input<'_>) {
+    /// Writes words of the input into the subscriber's own page while the publisher sends.
+    fn overwrite_page(&mut self, answer: &Answer, input: &mut Input<'_>) {
         let length = fstat(&answer.page).expect("memory").st_size;
         let length = u64::try_from(length).expect("a length");
         let path = path_of(&self.config);
@@ -257,7 +259,7 @@ impl Stage {
     }
 }
 
-/// All bytes of a descriptor that was handed out.
+/// All bytes of a descriptor from the publisher.
 fn content(file: OwnedFd) -> Vec<u8> {
     let kind = FileType::from_raw_mode(fstat(&file).expect("memory").st_mode);
     assert_eq!(kind, FileType::RegularFile);
@@ -266,7 +268,7 @@ fn content(file: OwnedFd) -> Vec<u8> {
     bytes
 }
 
-/// Memory to hand out, without one seal where `open` says so.
+/// Memory to hand out; one seal is missing if `open` is set.
 fn handed_out(bytes: &[u8], seals: SealFlags, open: bool, config: &Config) -> OwnedFd {
     let length = (bytes.len() as u64).max(8);
     let file = memory_file(path_of(config), length, None, bytes).expect("memory");
@@ -279,8 +281,8 @@ fn handed_out(bytes: &[u8], seals: SealFlags, open: bool, config: &Config) -> Ow
     file
 }
 
-/// Reads what a lane that may lie holds.
-fn read(config: &Config, joined: connect::Joined) {
+/// Reads the messages of a lane that may be damaged.
+fn read(config: &Config, joined: connect::AcceptedAnswer) {
     let (words, ring) = joined.lane;
     let mut lane = consumer(&joined.attached, config, 0, 0, words, ring, joined.start);
     let (mut sum, mut seen) = (0_u64, 0);

@@ -1,13 +1,14 @@
-//! A subscriber comes: it connects, says what it wants, and checks whom and what it gets before it maps anything.
+//! The subscriber's side of the handshake: it connects, sends its hello, and checks the peer and
+//! the memory before it maps anything.
 
 use super::listen::{new_socket, refused};
 use super::memory::{LANE, PAGE, check, lane_seals, page_seals};
-use super::watch::Lifeline;
-use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
-use crate::channel::attach::{Part, TypeTag, attach_inside};
+use super::watch::PublisherWatch;
+use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode};
+use crate::channel::attach::{Part, TypeTag, attach_inproc};
 use crate::channel::attached::Attached;
-use crate::channel::place::InprocMemory;
-use crate::channel::shape::Wanted;
+use crate::channel::backing::InprocMemory;
+use crate::channel::shape::ShapeRequest;
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
 use crate::liveness::Peer;
@@ -27,50 +28,54 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a subscriber gets.
+/// The checked result of the handshake.
 #[derive(Debug)]
-pub(super) struct Joined {
+pub(super) struct AcceptedAnswer {
     /// Its page, as the control file of a channel with one lane and one slot.
     pub(super) attached: Attached,
     /// The lane, read-only.
     pub(super) lane: (Words, Ring),
     /// Position of its first frame.
     pub(super) start: u64,
-    /// What ends when the publisher does.
-    pub(super) lifeline: Lifeline,
+    /// Watches for the end of the publisher.
+    pub(super) publisher_watch: PublisherWatch,
 }
 
-/// What came with an answer.
+/// An answer with its descriptors.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) welcome: Welcome,
+    pub(super) welcome: HandshakeReply,
     pub(super) lane: OwnedFd,
     pub(super) page: OwnedFd,
 }
 
-/// Joins the channel of `config`, waiting for its publisher as long as `timeout` says.
+/// Joins the channel of `config`; waits up to `timeout` for its publisher.
 ///
 /// # Errors
 ///
-/// [`SealedError`], or where the settings do not fit the channel's [`OpenError::Mismatch`] or [`OpenError::Type`];
-/// [`OpenError::SubscribersFull`].
-pub(super) fn join(config: &Config, path: &Path, typed: &TypeTag) -> Result<Joined, OpenError> {
-    let patience = config.remote.timeout.unwrap_or(TIMEOUT_DEFAULT);
+/// [`SealedError`]; [`OpenError::SubscribersFull`]; [`OpenError::Mismatch`] or [`OpenError::Type`]
+/// if the settings do not fit the channel.
+pub(super) fn join(
+    config: &Config,
+    path: &Path,
+    typed: &TypeTag,
+) -> Result<AcceptedAnswer, OpenError> {
+    let timeout = config.remote.timeout.unwrap_or(TIMEOUT_DEFAULT);
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
-        let left = patience.saturating_sub(started.elapsed());
-        if let Some(socket) = reach(path)? {
-            let peer = allowed(config, path, &socket)?;
-            match ask(config, path, &socket, left)? {
-                Some(answer) => return accept(config, path, typed, socket, peer, answer),
-                // It ended before it answered: another one may come.
+        let left = timeout.saturating_sub(started.elapsed());
+        if let Some(socket) = connect_socket(path)? {
+            let peer = check_peer(config, path, &socket)?;
+            match handshake(config, path, &socket, left)? {
+                Some(answer) => return accept_answer(config, path, typed, socket, peer, answer),
+                // The publisher ended before it answered: another one may come.
                 None if !left.is_zero() => {}
                 None => {
                     return Err(SealedError::NoAnswer {
                         socket: path.to_owned(),
                         pid: peer.pid,
-                        waited: patience,
+                        waited: timeout,
                     }
                     .into());
                 }
@@ -79,7 +84,7 @@ pub(super) fn join(config: &Config, path: &Path, typed: &TypeTag) -> Result<Join
         if left.is_zero() {
             return Err(SealedError::NoPublisher {
                 socket: path.to_owned(),
-                waited: patience,
+                waited: timeout,
             }
             .into());
         }
@@ -99,8 +104,8 @@ fn protocol(path: &Path, problem: String) -> SealedError {
     }
 }
 
-/// A connection to whoever serves `path`. `None` if nobody does, or too many ask at once.
-pub(super) fn reach(path: &Path) -> Result<Option<OwnedFd>, SealedError> {
+/// Connects to the publisher at `path`. `None` if no publisher serves it, or its queue is full.
+pub(super) fn connect_socket(path: &Path) -> Result<Option<OwnedFd>, SealedError> {
     let io = |action| refused(action, path);
     let socket = new_socket().map_err(io("make"))?;
     let address = SocketAddrUnix::new(path).map_err(io("name"))?;
@@ -112,8 +117,8 @@ pub(super) fn reach(path: &Path) -> Result<Option<OwnedFd>, SealedError> {
     }
 }
 
-/// Who serves the socket, if we may take memory from it.
-fn allowed(config: &Config, path: &Path, socket: &OwnedFd) -> Result<Peer, SealedError> {
+/// The peer that serves the socket, if `peers=` allows its user.
+fn check_peer(config: &Config, path: &Path, socket: &OwnedFd) -> Result<Peer, SealedError> {
     let unknown = |source| SealedError::Io {
         action: "learn who serves",
         socket: path.to_owned(),
@@ -132,31 +137,31 @@ fn allowed(config: &Config, path: &Path, socket: &OwnedFd) -> Result<Peer, Seale
     })
 }
 
-/// Says what we want and waits for the answer. `None` if the other end closed instead, or the time is over.
-pub(super) fn ask(
+/// Sends the hello and waits for the answer. `None` if the other end closed, or the time is over.
+pub(super) fn handshake(
     config: &Config,
     path: &Path,
     socket: &OwnedFd,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Option<Answer>, OpenError> {
-    let hello = Said::Hello(Hello::of(config)).to_bytes();
+    let hello = Datagram::Hello(Hello::of(config)).to_bytes();
     match send(socket, &hello, SendFlags::NOSIGNAL) {
         Ok(_) => {}
-        // A publisher that turned us away before it read has said why.
+        // A publisher that refused us before it read the hello has sent the reason.
         Err(Errno::PIPE | Errno::CONNRESET) => {}
         Err(errno) => return Err(refused("send to", path)(errno).into()),
     }
-    heard(config, path, socket, patience)
+    receive_answer(config, path, socket, timeout)
 }
 
-/// Waits for the answer. `None` if the other end closed instead, or the time is over.
-pub(super) fn heard(
+/// Waits for the answer. `None` if the other end closed, or the time is over.
+pub(super) fn receive_answer(
     config: &Config,
     path: &Path,
     socket: &OwnedFd,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Option<Answer>, OpenError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).ok();
@@ -169,7 +174,7 @@ pub(super) fn heard(
         }
     }
     let mut bytes = [0; LONGEST + 1];
-    // Room for one descriptor too many: more are closed by the kernel, which says so.
+    // Room for one descriptor too many. The kernel closes further ones and sets a flag.
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut extras = RecvAncillaryBuffer::new(&mut room);
     let mut receive = || {
@@ -181,7 +186,7 @@ pub(super) fn heard(
         )
     };
     let got = match receive() {
-        // It closed without having read our hello; what it said before that is still to be had.
+        // It closed without reading our hello. The datagram that it sent before can still be read.
         Err(Errno::CONNRESET) => receive(),
         got => got,
     };
@@ -198,9 +203,9 @@ pub(super) fn heard(
     if got.bytes == 0 && files.is_empty() {
         return Ok(None);
     }
-    let said = Said::from_bytes(&bytes[..got.bytes.min(bytes.len())]);
+    let said = Datagram::from_bytes(&bytes[..got.bytes.min(bytes.len())]);
     match said.map_err(|problem| protocol(path, problem))? {
-        Said::Welcome(welcome) => {
+        Datagram::Welcome(welcome) => {
             let many = files.len() > 2 || got.flags.contains(ReturnFlags::CTRUNC);
             let (Some(page), Some(lane), false) = (files.pop(), files.pop(), many) else {
                 let problem = if many {
@@ -216,14 +221,16 @@ pub(super) fn heard(
                 page,
             }))
         }
-        Said::Refusal(refusal) => Err(turned_away(config, path, refusal)),
-        Said::Hello(_) => Err(protocol(path, "it answered as a subscriber does".to_owned()).into()),
+        Datagram::Refusal(refusal) => Err(refusal_error(config, path, refusal)),
+        Datagram::Hello(_) => {
+            Err(protocol(path, "it answered as a subscriber does".to_owned()).into())
+        }
     }
 }
 
-fn turned_away(config: &Config, path: &Path, refusal: Refusal) -> OpenError {
-    match refusal.why {
-        Why::Full(places) => OpenError::SubscribersFull {
+fn refusal_error(config: &Config, path: &Path, refusal: Refusal) -> OpenError {
+    match refusal.code {
+        RefusalCode::Full(places) => OpenError::SubscribersFull {
             channel: config.channel().to_owned(),
             max: places.into(),
         },
@@ -235,15 +242,15 @@ fn turned_away(config: &Config, path: &Path, refusal: Refusal) -> OpenError {
     }
 }
 
-/// Checks what was handed out, and maps it.
-pub(super) fn accept(
+/// Checks the memory from the publisher, and maps it.
+pub(super) fn accept_answer(
     config: &Config,
     path: &Path,
     typed: &TypeTag,
     socket: OwnedFd,
     peer: Peer,
     answer: Answer,
-) -> Result<Joined, OpenError> {
+) -> Result<AcceptedAnswer, OpenError> {
     let Answer {
         welcome,
         lane,
@@ -252,9 +259,9 @@ pub(super) fn accept(
     check(&page, PAGE, page_seals(), None, path)?;
     check(&lane, LANE, lane_seals(), None, path)?;
     let lanes = HashMap::from([(0, lane)]);
-    let inside = InprocMemory::unnamed(path.to_owned(), page, lanes)?;
-    let attached = attach_inside(config.channel(), inside);
-    let attached = attached.map_err(|error| distrusted(path, PAGE, error))?;
+    let memory = InprocMemory::unnamed(path.to_owned(), page, lanes)?;
+    let attached = attach_inproc(config.channel(), memory);
+    let attached = attached.map_err(|error| memory_error(path, PAGE, error))?;
     let shape = &attached.geometry;
     if shape.is_open() || (shape.publishers_max, shape.subscribers_max) != (1, 1) {
         return Err(SealedError::Memory {
@@ -266,39 +273,41 @@ pub(super) fn accept(
     }
     let mut found = shape.clone();
     found.subscribers_max = welcome.subscribers_max.into();
-    Wanted::of(config, typed, Part::Leaves)?.agree(config.channel(), &found)?;
+    ShapeRequest::of(config, typed, Part::Leaves)?.agree(config.channel(), &found)?;
     let lane = attached
         .backing
         .open_lane(&attached.lane(0), false, config.hugepages);
-    let lane = lane.map_err(|error| distrusted(path, LANE, error))?;
+    let lane = lane.map_err(|error| memory_error(path, LANE, error))?;
     let Some(lane) = lane else {
         return Err(protocol(path, "it handed out no lane".to_owned()).into());
     };
     let start = welcome.start;
     if start < shape.origin || !start.is_multiple_of(shape.align) {
         let problem = format!(
-            "it put us at position {start}, which is no place of a frame: the first is {}, each a multiple of {}",
+            "it put us at position {start}, which is no place of a frame: the first is {}, each \
+             a multiple of {}",
             shape.origin, shape.align
         );
         return Err(protocol(path, problem).into());
     }
-    let lifeline = Lifeline::new(
+    let publisher_watch = PublisherWatch::new(
         path,
         ClosedInChildren::new(socket),
         peer,
         &attached,
         &lane.0,
     )?;
-    Ok(Joined {
+    Ok(AcceptedAnswer {
         start,
         attached,
         lane,
-        lifeline,
+        publisher_watch,
     })
 }
 
-/// An error about memory that came over the socket: what is said of files does not help there.
-fn distrusted(path: &Path, memory: &'static str, error: OpenError) -> OpenError {
+/// Turns an error about files into one about memory from the socket. Advice about files does not
+/// apply there.
+fn memory_error(path: &Path, memory: &'static str, error: OpenError) -> OpenError {
     let problem = match error {
         OpenError::NotAChannel { problem, .. } => {
             let told = problem.split("; ").next();

@@ -1,4 +1,5 @@
-//! The socket that a publisher serves: made where nobody serves yet, taken over from who died there, removed at the end.
+//! The socket of a publisher: made under a free path, taken over from a dead publisher, removed at
+//! the end.
 
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
@@ -14,27 +15,27 @@ use rustix::net::{
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Connections that the kernel keeps until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;
-/// How often a dead publisher's socket is taken away, while others do the same.
+/// Tries to remove a dead publisher's socket while others do the same.
 const ROUNDS: u32 = 100;
 
-/// A socket that listens at a path, which goes with it.
+/// A listening socket. Dropping it removes its path.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ClosedInChildren,
     path: PathBuf,
-    /// What the path leads to as long as it is ours.
+    /// Device and inode of the path as long as it is ours.
     made: (u64, u64),
 }
 
-/// A socket of our kind, not connected yet: it keeps datagrams apart and never waits.
+/// A new socket, not connected. It keeps datagrams apart and never blocks.
 pub(super) fn new_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Turns a system call's answer into an error.
+/// Turns the error of a system call into a [`SealedError`].
 pub(super) fn refused<'a>(
     action: &'static str,
     socket: &'a Path,
@@ -47,28 +48,29 @@ pub(super) fn refused<'a>(
 }
 
 impl Listener {
-    /// Listens at the path of `config`, with the permissions that it says.
+    /// Listens at the path of `config`, with its permissions.
     ///
     /// # Errors
     ///
-    /// [`SealedError::InUse`], [`SealedError::NotASocket`], or what the system says. Nothing stays behind.
+    /// [`SealedError::InUse`], [`SealedError::NotASocket`], or the error of the system. Nothing is
+    /// left behind.
     pub(super) fn bind(config: &Config, path: &Path) -> Result<Self, OpenError> {
         let sharing = Sharing::of(config)?;
-        // Under another name first: nobody connects before the permissions are as they should be.
-        let temporary = beside(path);
+        // First under a temporary name: no subscriber connects before the permissions are set.
+        let temporary = unused_name(path);
         let io = |action| refused(action, path);
         let socket = new_socket().map_err(io("make"))?;
-        // The name that bind makes takes these bits, less what the umask forbids.
+        // `bind` makes the name with these bits, less those that the umask forbids.
         let mode = Mode::from_raw_mode(sharing.file_mode());
         rustix::fs::fchmod(&socket, mode).map_err(io("protect"))?;
         let address = SocketAddrUnix::new(&temporary).map_err(io("name"))?;
         rustix::net::bind(&socket, &address).map_err(io("make"))?;
-        let done = share(&temporary, &sharing, path).and_then(|made| {
+        let done = apply_sharing(&temporary, &sharing, path).and_then(|made| {
             listen(&socket, BACKLOG).map_err(io("listen at"))?;
-            put_in_place(&temporary, path)?;
+            link_into_place(&temporary, path)?;
             Ok(made)
         });
-        // After a success the name in place leads to the same socket.
+        // After a success the final name leads to the same socket.
         let _ = rustix::fs::unlink(&temporary);
         Ok(Self {
             made: done?,
@@ -77,18 +79,18 @@ impl Listener {
         })
     }
 
-    /// The next connection that waits, if there is one.
+    /// The next connection in the queue, if there is one.
     ///
     /// # Errors
     ///
-    /// What the system says: no descriptors, no memory.
+    /// The error of the system: no descriptors, no memory.
     pub(super) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
             match accept_with(self.socket.borrow(), flags) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(Errno::AGAIN) => return Ok(None),
-                // Somebody who gave up before it was their turn.
+                // The peer gave up while it was queued.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => return Err(errno),
             }
@@ -100,7 +102,7 @@ impl Listener {
         self.socket.borrow()
     }
 
-    /// Where it listens.
+    /// The path where it listens.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -120,18 +122,23 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev.into(), stat.st_ino.into())
 }
 
-/// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> PathBuf {
+/// An unused name in the same folder.
+fn unused_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     let nanos = crate::clock::monotonic_ns() & 0xff_ffff;
     name.push(format!(".{:x}.{nanos:x}", std::process::id()));
     name.into()
 }
 
-/// Sets mode and group of a socket just made, whatever the umask was; what its name leads to.
-fn share(temporary: &Path, sharing: &Sharing, path: &Path) -> Result<(u64, u64), SealedError> {
+/// Sets mode and group of a new socket independently of the umask. Returns the device and inode of
+/// its name.
+fn apply_sharing(
+    temporary: &Path,
+    sharing: &Sharing,
+    path: &Path,
+) -> Result<(u64, u64), SealedError> {
     let io = |action| refused(action, path);
-    // The descriptor, not the name: nobody can put something else in its place.
+    // By descriptor, not by name: no other process can replace it in between.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::open(temporary, flags, Mode::empty()).map_err(io("look at"))?;
     let stat = rustix::fs::fstat(&file).map_err(io("look at"))?;
@@ -148,64 +155,66 @@ fn share(temporary: &Path, sharing: &Sharing, path: &Path) -> Result<(u64, u64),
     Ok(identity(&stat))
 }
 
-/// Gives the socket its name, unless a publisher that lives has it.
-fn put_in_place(temporary: &Path, path: &Path) -> Result<(), SealedError> {
+/// Gives the socket its name, unless a living publisher has it.
+fn link_into_place(temporary: &Path, path: &Path) -> Result<(), SealedError> {
     let io = |action| refused(action, path);
     for _ in 0..ROUNDS {
         match rustix::fs::linkat(CWD, temporary, CWD, path, AtFlags::empty()) {
             Ok(()) => return Ok(()),
-            Err(Errno::EXIST) => take_away_dead(path)?,
+            Err(Errno::EXIST) => remove_dead_socket(path)?,
             Err(errno) => return Err(io("make")(errno)),
         }
     }
     Err(io("take over")(Errno::BUSY))
 }
 
-/// Removes the socket of a publisher that died.
-fn take_away_dead(path: &Path) -> Result<(), SealedError> {
+/// Removes the socket of a dead publisher.
+fn remove_dead_socket(path: &Path) -> Result<(), SealedError> {
     let found = match rustix::fs::lstat(path) {
         Ok(found) => found,
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(refused("look at", path)(errno)),
     };
-    let strange = |problem| SealedError::NotASocket {
+    let not_ours = |problem| SealedError::NotASocket {
         socket: path.to_owned(),
         problem,
     };
     match FileType::from_raw_mode(found.st_mode) {
         FileType::Socket => {}
-        FileType::Symlink => return Err(strange("a symbolic link")),
-        FileType::Directory => return Err(strange("a folder")),
-        _ => return Err(strange("a file of another kind")),
+        FileType::Symlink => return Err(not_ours("a symbolic link")),
+        FileType::Directory => return Err(not_ours("a folder")),
+        _ => return Err(not_ours("a file of another kind")),
     }
     if found.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(strange("the socket of another user"));
+        return Err(not_ours("the socket of another user"));
     }
     refuse_if_served(path, path)?;
-    // By another name first: whoever has put a new one in its place meanwhile gets it back.
-    let aside = beside(path);
-    match rustix::fs::rename(path, &aside) {
+    // Rename it first: if another publisher has put a new socket there meanwhile, it gets the name
+    // back.
+    let moved = unused_name(path);
+    match rustix::fs::rename(path, &moved) {
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(refused("take over", path)(errno)),
     }
-    let outcome = refuse_if_served(&aside, path);
+    let outcome = refuse_if_served(&moved, path);
     if outcome.is_err() {
-        // If a third one came in between, it has the name, and this one is served under none.
-        let _ = rustix::fs::linkat(CWD, &aside, CWD, path, AtFlags::empty());
+        // If a third publisher took the name in between, it keeps the name, and this socket stays
+        // without one.
+        let _ = rustix::fs::linkat(CWD, &moved, CWD, path, AtFlags::empty());
     }
-    let _ = rustix::fs::unlink(&aside);
+    let _ = rustix::fs::unlink(&moved);
     outcome
 }
 
-/// Whether somebody listens at `place`.
+/// Refuses if a process listens at `place`.
 fn refuse_if_served(place: &Path, path: &Path) -> Result<(), SealedError> {
     let io = |action| refused(action, path);
     let socket = new_socket().map_err(io("make"))?;
     let address = SocketAddrUnix::new(place).map_err(io("name"))?;
     let pid = match connect(&socket, &address) {
         Ok(()) => Peer::of(socket.as_fd()).map_or(0, |peer| peer.pid),
-        // Its queue is full, or it is of another kind: it lives.
+        // Its queue is full, or it is of another kind: its owner lives.
         Err(Errno::AGAIN | Errno::PROTOTYPE) => 0,
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(io("look at")(errno)),

@@ -1,9 +1,10 @@
-//! The memory of a sealed channel: how it is made and sealed before it is handed out, and checked before it is trusted.
+//! The memory of a sealed channel: made and sealed before it is handed out, and checked before it
+//! is used.
 
 use super::listen::refused;
 use crate::channel::attach::control_bytes;
 use crate::channel::attached::Attached;
-use crate::channel::place::{Backing, memory_file};
+use crate::channel::backing::{Backing, memory_file};
 use crate::error::{OpenError, SealedError};
 use crate::region::Words;
 use crate::ring::gate::set_bit;
@@ -16,33 +17,32 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Which memory is meant, in messages.
+/// Names of the two memories in error messages.
 pub(super) const LANE: &str = "lane";
 pub(super) const PAGE: &str = "page";
 
-/// What holds for a lane that is handed out: nobody resizes it, nobody maps it writable or punches holes from now on, and
-/// nobody changes that.
+/// Seals of a lane: no process can resize it, map it writable, punch holes into it, or add seals.
 pub(super) fn lane_seals() -> SealFlags {
     page_seals() | SealFlags::FUTURE_WRITE
 }
 
-/// What holds for a subscriber's page, which both ends write: nobody resizes it.
+/// Seals of a subscriber's page, which both ends write: no process can resize it.
 pub(super) fn page_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
-/// Hands the memory of the only lane to `take`. `None` if there is none.
+/// Passes the memory of the only lane to `take`. `None` if there is none.
 pub(super) fn with_lane<T>(
     attached: &Attached,
     take: impl FnOnce(BorrowedFd<'_>) -> T,
 ) -> Option<T> {
     match &attached.backing {
-        Backing::Process(inside) => inside.with_lane(0, take),
+        Backing::Process(memory) => memory.with_lane(0, take),
         Backing::Files(_) => None,
     }
 }
 
-/// Seals `file`. A mapping made before stays as it is.
+/// Seals `file`. An existing mapping stays as it is.
 pub(super) fn seal(
     file: BorrowedFd<'_>,
     seals: SealFlags,
@@ -58,7 +58,7 @@ pub(super) fn seal(
 ///
 /// # Errors
 ///
-/// [`SealedError::Memory`] naming what is wrong.
+/// [`SealedError::Memory`] with the fault.
 pub(super) fn check(
     file: &OwnedFd,
     memory: &'static str,
@@ -89,7 +89,7 @@ pub(super) fn check(
             return wrong(format!("it is not sealed with {name}"));
         }
     }
-    // Of the two it is the page that we write.
+    // Only the page must be writable for us.
     let write = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
     if !seals.intersects(write) && found.intersects(write) {
         return wrong("it is sealed against our writing".to_owned());
@@ -101,10 +101,11 @@ pub(super) fn check(
             wrong(format!("it has {length} bytes and should have {bytes}"))
         }
         None if length < 4096 => wrong(format!("it has {length} bytes, less than one page")),
-        // The seals of a lane let nobody take memory away again.
+        // The seals of a lane prevent that its memory is taken away again.
         _ if seals.contains(SealFlags::FUTURE_WRITE) && allocated(&stat) < length => {
             wrong(format!(
-                "it has {length} bytes and memory for {} of them: the rest would be charged to whoever reads it",
+                "it has {length} bytes and memory for {} of them: the rest \
+                 would be charged to whoever reads it",
                 allocated(&stat)
             ))
         }
@@ -112,14 +113,14 @@ pub(super) fn check(
     }
 }
 
-/// Bytes that a file's memory takes.
+/// Bytes of memory that a file has.
 fn allocated(stat: &rustix::fs::Stat) -> u64 {
     u64::try_from(stat.st_blocks)
         .unwrap_or(0)
         .saturating_mul(512)
 }
 
-/// Makes the page of a subscriber that joined `attached` on its behalf: its descriptor, sealed, and its words.
+/// Makes the page of a subscriber that joined `attached`: its sealed descriptor and its words.
 pub(super) fn new_page(
     attached: &Attached,
     gates: bool,
@@ -129,7 +130,7 @@ pub(super) fn new_page(
     let path = attached.backing.path();
     let file = memory_file(path, shape.control_bytes(), None, &control_bytes(&shape))?;
     let words = map_control(file.as_fd(), path, shape.control_bytes(), true)?;
-    // Relaxed: nobody else has it yet; the socket that carries it orders everything.
+    // Relaxed: no other thread has it yet, and the socket that carries it orders everything.
     let store = |index: usize, value: u64| words.word(index).store(value, Ordering::Relaxed);
     store(control::INCARNATION, attached.incarnation());
     store(shape.lane_entry(0) + lane_entry::PRESENT, 1);
@@ -142,7 +143,7 @@ pub(super) fn new_page(
         shape.position(0, 0),
         if gates { start } else { NO_POSITION },
     );
-    // A sleeper is looked for where this bit is.
+    // A publisher looks for a sleeper if this bit is set.
     set_bit(&words, control::ATTACHED, 0, true);
     seal(file.as_fd(), page_seals(), path)?;
     Ok((file, words))
@@ -154,7 +155,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, fallocate, ftruncate, memfd_create};
 
     #[test]
-    fn a_lane_without_all_its_memory_is_refused() {
+    fn lane_without_all_its_memory_is_refused() {
         const BYTES: u64 = 64 * 1024;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         for (given, good) in [(0, false), (BYTES - 4096, false), (BYTES, true)] {

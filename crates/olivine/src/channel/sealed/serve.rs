@@ -1,12 +1,13 @@
-//! A publisher's thread that serves its socket: lets subscribers in, one page each, and clears up after those who
-//! leave, die, or are found out.
+//! The thread of a publisher that serves its socket. It admits subscribers, one page each, and
+//! removes those that leave, die or break the rules.
 //!
-//! It never waits for a subscriber: every socket is non-blocking, everything said is one datagram, and who says nothing
-//! is turned away when the time is over or somebody needs the seat.
+//! It never waits for a subscriber: every socket is non-blocking, and every message on it is one
+//! datagram. A connection that sends nothing is refused after a time-out, or when another one needs
+//! its place.
 
 use super::listen::Listener;
 use super::memory::{new_page, with_lane};
-use super::wire::{Hello, LONGEST, Refusal, Said, Welcome, Why};
+use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode};
 use crate::channel::attached::Attached;
 use crate::channel::join;
 use crate::error::{LinkError, OpenError};
@@ -30,25 +31,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections that have not said what they want. Who comes when all are taken gets the place of the oldest.
-const STRANGERS_MAX: usize = 16;
-/// Connections accepted before the others are looked at again.
+/// Connections that have not sent their hello. A further connection takes the place of the oldest.
+const UNADMITTED_MAX: usize = 16;
+/// Connections accepted before the others are checked again.
 const ACCEPTS_MAX: usize = 16;
-/// Pause where the system has no descriptors left and nobody is there to be turned away.
+/// Pause if the system has no descriptors left and no connection can be refused.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(20);
 
-/// What serves the socket of one publisher.
+/// The server of one publisher's socket.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
     pub(super) listener: Listener,
-    /// The publisher's own control file and lane, as a participant of their own.
+    /// The publisher's control file and lane, for a participant besides the publisher.
     pub(super) attached: Attached,
     pub(super) pages: Arc<Pages>,
-    /// Readable when a subscriber was found out.
-    pub(super) bell: Arc<OwnedFd>,
+    /// Readable when a subscriber broke the rules.
+    pub(super) fault_event: Arc<OwnedFd>,
     pub(super) connections: Vec<Connection>,
-    /// Subscribers that were let in.
+    /// Number of subscribers admitted so far.
     pub(super) admitted: u64,
 }
 
@@ -59,39 +60,39 @@ pub(super) struct Connection {
     peer: Peer,
     death: Option<OwnedFd>,
     since: Instant,
-    /// Its place, once it is a subscriber.
-    seat: Option<Seat>,
+    /// Its session, once it is admitted.
+    session: Option<Session>,
 }
 
-/// A subscriber's place in the channel.
+/// An admitted subscriber.
 #[derive(Debug)]
-struct Seat {
+struct Session {
     slot: usize,
-    /// The channel as a participant of its own, which holds the slot's lock.
+    /// The channel for this participant, which holds the slot's lock.
     attached: Attached,
 }
 
 impl Connection {
     fn slot(&self) -> Option<usize> {
-        self.seat.as_ref().map(|seat| seat.slot)
+        self.session.as_ref().map(|session| session.slot)
     }
 }
 
-/// What became of a connection.
-enum Fate {
-    Stays,
-    /// It left, or died.
-    Gone,
-    /// It is turned away, or taken its place.
+/// What happens to a connection.
+enum Outcome {
+    Open,
+    /// It left or died.
+    Closed,
+    /// It is refused, or expelled.
     Refused(Refusal),
 }
 
 impl Server {
-    /// Serves until it is told to stop.
+    /// Serves until the control asks it to stop.
     ///
     /// # Errors
     ///
-    /// What the system refused, for good.
+    /// A permanent error of the system.
     pub(super) fn run(mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         control.report(|status| status.address = self.listener.path().display().to_string());
         control.tried();
@@ -101,68 +102,71 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for something to happen, and deals with it.
+    /// Waits for an event, and handles it.
     fn round(&mut self, control: &Control) -> Result<(), LinkError> {
-        let (called, happened) = self.wait(control)?;
-        if happened[0] {
-            let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        let (must_accept, ready) = self.wait(control)?;
+        if ready[0] {
+            let _ = rustix::io::read(&*self.fault_event, &mut [0; 8]);
         }
-        // From the end, so that those who go leave the others' places alone.
+        // From the last one on, so that a removal does not move the others that follow.
         for at in (0..self.connections.len()).rev() {
-            let fate = if happened[at + 1] {
-                self.hear(at)
+            let outcome = if ready[at + 1] {
+                self.receive(at)
             } else {
-                self.is_late(at)
+                self.check_timeout(at)
             };
-            self.settle(at, fate, control);
+            self.apply(at, outcome, control);
         }
-        self.expel(control);
-        self.tell(control);
-        if called {
-            self.let_in(control)?;
+        self.remove_faulty(control);
+        self.report_peers(control);
+        if must_accept {
+            self.accept_connections(control)?;
         }
         Ok(())
     }
 
-    /// Waits; whether somebody knocked, and for the bell and each connection whether something happened there.
+    /// Waits. Returns whether a connection is queued, and for the fault event and each connection
+    /// whether it is ready.
     fn wait(&self, control: &Control) -> Result<(bool, Vec<bool>), LinkError> {
         let at = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
         let mut waited = vec![
             at(control.wake_fd()),
             at(self.listener.as_fd()),
-            at(self.bell.as_fd()),
+            at(self.fault_event.as_fd()),
         ];
         for connection in &self.connections {
             let flags = PollFlags::IN | PollFlags::RDHUP;
             waited.push(PollFd::from_borrowed_fd(connection.socket.borrow(), flags));
         }
-        // Behind all the sockets, so that those count through.
+        // After all the sockets, so that their indices match the connections.
         let first_death = waited.len();
         let deaths = self.connections.iter().enumerate();
         let deaths: Vec<(usize, BorrowedFd<'_>)> = deaths
             .filter_map(|(n, connection)| Some((n, connection.death.as_ref()?.as_fd())))
             .collect();
         waited.extend(deaths.iter().map(|(_, death)| at(*death)));
-        let deadline = self.connections.iter().filter(|one| one.seat.is_none());
-        let deadline = deadline.map(|one| one.since + self.patience()).min();
+        let deadline = self.connections.iter().filter(|one| one.session.is_none());
+        let deadline = deadline
+            .map(|one| one.since + self.handshake_timeout())
+            .min();
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        // A millisecond more, or the last part of one would be spent spinning.
+        // One millisecond more: otherwise the last part of a millisecond would be spent spinning.
         let left = left.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
         match poll(&mut waited, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(self.failed("wait at", errno)),
         }
-        let mut news: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ready: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (n, (owner, _)) in deaths.iter().enumerate() {
-            let died = news[first_death + n];
-            news[3 + owner] |= died;
+            let died = ready[first_death + n];
+            ready[3 + owner] |= died;
         }
-        news.truncate(first_death);
-        let called = news[1];
-        Ok((called, news.split_off(2)))
+        ready.truncate(first_death);
+        let must_accept = ready[1];
+        Ok((must_accept, ready.split_off(2)))
     }
 
-    fn patience(&self) -> Duration {
+    fn handshake_timeout(&self) -> Duration {
         self.config.remote.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
@@ -170,14 +174,14 @@ impl Server {
         super::listen::refused(action, self.listener.path())(errno).into()
     }
 
-    /// Takes those who knock.
-    fn let_in(&mut self, control: &Control) -> Result<(), LinkError> {
+    /// Accepts queued connections.
+    fn accept_connections(&mut self, control: &Control) -> Result<(), LinkError> {
         for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {
-                Ok(Some(socket)) => self.meet(socket, control),
+                Ok(Some(socket)) => self.add_connection(socket, control),
                 Ok(None) => return Ok(()),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    if !self.make_way(control) {
+                    if !self.drop_oldest_unadmitted(control) {
                         control.report(|status| {
                             status.note =
                                 "no descriptors or memory left for subscribers".to_owned();
@@ -192,7 +196,7 @@ impl Server {
         Ok(())
     }
 
-    fn meet(&mut self, socket: OwnedFd, control: &Control) {
+    fn add_connection(&mut self, socket: OwnedFd, control: &Control) {
         let Ok(peer) = Peer::of(socket.as_fd()) else {
             return;
         };
@@ -201,7 +205,7 @@ impl Server {
             peer,
             death: None,
             since: Instant::now(),
-            seat: None,
+            session: None,
         };
         let own = rustix::process::geteuid().as_raw();
         if !self.config.remote.peers.allow(peer.user, own) {
@@ -209,39 +213,45 @@ impl Server {
                 "user {} is not one that peers={} allows",
                 peer.user, self.config.remote.peers
             );
-            return turn_away(&connection, Refusal::new(Why::User, &text), control);
+            return send_refusal(&connection, Refusal::new(RefusalCode::User, &text), control);
         }
-        let strangers = self.connections.iter().filter(|one| one.seat.is_none());
-        if strangers.count() >= STRANGERS_MAX {
-            self.make_way(control);
+        let unadmitted = self.connections.iter().filter(|one| one.session.is_none());
+        if unadmitted.count() >= UNADMITTED_MAX {
+            self.drop_oldest_unadmitted(control);
         }
         self.connections.push(connection);
     }
 
-    /// Turns away whoever has been silent for longest; `false` if there is none.
-    fn make_way(&mut self, control: &Control) -> bool {
-        let silent = self.connections.iter().position(|one| one.seat.is_none());
+    /// Refuses the oldest connection without a hello; `false` if there is none.
+    fn drop_oldest_unadmitted(&mut self, control: &Control) -> bool {
+        let silent = self
+            .connections
+            .iter()
+            .position(|one| one.session.is_none());
         let Some(at) = silent else { return false };
         let text = "it did not say what it wants before others came";
-        let fate = Fate::Refused(Refusal::new(Why::Protocol, text));
-        self.settle(at, fate, control);
+        let outcome = Outcome::Refused(Refusal::new(RefusalCode::Protocol, text));
+        self.apply(at, outcome, control);
         true
     }
 
-    fn is_late(&self, at: usize) -> Fate {
+    fn check_timeout(&self, at: usize) -> Outcome {
         let connection = &self.connections[at];
-        if connection.seat.is_some() || connection.since.elapsed() < self.patience() {
-            return Fate::Stays;
+        if connection.session.is_some() || connection.since.elapsed() < self.handshake_timeout() {
+            return Outcome::Open;
         }
-        let text = format!("it said nothing for {} ms", self.patience().as_millis());
-        Fate::Refused(Refusal::new(Why::Protocol, &text))
+        let text = format!(
+            "it said nothing for {} ms",
+            self.handshake_timeout().as_millis()
+        );
+        Outcome::Refused(Refusal::new(RefusalCode::Protocol, &text))
     }
 
-    /// Something came over a connection, or it ended.
-    fn hear(&mut self, at: usize) -> Fate {
+    /// Handles a datagram of a connection, or its end.
+    fn receive(&mut self, at: usize) -> Outcome {
         let connection = &self.connections[at];
         let mut bytes = [0; LONGEST + 1];
-        // No room for descriptors: the kernel closes what is sent, and says so.
+        // No room for descriptors: the kernel closes those that are sent, and sets a flag.
         let mut none = RecvAncillaryBuffer::default();
         let got = recvmsg(
             connection.socket.borrow(),
@@ -251,87 +261,88 @@ impl Server {
         );
         let got = match got {
             Ok(got) => got,
-            // Its process died while another one, a child, still holds the socket.
-            Err(Errno::AGAIN) if has_died(connection) => return Fate::Gone,
-            Err(Errno::AGAIN | Errno::INTR) => return Fate::Stays,
-            Err(_) => return Fate::Gone,
+            // Its process died, while a child still holds the socket.
+            Err(Errno::AGAIN) if has_died(connection) => return Outcome::Closed,
+            Err(Errno::AGAIN | Errno::INTR) => return Outcome::Open,
+            Err(_) => return Outcome::Closed,
         };
-        let refuse = |text: &str| Fate::Refused(Refusal::new(Why::Protocol, text));
+        let refuse = |text: &str| Outcome::Refused(Refusal::new(RefusalCode::Protocol, text));
         if got.flags.contains(ReturnFlags::CTRUNC) {
             return refuse("it sent descriptors, which nobody asked for");
         }
         if got.bytes == 0 {
-            return Fate::Gone;
+            return Outcome::Closed;
         }
-        if connection.seat.is_some() {
+        if connection.session.is_some() {
             return refuse("it sent something after its hello");
         }
-        match Said::from_bytes(&bytes[..got.bytes.min(bytes.len())]) {
-            Ok(Said::Hello(hello)) => self.admit(at, hello),
+        match Datagram::from_bytes(&bytes[..got.bytes.min(bytes.len())]) {
+            Ok(Datagram::Hello(hello)) => self.admit(at, hello),
             Ok(_) => refuse("it said what only a publisher says"),
             Err(problem) => refuse(&problem),
         }
     }
 
-    /// Joins the channel on behalf of a subscriber, and hands it its memory.
-    fn admit(&mut self, at: usize, hello: Hello) -> Fate {
+    /// Joins the channel on behalf of a subscriber, and sends it its memory.
+    fn admit(&mut self, at: usize, hello: Hello) -> Outcome {
         let mut settings = self.config.clone();
         hello.apply(&mut settings);
-        let (seat, start) = match self.join(&settings) {
+        let (session, start) = match self.join(&settings) {
             Ok(joined) => joined,
             Err(OpenError::SubscribersFull { max, .. }) => {
                 let places = u32::try_from(max).unwrap_or(u32::MAX);
                 let text = "every place is taken";
-                return Fate::Refused(Refusal::new(Why::Full(places), text));
+                return Outcome::Refused(Refusal::new(RefusalCode::Full(places), text));
             }
-            Err(error) => return unable(&error),
+            Err(error) => return refuse_unable(&error),
         };
-        let slot = seat.slot;
+        let slot = session.slot;
         let connection = &mut self.connections[at];
-        // From here on whoever removes the connection gives the place up.
-        connection.seat = Some(seat);
+        // From here on, removing the connection ends the session.
+        connection.session = Some(session);
         connection.death = connection.peer.death();
         let gates = settings.delivery == Delivery::Reliable;
         let page = new_page(&self.attached, gates, start);
         let (file, words) = match page {
             Ok(page) => page,
-            Err(error) => return unable(&error),
+            Err(error) => return refuse_unable(&error),
         };
         self.pages.admit(slot, &words, gates);
         self.attached.wake_publishers();
         self.admitted += 1;
-        let welcome = Said::Welcome(Welcome {
+        let welcome = Datagram::Welcome(HandshakeReply {
             subscribers_max: u32::try_from(self.attached.geometry.subscribers_max)
                 .unwrap_or(u32::MAX),
             start,
         });
         let sent = with_lane(&self.attached, |lane| {
             let files = [lane, file.as_fd()];
-            hand_over(connection.socket.borrow(), &welcome.to_bytes(), &files)
+            send_datagram(connection.socket.borrow(), &welcome.to_bytes(), &files)
         });
         match sent {
-            Some(Ok(())) => Fate::Stays,
-            // It is gone already, or takes nothing: a subscriber that is there has room for its first datagram.
-            _ => Fate::Gone,
+            Some(Ok(())) => Outcome::Open,
+            // It is gone, or reads nothing: a living subscriber has room for its first datagram.
+            _ => Outcome::Closed,
         }
     }
 
-    /// Takes a slot as a subscriber of this process would, and a position at which the publisher is held back for sure.
-    fn join(&self, settings: &Config) -> Result<(Seat, u64), OpenError> {
-        let attached = self.attached.beside()?;
+    /// Takes a slot like a subscriber of this process, and a position that holds the publisher
+    /// back.
+    fn join(&self, settings: &Config) -> Result<(Session, u64), OpenError> {
+        let attached = self.attached.attach_again()?;
         let membership = attached.membership()?;
         let joined = join::join(&attached, settings)?;
         drop(membership);
         let slot = joined.slot;
         let start = joined.lanes.first().map(|lane| lane.position());
         let start = start.unwrap_or(attached.geometry.origin);
-        Ok((Seat { slot, attached }, start))
+        Ok((Session { slot, attached }, start))
     }
 
-    /// Clears a place, once nobody collects from its page any more.
-    fn give_up(&self, seat: &mut Seat) {
-        let slot = seat.slot;
-        seat.attached.leave(|attached| {
+    /// Clears the slot, after the publisher has stopped reading the page.
+    fn end_session(&self, session: &mut Session) {
+        let slot = session.slot;
+        session.attached.leave(|attached| {
             let Attached {
                 control,
                 geometry,
@@ -346,42 +357,42 @@ impl Server {
         self.attached.wake_publishers();
     }
 
-    /// Says goodbye to those who were found out.
-    fn expel(&mut self, control: &Control) {
+    /// Refuses the subscribers that broke the rules.
+    fn remove_faulty(&mut self, control: &Control) {
         for (slot, fault) in self.pages.faults() {
             let found = self
                 .connections
                 .iter()
                 .position(|one| one.slot() == Some(slot));
             let Some(at) = found else { continue };
-            let why = match fault {
-                Fault::Slow => Why::Slow,
-                _ => Why::Position,
+            let code = match fault {
+                Fault::Slow => RefusalCode::Slow,
+                _ => RefusalCode::Position,
             };
-            let fate = Fate::Refused(Refusal::new(why, &fault.to_string()));
-            self.settle(at, fate, control);
+            let outcome = Outcome::Refused(Refusal::new(code, &fault.to_string()));
+            self.apply(at, outcome, control);
         }
     }
 
-    /// Does what `fate` says.
-    fn settle(&mut self, at: usize, fate: Fate, control: &Control) {
-        let refusal = match fate {
-            Fate::Stays => return,
-            Fate::Gone => None,
-            Fate::Refused(refusal) => Some(refusal),
+    /// Applies `outcome`.
+    fn apply(&mut self, at: usize, outcome: Outcome, control: &Control) {
+        let refusal = match outcome {
+            Outcome::Open => return,
+            Outcome::Closed => None,
+            Outcome::Refused(refusal) => Some(refusal),
         };
         let mut connection = self.connections.remove(at);
         if let Some(refusal) = refusal {
-            turn_away(&connection, refusal, control);
+            send_refusal(&connection, refusal, control);
         }
-        if let Some(seat) = &mut connection.seat {
-            self.give_up(seat);
+        if let Some(session) = &mut connection.session {
+            self.end_session(session);
         }
     }
 
-    /// Tells how many are there.
-    fn tell(&self, control: &Control) {
-        let peers = self.connections.iter().filter(|one| one.seat.is_some());
+    /// Reports the number of subscribers.
+    fn report_peers(&self, control: &Control) {
+        let peers = self.connections.iter().filter(|one| one.session.is_some());
         let peers = peers.count();
         control.report(|status| {
             status.connections = self.admitted;
@@ -398,10 +409,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for mut connection in std::mem::take(&mut self.connections) {
-            // The end of its socket: by now the lane says whether it was closed.
+            // Closes the socket. By now the lane's state says whether it was closed.
             drop(connection.socket);
-            if let Some(seat) = &mut connection.seat {
-                self.give_up(seat);
+            if let Some(session) = &mut connection.session {
+                self.end_session(session);
             }
         }
     }
@@ -419,13 +430,13 @@ fn has_died(connection: &Connection) -> bool {
     poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-fn unable(error: &OpenError) -> Fate {
-    Fate::Refused(Refusal::new(Why::Unable, &error.to_string()))
+fn refuse_unable(error: &OpenError) -> Outcome {
+    Outcome::Refused(Refusal::new(RefusalCode::Unable, &error.to_string()))
 }
 
-/// Says why, and notes it.
-fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
-    let was_in = connection.seat.is_some();
+/// Sends the reason, and reports it in the status.
+fn send_refusal(connection: &Connection, refusal: Refusal, control: &Control) {
+    let was_in = connection.session.is_some();
     let note = format!(
         "{} process {} of user {}: {}",
         if was_in { "expelled" } else { "turned away" },
@@ -433,9 +444,9 @@ fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
         connection.peer.user,
         refusal.text
     );
-    // Who does not take it learns nothing.
-    let refusal = Said::Refusal(refusal).to_bytes();
-    let _ = hand_over(connection.socket.borrow(), &refusal, &[]);
+    // A peer that does not read it gets no reason.
+    let refusal = Datagram::Refusal(refusal).to_bytes();
+    let _ = send_datagram(connection.socket.borrow(), &refusal, &[]);
     control.report(|status| {
         status.note = note;
         if was_in {
@@ -447,7 +458,7 @@ fn turn_away(connection: &Connection, refusal: Refusal, control: &Control) {
 }
 
 /// Sends one datagram with descriptors, or fails at once.
-pub(super) fn hand_over(
+pub(super) fn send_datagram(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     files: &[BorrowedFd<'_>],

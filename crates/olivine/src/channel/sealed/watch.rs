@@ -1,6 +1,6 @@
-//! A subscriber's thread that waits for the end of its publisher, and says which end it was.
+//! The thread of a subscriber that waits for the end of its publisher, and reports how it ended.
 
-use super::wire::{LONGEST, Said, Why};
+use super::wire::{Datagram, LONGEST, RefusalCode};
 use crate::channel::attach::io_error;
 use crate::channel::attached::Attached;
 use crate::error::{LinkError, OpenError, SealedError};
@@ -16,14 +16,15 @@ use rustix::net::{RecvFlags, recv};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// What a subscriber holds of its publisher's life.
+/// What a subscriber needs to watch its publisher.
 #[derive(Debug)]
-pub(super) struct Lifeline {
+pub(super) struct PublisherWatch {
     path: PathBuf,
     socket: ClosedInChildren,
     death: Option<OwnedFd>,
-    /// Stands for the publisher in the subscriber's own table of locks: holds the lane's as long as it lives.
-    stand_in: Attached,
+    /// Holds the lane's lock in the subscriber's own table of locks, as long as the publisher
+    /// lives.
+    publisher_lock: Attached,
     /// The lane's header.
     lane: Words,
     /// The subscriber's own page.
@@ -31,7 +32,7 @@ pub(super) struct Lifeline {
     park: usize,
 }
 
-impl Lifeline {
+impl PublisherWatch {
     pub(super) fn new(
         path: &Path,
         socket: ClosedInChildren,
@@ -39,21 +40,21 @@ impl Lifeline {
         attached: &Attached,
         lane: &Words,
     ) -> Result<Self, OpenError> {
-        let stand_in = attached.beside()?;
-        let locked = stand_in.locks.try_lock(lock_byte::LANE);
+        let publisher_lock = attached.attach_again()?;
+        let locked = publisher_lock.locks.try_lock(lock_byte::LANE);
         locked.map_err(io_error("lock", path))?;
         Ok(Self {
             path: path.to_owned(),
             socket,
             death: peer.death(),
-            stand_in,
+            publisher_lock,
             lane: lane.clone(),
             page: attached.control.clone(),
             park: attached.geometry.slot(0) + slot::PARK,
         })
     }
 
-    /// Waits for the end of the publisher, or for the wish to end.
+    /// Waits for the end of the publisher, or for a request to stop.
     ///
     /// # Errors
     ///
@@ -69,13 +70,13 @@ impl Lifeline {
         if let Err(error) = &outcome {
             control.give_up(error);
         }
-        // From here on the lane counts as left.
-        drop(self.stand_in);
-        // Whoever sleeps or watches looks again: the number of lanes is news, though there is no new one.
+        // From here on the lane has no living publisher.
+        drop(self.publisher_lock);
+        // Wakes sleepers and watchers: the count of lanes changes, although there is no new lane.
         self.page
             .word(control::LANES_EPOCH)
             .fetch_add(1, Ordering::Release);
-        // SeqCst: SLEEP by a fence of our own: the number comes before the look at the park word.
+        // SeqCst: SLEEP by a fence of our own: the count comes before the load of the park word.
         fence(Ordering::SeqCst);
         crate::wait::wake(self.page.word(self.park));
         outcome
@@ -98,33 +99,35 @@ impl Lifeline {
                     return Err(super::listen::refused("watch", &self.path)(errno).into());
                 }
             }
-            let news = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            if news(0) {
+            let ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            if ready(0) {
                 return Ok(());
             }
-            if news(1) || news(2) {
+            if ready(1) || ready(2) {
                 return self.end();
             }
         }
     }
 
-    /// The publisher's end of the socket said something, or nothing any more.
+    /// Handles a datagram from the publisher's end, or its end.
     fn end(&self) -> Result<(), LinkError> {
         let mut bytes = [0; LONGEST + 1];
         let got = recv(self.socket.borrow(), &mut bytes[..], RecvFlags::DONTWAIT);
         let (length, _) = got.unwrap_or((0, 0));
         let socket = self.path.clone();
         if length > 0 {
-            let reason = match Said::from_bytes(&bytes[..length.min(bytes.len())]) {
-                // The page says so too: the next call answers `Evicted`.
-                Ok(Said::Refusal(refusal)) if refusal.why == Why::Slow => return Ok(()),
-                Ok(Said::Refusal(refusal)) => refusal.text,
+            let reason = match Datagram::from_bytes(&bytes[..length.min(bytes.len())]) {
+                // The page says it too: the next call returns `Evicted`.
+                Ok(Datagram::Refusal(refusal)) if refusal.code == RefusalCode::Slow => {
+                    return Ok(());
+                }
+                Ok(Datagram::Refusal(refusal)) => refusal.text,
                 Ok(_) => "it answered twice".to_owned(),
                 Err(problem) => problem,
             };
             return Err(SealedError::Expelled { socket, reason }.into());
         }
-        // Acquire: closed comes after the last frame, and before the end of the socket.
+        // Acquire: "closed" comes after the last frame, and before the end of the socket.
         let state = self.lane.word(lane::STATE).load(Ordering::Acquire);
         if state & 1 == 0 {
             return Ok(());

@@ -1,23 +1,25 @@
-//! What goes over the socket of a sealed channel: one hello, one answer to it, and perhaps one reason for the end.
+//! The datagrams of a sealed channel's socket: one hello, one answer, and perhaps one refusal at
+//! the end.
 //!
-//! Each is one datagram of a `SOCK_SEQPACKET` socket, little endian, 32 bytes, the refusal's followed by its text; the
-//! table is in `docs/layout.md`. Bytes that mean nothing are zero, and anything else is refused.
+//! Each is one datagram of a `SOCK_SEQPACKET` socket, little endian, 32 bytes. The text of a
+//! refusal follows its 32 bytes. The table is in `docs/layout.md`. Unused bytes are zero, and
+//! anything else is refused.
 
 use crate::ring::layout::LAYOUT_VERSION;
 use crate::uri::{Config, Delivery, Start, WaitStrategy};
 
-/// "OLIVSEAL": first bytes of each.
+/// "OLIVSEAL": the first bytes of each datagram.
 const MAGIC: [u8; 8] = *b"OLIVSEAL";
 /// Version of everything in this file.
 pub(crate) const SOCKET_VERSION: u16 = 1;
-/// Bytes of each without text.
+/// Bytes of a datagram without its text.
 const FIXED: usize = 32;
 /// Longest text of a refusal in bytes.
 const TEXT_MAX: usize = 200;
-/// Longest datagram in bytes; one more is room to notice a longer one.
+/// Longest datagram in bytes. A buffer has one byte more, to detect a longer datagram.
 pub(super) const LONGEST: usize = FIXED + TEXT_MAX;
 
-/// What a subscriber wants.
+/// What a subscriber asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) delivery: Delivery,
@@ -26,44 +28,44 @@ pub(super) struct Hello {
     pub(super) wait: WaitStrategy,
 }
 
-/// What it gets, beside the descriptors of the lane and of its own page.
+/// The answer, beside the descriptors of the lane and of the subscriber's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Welcome {
-    /// Subscribers at a time.
+pub(super) struct HandshakeReply {
+    /// Largest number of subscribers at a time.
     pub(super) subscribers_max: u32,
     /// Position of its first frame.
     pub(super) start: u64,
 }
 
-/// Why it is turned away, or was taken its place.
+/// Why a subscriber is refused or expelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    pub(super) why: Why,
+    pub(super) code: RefusalCode,
     pub(super) text: String,
 }
 
 /// The kinds of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// Every place is taken; the number of places.
+pub(super) enum RefusalCode {
+    /// No slot is free; the number of slots.
     Full(u32),
-    /// It did not speak this protocol.
+    /// It broke the protocol.
     Protocol,
     /// Its user is not allowed.
     User,
-    /// What it said about its position cannot be true.
+    /// Its position is impossible.
     Position,
     /// It was too slow.
     Slow,
-    /// The publisher cannot: its system refused.
+    /// The system of the publisher refused.
     Unable,
 }
 
-/// Any of them.
+/// Any datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Datagram {
     Hello(Hello),
-    Welcome(Welcome),
+    Welcome(HandshakeReply),
     Refusal(Refusal),
 }
 
@@ -76,7 +78,7 @@ impl Hello {
         }
     }
 
-    /// The settings of the subscriber, for joining on its behalf.
+    /// Applies the hello to `config`, for joining on behalf of the subscriber.
     pub(super) fn apply(self, config: &mut Config) {
         config.delivery = self.delivery;
         config.from = if self.oldest {
@@ -89,16 +91,16 @@ impl Hello {
 }
 
 impl Refusal {
-    pub(super) fn new(why: Why, text: &str) -> Self {
+    pub(super) fn new(code: RefusalCode, text: &str) -> Self {
         let mut text: String = text.chars().filter(|c| !c.is_control()).collect();
         while text.len() > TEXT_MAX {
             text.pop();
         }
-        Self { why, text }
+        Self { code, text }
     }
 }
 
-/// The start of each: magic, version, kind, layout version.
+/// The start of each datagram: magic, version, kind, layout version.
 fn start(kind: u16) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LONGEST);
     bytes.extend(MAGIC);
@@ -109,8 +111,8 @@ fn start(kind: u16) -> Vec<u8> {
     bytes
 }
 
-impl Said {
-    /// As it goes over the socket.
+impl Datagram {
+    /// The bytes of the datagram.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes;
         match self {
@@ -132,15 +134,15 @@ impl Said {
             }
             Self::Refusal(refusal) => {
                 bytes = start(3);
-                let (why, number) = match refusal.why {
-                    Why::Full(places) => (1_u16, places),
-                    Why::Protocol => (2, 0),
-                    Why::User => (3, 0),
-                    Why::Position => (4, 0),
-                    Why::Slow => (5, 0),
-                    Why::Unable => (6, 0),
+                let (code, number) = match refusal.code {
+                    RefusalCode::Full(places) => (1_u16, places),
+                    RefusalCode::Protocol => (2, 0),
+                    RefusalCode::User => (3, 0),
+                    RefusalCode::Position => (4, 0),
+                    RefusalCode::Slow => (5, 0),
+                    RefusalCode::Unable => (6, 0),
                 };
-                bytes.extend(why.to_le_bytes());
+                bytes.extend(code.to_le_bytes());
                 let length = u16::try_from(refusal.text.len()).unwrap_or(0);
                 bytes.extend(length.to_le_bytes());
                 bytes.extend(number.to_le_bytes());
@@ -151,7 +153,7 @@ impl Said {
         bytes
     }
 
-    /// Reads what came.
+    /// Reads a datagram.
     ///
     /// # Errors
     ///
@@ -167,14 +169,16 @@ impl Said {
         let version = left.half().unwrap_or_default();
         if version != SOCKET_VERSION {
             return Err(format!(
-                "it speaks version {version} of the socket's protocol, this build speaks {SOCKET_VERSION}: run matching versions"
+                "it speaks version {version} of the socket's protocol, this build speaks \
+                 {SOCKET_VERSION}: run matching versions"
             ));
         }
         let kind = left.half();
         let layout = left.word().unwrap_or_default();
         if u64::from(layout) != LAYOUT_VERSION {
             return Err(format!(
-                "it has memory layout {layout}, this build has {LAYOUT_VERSION}: run matching versions"
+                "it has memory layout {layout}, this build has {LAYOUT_VERSION}: run \
+                 matching versions"
             ));
         }
         let said = match kind {
@@ -188,7 +192,7 @@ impl Said {
     }
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -225,25 +229,25 @@ impl Bytes<'_> {
         })
     }
 
-    fn welcome(&mut self) -> Option<Welcome> {
+    fn welcome(&mut self) -> Option<HandshakeReply> {
         let subscribers_max = self.word()?;
         self.zeros::<4>()?;
-        Some(Welcome {
+        Some(HandshakeReply {
             subscribers_max,
             start: self.take().map(u64::from_le_bytes)?,
         })
     }
 
     fn refusal(&mut self) -> Option<Refusal> {
-        let (why, length, number) = (self.half()?, self.half()?, self.word()?);
+        let (code, length, number) = (self.half()?, self.half()?, self.word()?);
         self.zeros::<8>()?;
-        let why = match (why, number) {
-            (1, places) => Why::Full(places),
-            (2, 0) => Why::Protocol,
-            (3, 0) => Why::User,
-            (4, 0) => Why::Position,
-            (5, 0) => Why::Slow,
-            (6, 0) => Why::Unable,
+        let code = match (code, number) {
+            (1, places) => RefusalCode::Full(places),
+            (2, 0) => RefusalCode::Protocol,
+            (3, 0) => RefusalCode::User,
+            (4, 0) => RefusalCode::Position,
+            (5, 0) => RefusalCode::Slow,
+            (6, 0) => RefusalCode::Unable,
             _ => return None,
         };
         let text = std::str::from_utf8(self.0).ok()?;
@@ -251,9 +255,9 @@ impl Bytes<'_> {
             return None;
         }
         self.0 = &[];
-        // Whoever sends control characters wants them on somebody's terminal.
+        // Escapes control characters, which must not reach a terminal.
         let text = text.escape_debug().to_string();
-        Some(Refusal { why, text })
+        Some(Refusal { code, text })
     }
 }
 
@@ -261,11 +265,11 @@ impl Bytes<'_> {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<(&'static str, Said)> {
+    fn all() -> Vec<(&'static str, Datagram)> {
         vec![
             (
                 "hello",
-                Said::Hello(Hello {
+                Datagram::Hello(Hello {
                     delivery: Delivery::Latest,
                     oldest: true,
                     wait: WaitStrategy::Park,
@@ -273,25 +277,28 @@ mod tests {
             ),
             (
                 "welcome",
-                Said::Welcome(Welcome {
+                Datagram::Welcome(HandshakeReply {
                     subscribers_max: 64,
                     start: 0x0102_0304_0506_0708,
                 }),
             ),
             (
                 "refusal",
-                Said::Refusal(Refusal::new(Why::Full(64), "every place is taken")),
+                Datagram::Refusal(Refusal::new(RefusalCode::Full(64), "every place is taken")),
             ),
             (
                 "farewell",
-                Said::Refusal(Refusal::new(Why::Position, "its position went back")),
+                Datagram::Refusal(Refusal::new(
+                    RefusalCode::Position,
+                    "its position went back",
+                )),
             ),
         ]
     }
 
-    /// A golden file that was published is never changed: another form needs another `SOCKET_VERSION`.
+    /// A published golden file is never changed: another form needs another `SOCKET_VERSION`.
     #[test]
-    fn what_goes_over_the_socket_is_what_was_published() {
+    fn datagrams_match_published_golden_file() {
         let mut text = String::new();
         for (name, said) in all() {
             let bytes = said.to_bytes();
@@ -300,7 +307,7 @@ mod tests {
             for line in hex.chunks(16) {
                 text += &format!("  {}\n", line.join(" "));
             }
-            assert_eq!(Said::from_bytes(&bytes), Ok(said), "{name}");
+            assert_eq!(Datagram::from_bytes(&bytes), Ok(said), "{name}");
         }
         let golden = include_str!("../../../tests/golden/sealed-1.txt");
         assert_eq!(
@@ -311,35 +318,38 @@ mod tests {
 
     /// A15: every length, and every bit of every byte.
     #[test]
-    fn a15_bytes_cut_or_flipped_are_refused_or_mean_something_else() {
+    fn a15_cut_or_flipped_datagram_is_refused_or_differs() {
         let mut seen = 0;
         for (name, said) in all() {
             let bytes = said.to_bytes();
             for cut in 0..bytes.len() {
-                assert!(Said::from_bytes(&bytes[..cut]).is_err(), "{name} of {cut}");
+                assert!(
+                    Datagram::from_bytes(&bytes[..cut]).is_err(),
+                    "{name} of {cut}"
+                );
                 seen += 1;
             }
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 assert_ne!(
-                    Said::from_bytes(&flipped).as_ref(),
+                    Datagram::from_bytes(&flipped).as_ref(),
                     Ok(&said),
                     "{name} bit {bit}"
                 );
                 seen += 1;
             }
             let longer = [&bytes[..], &[0]].concat();
-            assert!(Said::from_bytes(&longer).is_err(), "{name} and more");
+            assert!(Datagram::from_bytes(&longer).is_err(), "{name} and more");
         }
         assert!(seen > 1000);
     }
 
     #[test]
-    fn what_a_stranger_says_cannot_reach_a_terminal() {
-        let mut bytes = Said::Refusal(Refusal::new(Why::Slow, "-[2J")).to_bytes();
+    fn control_characters_of_refusal_are_escaped() {
+        let mut bytes = Datagram::Refusal(Refusal::new(RefusalCode::Slow, "-[2J")).to_bytes();
         bytes[FIXED] = 0x1b;
-        let Ok(Said::Refusal(refusal)) = Said::from_bytes(&bytes) else {
+        let Ok(Datagram::Refusal(refusal)) = Datagram::from_bytes(&bytes) else {
             panic!("a refusal");
         };
         assert_eq!(refusal.text, "\\u{1b}[2J");

@@ -1,4 +1,4 @@
-//! Who judges a slot holds it alone, also among threads of one handle.
+//! A participant that checks a slot holds the slot's lock alone, also among threads of one handle.
 
 use super::*;
 use crate::channel::publisher::Publisher;
@@ -8,7 +8,7 @@ use crate::points::hook;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Settings of a channel of this test alone, and what keeps its folder.
+/// URIs of this test's channels, each with the folder that must outlive it.
 fn channels(name: &str, query: &str) -> Vec<(String, Option<tempfile::TempDir>)> {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("channels");
@@ -21,17 +21,17 @@ fn channels(name: &str, query: &str) -> Vec<(String, Option<tempfile::TempDir>)>
     ]
 }
 
-/// As its death leaves a subscriber: its words stay, its locks do not.
+/// Leaves the slot as a death does: its words stay, its lock is released.
 fn die(subscriber: Subscriber) {
     let slot = subscriber.slot();
     let mut subscriber = core::mem::ManuallyDrop::new(subscriber);
     let attached = subscriber.attached();
     attached.locks.unlock(lock_byte::SLOT + slot as u64);
-    // The bridges' threads, and whatever else would outlive it here.
+    // Stops the bridge's thread and everything else that would outlive the handle.
     subscriber.forget_name();
 }
 
-/// Messages that have room.
+/// Publishes until there is no room; returns the number of messages.
 fn fill(publisher: &mut Publisher) -> u64 {
     let mut sent = 0_u64;
     loop {
@@ -46,7 +46,7 @@ fn fill(publisher: &mut Publisher) -> u64 {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri knows no locks of files")]
-fn a_second_thread_of_one_publisher_never_clears_the_slot_of_a_living_subscriber() {
+fn second_thread_of_publisher_keeps_slot_of_living_subscriber() {
     for (uri, _folder) in channels("two-judges", "capacity=4KiB&subscribers_max=2") {
         let mut publisher = Publisher::open(&uri).unwrap();
         die(Subscriber::open(&uri).unwrap());
@@ -55,7 +55,7 @@ fn a_second_thread_of_one_publisher_never_clears_the_slot_of_a_living_subscriber
         let subscriber = std::thread::scope(|scope| {
             let publisher = &publisher;
             let slow = scope.spawn(move || {
-                // Between its test and its act.
+                // Between its test and its action.
                 hook::at("lock.taken", move || {
                     at_act.send(()).unwrap();
                     wait_to_go_on.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -63,7 +63,7 @@ fn a_second_thread_of_one_publisher_never_clears_the_slot_of_a_living_subscriber
                 publisher.count_subscribers()
             });
             wait_for_act.recv_timeout(Duration::from_secs(60)).unwrap();
-            // The same subscriber is judged by another thread, and a new one comes.
+            // Another thread checks the same subscriber, and a new one joins.
             let _ = publisher.count_subscribers();
             let subscriber = Subscriber::open(&uri).unwrap();
             go_on.send(()).unwrap();

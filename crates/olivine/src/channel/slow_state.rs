@@ -1,8 +1,9 @@
-//! What a subscriber touches only when nothing is there to read: new lanes, evictions, the end of the stream.
+//! The part of a subscriber that it reads only when no frame is waiting: new lanes, evictions, the
+//! end of the stream.
 
 use super::attached::Attached;
 use super::join::consumer;
-use super::slots::{self, Missed};
+use super::slots::{self, MissedBytes};
 use super::status::Durable;
 use super::watch::Watch;
 use crate::error::{LinkError, ReceiveError};
@@ -17,18 +18,18 @@ use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme};
 use crate::wait::{Reliance, Sleeper, warden};
 
-/// That a durable name lost its place before this subscriber opened it.
+/// Whether the next call must report that the durable name lost its place before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// It did not, or that was said.
+pub(super) enum LossNotice {
+    /// The name did not lose its place, or the loss is confirmed.
     None,
-    /// The next call says so.
-    Untold,
-    /// A call said so; the next one, or closing, means that it was heard.
-    Told,
+    /// The next call reports the loss.
+    Pending,
+    /// A call has reported the loss. The next call, or closing, confirms it.
+    Reported,
 }
 
-/// What is touched only when nothing is there to read.
+/// The state that a subscriber reads only when no frame is waiting.
 #[derive(Debug)]
 pub(super) struct SubscriberSlowState {
     pub(super) attached: Attached,
@@ -36,53 +37,57 @@ pub(super) struct SubscriberSlowState {
     pub(super) slot: usize,
     pub(super) page: ForkPage,
     pub(super) sleeper: Sleeper,
-    /// Counts lanes.
+    /// The word that counts lanes.
     pub(super) epoch: Word,
     pub(super) lanes_epoch: u64,
-    /// The lanes as they were when we joined.
+    /// The lanes as they were when this subscriber joined.
     pub(super) joined: Vec<Joined>,
-    /// Something was received, so that a closed lane is the end and not a start.
-    pub(super) heard: bool,
+    /// A publisher was open, or a message was received. Only then a closed lane is an end of the
+    /// stream.
+    pub(super) stream_started: bool,
     pub(super) lost_bytes: u64,
-    /// What a durable subscriber found of its name.
+    /// The state of the durable name when it was opened.
     pub(super) durable: Option<Durable>,
-    /// That the name lost its place, until that was said and heard.
-    pub(super) news: News,
-    /// A call said that this subscriber is evicted.
-    pub(super) told_evicted: bool,
+    /// Whether the loss of the name's place must still be reported or confirmed.
+    pub(super) loss_notice: LossNotice,
+    /// A call has returned `Evicted`.
+    pub(super) eviction_reported: bool,
     pub(super) watch: Option<Watch>,
-    /// The bridge behind the ring, where the channel is elsewhere.
+    /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
     pub(super) closed: bool,
-    /// Which end of the stream was told last ([`end_mark`]): waiting goes on past it, to the next publisher. 0 for none.
-    pub(super) told_end: u64,
+    /// The mark ([`end_mark`]) of the end of the stream that was reported last; 0 for none. After
+    /// the report, a wait lasts until the next publisher comes.
+    pub(super) reported_end: u64,
 }
 
-/// What a lane was when we joined, or began to see it.
+/// The state of a lane when this subscriber joined it or mapped it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joined {
-    /// Its state word.
+    /// The lane's state word.
     pub(super) state: u64,
-    /// The newest failure of what fed it that needs not be told: [`ending::failed_state`].
-    told: u64,
+    /// The newest failure of the lane's source that must not be reported again:
+    /// [`ending::failed_state`].
+    reported_failure: u64,
 }
 
 impl Joined {
-    /// For a lane that was there when we joined. A failure that lies before us is not ours.
+    /// For a lane that existed before the join. A failure at or before our position is not
+    /// reported.
     pub(super) fn of(consumer: &Consumer) -> Self {
         let words = consumer.lane();
         let failure = ending::failure(words);
         let before_us = failure.filter(|failure| failure.position <= consumer.position());
         Self {
             state: ending::state(words),
-            told: before_us.map_or(0, |failure| failure.state),
+            reported_failure: before_us.map_or(0, |failure| failure.state),
         }
     }
 }
 
 impl SubscriberSlowState {
-    /// Maps lanes that appeared since the last look; `true` if there are any. We have held them at their origin
-    /// since we joined.
+    /// Maps lanes that appeared since the last check; `true` if there are any. Our position has
+    /// held their publishers at the origin since the join.
     #[inline(always)]
     pub(super) fn attach_new_lanes(
         &mut self,
@@ -128,7 +133,7 @@ impl SubscriberSlowState {
                 source: Box::new(source),
             })?;
             let Some((words, ring)) = mapped else {
-                // Its publisher will wait for us: silence would hang both.
+                // Its publisher will wait for us. Without this error both would wait for ever.
                 return Err(ReceiveError::Lane {
                     lane: index,
                     source: Box::new(backing.lane_file_missing(index)),
@@ -144,12 +149,12 @@ impl SubscriberSlowState {
                 geometry.origin,
             ));
             self.joined.push(Joined::default());
-            self.heard = true;
+            self.stream_started = true;
         }
         Ok(())
     }
 
-    /// The publisher of a lane, to be watched.
+    /// The publisher of a lane, for the warden.
     pub(super) fn publisher_of(&self, consumer: &Consumer) -> warden::Peer {
         let Attached {
             control, geometry, ..
@@ -170,96 +175,105 @@ impl SubscriberSlowState {
         slots::state(control, geometry, self.slot) == slot::EVICTED
     }
 
-    /// The error of a subscriber that is evicted.
+    /// Notes that the eviction is reported, and returns the error.
     pub(super) fn evicted(&mut self) -> ReceiveError {
-        self.told_evicted = true;
+        self.eviction_reported = true;
         ReceiveError::Evicted
     }
 
-    /// What a call has to say before it does anything.
+    /// Checks what every call must report before it does anything.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Forked`] in a forked child. [`ReceiveError::Evicted`] at the first call after a durable name was
-    /// opened again that had lost its place.
+    /// [`ReceiveError::Forked`] in a forked child. [`ReceiveError::Evicted`] once, at the first
+    /// call after a durable name that had lost its place was opened.
     #[cold]
     #[inline(never)]
-    pub(super) fn say_first(&mut self) -> Result<(), ReceiveError> {
+    pub(super) fn check_before_call(&mut self) -> Result<(), ReceiveError> {
         if !self.page.is_ours() {
             return Err(ReceiveError::Forked);
         }
-        if self.news == News::Untold {
-            self.news = News::Told;
+        if self.loss_notice == LossNotice::Pending {
+            self.loss_notice = LossNotice::Reported;
             return Err(ReceiveError::Evicted);
         }
-        self.heard_news();
+        self.confirm_loss_notice();
         self.page.set_plain(true);
         Ok(())
     }
 
-    /// Whoever was told does something else by now: the name does not have to say it again.
-    pub(super) fn heard_news(&mut self) {
-        if self.news == News::Told {
+    /// Stores that the loss was reported, once a call follows the report. The name does not report
+    /// it again.
+    pub(super) fn confirm_loss_notice(&mut self) {
+        if self.loss_notice == LossNotice::Reported {
             let Attached {
                 control, geometry, ..
             } = &self.attached;
-            Missed::of(control, geometry, self.slot).tell();
-            self.news = News::None;
+            MissedBytes::of(control, geometry, self.slot).mark_reported();
+            self.loss_notice = LossNotice::None;
         }
     }
 
-    /// Whoever was told the end of the stream does something else by now: its durable name remembers that.
-    pub(super) fn heard_end(&self) {
-        if self.told_end != 0 && self.durable.is_some() {
-            self.end_word().store(self.told_end, Ordering::Relaxed);
+    /// Stores which end of the stream was reported, once a call follows the report. A durable name
+    /// keeps that.
+    pub(super) fn store_reported_end(&self) {
+        if self.reported_end != 0 && self.durable.is_some() {
+            self.reported_end_word()
+                .store(self.reported_end, Ordering::Relaxed);
         }
     }
 
-    /// Which end of the stream a durable name was told. Relaxed: only the holder of the slot's lock uses it.
-    fn end_word(&self) -> Word {
+    /// The mark of the end that a durable name has reported. Relaxed: only the holder of the slot's
+    /// lock uses it.
+    fn reported_end_word(&self) -> Word {
         let Attached {
             control, geometry, ..
         } = &self.attached;
         control.resolve(geometry.slot(self.slot) + slot::TOLD_END)
     }
 
-    /// Whether a durable name that comes back was told nothing yet of the end that it finds: who had it before was
-    /// killed between the last message and the end, or was away. An end before its first subscriber is none of its own.
-    pub(super) fn owes_end(&self, lanes: &[Consumer]) -> bool {
+    /// Whether a durable name that returns must still report the end of the stream. Its last holder
+    /// died between the last message and the report, or was absent. An end from before the name
+    /// existed is not reported.
+    pub(super) fn must_report_end(&self, lanes: &[Consumer]) -> bool {
         let states = || lanes.iter().map(|lane| ending::state(lane.lane()));
         let is_ended = !lanes.is_empty() && states().all(|state| state & 1 == 0);
         match self.durable {
             Some(Durable::Created) if is_ended => {
-                self.end_word().store(end_mark(lanes), Ordering::Relaxed);
+                self.reported_end_word()
+                    .store(end_mark(lanes), Ordering::Relaxed);
                 false
             }
             None | Some(Durable::Created) => false,
-            // A failure is told by other words.
+            // `report_lane_failures` reports a failure.
             Some(_) if lanes.iter().any(|lane| ending::is_failed(lane.lane())) => false,
-            Some(_) => is_ended && self.end_word().load(Ordering::Relaxed) != end_mark(lanes),
+            Some(_) => {
+                is_ended && self.reported_end_word().load(Ordering::Relaxed) != end_mark(lanes)
+            }
         }
     }
 
-    /// Whether this subscriber may be overrun, so that it copies messages out and checks the copies. A sealed publisher
-    /// is not trusted.
+    /// Whether a publisher may overwrite frames that this subscriber reads. Then it copies each
+    /// message and checks the copy. A sealed publisher is not trusted.
     pub(super) fn is_checked(&self) -> bool {
         self.config.scheme() == Scheme::Sealed
             || self.config.delivery == Delivery::Latest
             || self.attached.geometry.evict_after_ns != 0
     }
 
-    /// Whether a poll of this lane finds something: a frame, or that it overran us.
+    /// Whether a poll of this lane returns a frame or an overrun.
     pub(super) fn has_more(&self, lane: &Consumer) -> bool {
         lane.has_next() || self.is_checked() && lane.is_lapped()
     }
 
-    /// Whether the bridge behind the ring gave up.
+    /// Whether the bridge behind the ring failed.
     pub(super) fn link_has_failed(&self) -> bool {
         let link = self.link.as_ref();
         link.is_some_and(|link| link.control().has_failed())
     }
 
-    /// Says that the bridge behind the ring gave up, once everything that it had brought is read.
+    /// Returns the failure of the bridge behind the ring, after every message that it published was
+    /// read.
     pub(super) fn link_failure(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
         if lanes.iter().any(|lane| self.has_more(lane)) {
             return Ok(());
@@ -268,34 +282,34 @@ impl SubscriberSlowState {
         failure.map_or(Ok(()), |failure| Err(ReceiveError::Failed(failure)))
     }
 
-    /// Whether a bridge's thread of ours is behind the ring, which then says why it failed.
+    /// Whether the thread of our own bridge fills the ring. That bridge reports its failure itself.
     fn has_own_link(&self) -> bool {
         self.link.is_some() && self.config.scheme() != Scheme::Sealed
     }
 
-    /// Tells each failure of what fed a lane once, when everything before it is read.
-    pub(super) fn lane_failures(&mut self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
-        let Some(place) = self.untold_failure(lanes) else {
+    /// Reports each failure of a lane's source once, after everything before it was read.
+    pub(super) fn report_lane_failures(&mut self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
+        let Some(place) = self.unreported_failure(lanes) else {
             return Ok(());
         };
         let words = lanes[place].lane();
-        self.joined[place].told = ending::failed_state(words);
+        self.joined[place].reported_failure = ending::failed_state(words);
         failure_of(&lanes[place]).map_or(Ok(()), Err)
     }
 
-    /// The place of a lane with a failure that is to be told now.
-    fn untold_failure(&self, lanes: &[Consumer]) -> Option<usize> {
+    /// The index of a lane whose failure must be reported now.
+    fn unreported_failure(&self, lanes: &[Consumer]) -> Option<usize> {
         let mut lanes = lanes.iter().zip(&self.joined);
         let place = lanes.position(|(consumer, joined)| {
             let failed = ending::failed_state(consumer.lane());
-            failed != joined.told
+            failed != joined.reported_failure
                 && failed != 0
                 && consumer.position() >= ending::failed_position(consumer.lane())
         });
         place.filter(|_| !self.has_own_link())
     }
 
-    /// An overrun was found: counts it, and says what it means.
+    /// Counts an overrun, and returns its error.
     pub(super) fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
         let Attached {
             control, geometry, ..
@@ -312,74 +326,83 @@ impl SubscriberSlowState {
         }
     }
 
-    /// What the end of the stream is, given that it was found: closed, or failed where a lane's newest publisher was.
+    /// The error for the end of the stream: failed if the newest publisher of a lane failed, else
+    /// closed.
     pub(super) fn end(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
         let failed = lanes.iter().find(|lane| ending::is_failed(lane.lane()));
         match failed.and_then(failure_of) {
-            // The link says it, any moment now.
+            // The link reports it soon.
             Some(_) if self.has_own_link() => Ok(()),
             Some(failure) => Err(failure),
             None => Err(ReceiveError::Closed),
         }
     }
 
-    /// Whether every publisher has closed and everything was read, given that there was something to end.
+    /// Whether every publisher has closed and everything was read. `false` if no stream has started
+    /// yet.
     pub(super) fn is_at_end(&self, lanes: &[Consumer]) -> bool {
-        let mut heard = self.heard;
+        let mut stream_started = self.stream_started;
         for (consumer, joined) in lanes.iter().zip(&self.joined) {
-            // END: closed comes after the last frame and the last limit, so the look for them below is the last word.
+            // END: "closed" comes after the last frame and the last limit. So the check for more
+            // below finds all of them.
             let state = ending::state(consumer.lane());
             if state & 1 == 1 || self.has_more(consumer) {
                 return false;
             }
-            heard |= state != joined.state || consumer.has_moved();
+            stream_started |= state != joined.state || consumer.has_moved();
         }
-        heard && !lanes.is_empty()
+        stream_started && !lanes.is_empty()
     }
 }
 
-/// Whether this subscriber may sleep long: each living publisher of the lanes that it knows is watched. A new one wakes it.
+/// Whether this subscriber may sleep long: the warden watches each living publisher of the known
+/// lanes. A new publisher wakes the subscriber.
 pub(super) fn rely(
-    around: &SubscriberSlowState,
+    slow_state: &SubscriberSlowState,
     lanes: &[Consumer],
     watches: &mut warden::Watches,
     park: &Word,
 ) -> Reliance {
-    let locks = around.attached.locks.reader();
-    let peers: Vec<_> = lanes.iter().map(|lane| around.publisher_of(lane)).collect();
+    let locks = slow_state.attached.locks.reader();
+    let peers: Vec<_> = lanes
+        .iter()
+        .map(|lane| slow_state.publisher_of(lane))
+        .collect();
     rely_on(&locks, watches, park, &peers)
 }
 
-/// Whether a sleeper may sleep long that waits for `peers`.
+/// Whether a sleeper that waits for `peers` may sleep long.
 pub(super) fn rely_on(
     locks: &LockReader,
     watches: &mut warden::Watches,
     park: &Word,
     peers: &[warden::Peer],
 ) -> Reliance {
-    if locks.is_inside() {
+    if locks.is_inproc() {
         return Reliance::Sure;
     }
     watches.rely_on(park, peers, |byte| locks.is_held(byte))
 }
 
-/// Whether there is something to look at: what a poll would find, or a new lane.
-pub(super) fn is_ready(around: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
-    around.epoch.load(Ordering::Acquire) != around.lanes_epoch || has_news(around, lanes)
+/// Whether a poll would return something, or a lane is new.
+pub(super) fn is_ready(slow_state: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
+    slow_state.epoch.load(Ordering::Acquire) != slow_state.lanes_epoch
+        || would_find(slow_state, lanes)
 }
 
-/// Whether a poll of these lanes would find something: a message, an overrun, an eviction, a failure or the end of the
-/// stream.
-pub(super) fn has_news(around: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
-    lanes.iter().any(|lane| around.has_more(lane))
-        || around.news == News::Untold
-        || around.is_evicted()
-        || around.is_at_end(lanes) && around.told_end != end_mark(lanes)
-        || around.untold_failure(lanes).is_some()
-        || around.link_has_failed()
+/// Whether a poll of these lanes would return something: a message, an overrun, an eviction, a
+/// failure or the end of the stream.
+pub(super) fn would_find(slow_state: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
+    lanes.iter().any(|lane| slow_state.has_more(lane))
+        || slow_state.loss_notice == LossNotice::Pending
+        || slow_state.is_evicted()
+        || slow_state.is_at_end(lanes) && slow_state.reported_end != end_mark(lanes)
+        || slow_state.unreported_failure(lanes).is_some()
+        || slow_state.link_has_failed()
 }
 
-/// Tells an end of the stream from others: by how often lanes were opened, and what was read.
+/// A number for this end of the stream: from the lanes' state words, which count openings, and the
+/// positions.
 pub(super) fn end_mark(lanes: &[Consumer]) -> u64 {
     let marks = lanes
         .iter()
@@ -387,7 +410,7 @@ pub(super) fn end_mark(lanes: &[Consumer]) -> u64 {
     marks.fold(1, u64::wrapping_add)
 }
 
-/// What a lane's newest failure is told as.
+/// The error for a lane's newest failure.
 pub(super) fn failure_of(consumer: &Consumer) -> Option<ReceiveError> {
     let failure = ending::failure(consumer.lane())?;
     Some(ReceiveError::Failed(LinkError::Upstream {

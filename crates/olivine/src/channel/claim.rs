@@ -1,4 +1,4 @@
-//! Messages that are not visible yet: filled in place.
+//! Claims: messages that are filled in place before they become visible.
 
 use super::publisher::Publisher;
 use crate::error::NotSent;
@@ -6,9 +6,10 @@ use crate::message::{Outgoing, Position};
 use crate::ring::publish::Producer;
 use core::ops::{Deref, DerefMut};
 
-/// A reserved message: fill it, then [`Claim::commit`]. Dropped, it is given up and nobody sees anything.
+/// A reserved message: fill it, then [`Claim::commit`]. A dropped claim is given up and never
+/// becomes visible.
 ///
-/// While it is held this publisher can send nothing else, and its process should not linger over it: a claim
+/// While a claim is held, its publisher can send nothing else, so hold it for a short time. A claim
 /// holds no lock, but the lane is silent meanwhile.
 #[derive(Debug)]
 #[must_use = "a claim that is not committed sends nothing"]
@@ -16,7 +17,7 @@ pub struct Claim<'a> {
     pub(super) producer: &'a mut Producer,
     pub(super) end: u64,
     pub(super) length: usize,
-    /// The length for the header: with the topic behind the message.
+    /// The length for the header: the message with its topic.
     pub(super) carried: usize,
     pub(super) tag: u32,
 }
@@ -24,8 +25,9 @@ pub struct Claim<'a> {
 impl Claim<'_> {
     /// Makes the message visible; returns the position after it.
     ///
-    /// In a forked child, whose parent's message it is, nothing is sent and the position stays where it was; what is
-    /// written into the claim there is lost. The publisher's next call says [`NotSent::Forked`].
+    /// In a forked child nothing is sent, because the message belongs to the parent. The position
+    /// stays, and bytes written into the claim there are lost. The publisher's next call there
+    /// returns [`NotSent::Forked`].
     #[inline(always)]
     pub fn commit(self) -> Position {
         Position(self.producer.commit(self.end, self.tag, self.carried))
@@ -51,9 +53,10 @@ impl DerefMut for Claim<'_> {
     }
 }
 
-/// A [`Claim`] that holds its publisher: for whoever cannot borrow it meanwhile, as bindings of other languages.
+/// A [`Claim`] that holds its publisher: for bindings of other languages and other code that cannot
+/// borrow the publisher meanwhile.
 ///
-/// Dropped, it is given up and the publisher is closed.
+/// A dropped claim is given up, and its publisher is closed.
 ///
 /// ```
 /// # use olivine::{Outgoing, OwnedClaim, Publisher, Subscriber};
@@ -103,12 +106,13 @@ impl OwnedClaim {
         }
     }
 
-    /// Makes the message visible; returns the publisher, and the position after the message:
-    /// [`NotSent::Forked`] in a forked child, whose parent's message it is.
+    /// Makes the message visible; returns the publisher, and the position after the message. In a
+    /// forked child it returns [`NotSent::Forked`], because the message belongs to the parent.
     pub fn commit(mut self) -> (Box<Publisher>, Result<Position, NotSent>) {
         let producer = &mut self.publisher.producer;
         let before = producer.position();
-        // The one check for a fork is the producer's: it goes on behind what it sent, or stays where it was.
+        // The producer makes the only check for a fork: its position moves, or stays in a forked
+        // child.
         let end = producer.commit(self.end, self.tag, self.carried);
         let sent = (end != before).then_some(Position(end));
         (self.publisher, sent.ok_or(NotSent::Forked))
@@ -120,7 +124,7 @@ impl OwnedClaim {
         self.publisher
     }
 
-    /// The publisher, to look at.
+    /// The publisher, for reading its state.
     #[must_use]
     pub fn publisher(&self) -> &Publisher {
         &self.publisher

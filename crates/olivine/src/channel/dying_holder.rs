@@ -1,4 +1,5 @@
-//! A place that a dying process still holds: its locks go milliseconds after the signal that kills it.
+//! Waits of an opener for a lock that a dying process still holds. The kernel releases its locks
+//! milliseconds after the signal that kills it.
 
 use super::attached::Attached;
 use super::slots;
@@ -8,22 +9,22 @@ use crate::ring::layout::{lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a newcomer waits for a place whose holder is dying for sure. The larger a process, the longer its death takes:
-/// the kernel frees its memory first.
+/// Longest wait if the holder is known to be dying. The kernel frees the memory of a process before
+/// it releases its locks, so a large process takes longer.
 const DYING_MAX: Duration = Duration::from_secs(1);
-/// How long where the holder cannot be seen, as in another PID namespace.
+/// Longest wait if the holder cannot be seen, as in another PID namespace.
 const UNSEEN_MAX: Duration = Duration::from_millis(100);
-/// Between two tries.
+/// Pause between two tries.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Waits of one opening for the places of the dying.
+/// The waits of one opener for dying lock holders.
 #[derive(Debug, Default)]
-pub(super) struct Handover {
+pub(super) struct HolderWait {
     since: Option<Instant>,
 }
 
-impl Handover {
-    /// Whether `refused` is worth another try after a step, because a holder of what was refused may be dying.
+impl HolderWait {
+    /// Whether to try again after `refused`: a holder of the refused lock may be dying.
     pub(super) fn is_worth_a_wait(&mut self, attached: &Attached, refused: &OpenError) -> bool {
         let bound = match holders(attached, refused).into_iter().map(life_of).max() {
             Some(Life::Dying) => DYING_MAX,
@@ -33,7 +34,7 @@ impl Handover {
         self.since.get_or_insert_with(Instant::now).elapsed() < bound
     }
 
-    /// Waits for a step.
+    /// Pauses before the next try.
     pub(super) fn step() {
         #[allow(
             clippy::disallowed_methods,
@@ -43,7 +44,7 @@ impl Handover {
     }
 }
 
-/// Processes that hold what was refused.
+/// Processes that hold the refused locks.
 fn holders(attached: &Attached, refused: &OpenError) -> Vec<u64> {
     let Attached {
         control,
@@ -52,7 +53,7 @@ fn holders(attached: &Attached, refused: &OpenError) -> Vec<u64> {
         ..
     } = attached;
     let held = |byte: u64| locks.held_by_others(byte, byte + 1);
-    // Relaxed: numbers of processes, which prove nothing.
+    // Relaxed: process ids, which prove nothing.
     let word = |at: usize| control.word(at).load(Ordering::Relaxed);
     match refused {
         OpenError::NameInUse { pid, .. } => vec![*pid],

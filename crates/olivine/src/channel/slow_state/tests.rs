@@ -1,5 +1,5 @@
-//! A subscriber that a publisher lapped by a whole number of rings: the header at its position reads zero, as at the
-//! tail. It hears `Overrun` or `Evicted`, never `Closed`, and is woken.
+//! A subscriber that a publisher lapped by a whole number of rings. The header at its position is
+//! zero, as at the tail. It gets `Overrun` or `Evicted`, never `Closed`, and is woken.
 
 use crate::error::ReceiveError;
 use crate::points::hook;
@@ -24,7 +24,7 @@ fn pair(name: &str, query: &str) -> (Publisher, Subscriber) {
     (publisher, subscriber)
 }
 
-/// Sends as much as goes `rings` times round the ring, to the byte.
+/// Publishes exactly `rings` rings.
 fn lap(publisher: &mut Publisher, rings: u64) {
     for _ in 0..rings * PER_RING {
         publisher.publish(&MESSAGE).unwrap();
@@ -32,7 +32,7 @@ fn lap(publisher: &mut Publisher, rings: u64) {
     assert_eq!(publisher.cursor().0, rings * CAPACITY);
 }
 
-/// What the next calls say that do not find anything.
+/// The error of the next calls that find no message.
 fn next_error(subscriber: &mut Subscriber) -> ReceiveError {
     for _ in 0..100 {
         match subscriber.try_receive() {
@@ -56,10 +56,10 @@ fn is_readable(descriptor: impl AsFd) -> bool {
     rustix::event::poll(&mut one, Some(&timeout)).unwrap() == 1
 }
 
-/// Another participant wrote what is not true, or removed the file.
+/// Another participant wrote a false word, or removed the file.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_lane_that_is_announced_without_its_file_is_told_so() {
+fn announced_lane_without_file_gives_lane_error() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let uri = format!("shm://announced?dir={}", folder.path().display());
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -83,7 +83,7 @@ fn a_lane_that_is_announced_without_its_file_is_told_so() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_subscriber_lapped_by_whole_rings_is_woken_and_told_of_the_overrun() {
+fn subscriber_lapped_by_whole_rings_wakes_and_gets_overrun() {
     for rings in [1, 2, 3] {
         let (mut publisher, mut subscriber) = pair("lapped-waits", LATEST);
         lap(&mut publisher, rings);
@@ -99,9 +99,9 @@ fn a_subscriber_lapped_by_whole_rings_is_woken_and_told_of_the_overrun() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn the_descriptor_of_a_subscriber_lapped_by_whole_rings_becomes_readable() {
+fn descriptor_of_subscriber_lapped_by_whole_rings_becomes_readable() {
     let (mut publisher, mut subscriber) = pair("lapped-polls", LATEST);
-    // What waits for the loop begins to look only after the publisher is a ring ahead.
+    // The thread that watches for the event loop starts after the publisher is one ring ahead.
     hook::at("look.around", move || lap(&mut publisher, 1));
     subscriber.event_fd().unwrap();
     assert!(subscriber.try_receive().unwrap().is_none());
@@ -112,18 +112,20 @@ fn the_descriptor_of_a_subscriber_lapped_by_whole_rings_becomes_readable() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_subscriber_lapped_by_whole_rings_is_told_of_the_overrun_and_not_of_the_end() {
+fn subscriber_lapped_by_whole_rings_gets_overrun_before_end() {
     for query in [LATEST, EVICTING] {
         for rings in [1, 2] {
             let (mut publisher, mut subscriber) = pair("lapped-ends", query);
-            // Between its look at the header, which found nothing, and its look for the end of the stream.
+            // Between the check of the header, which found nothing, and the check for the end of
+            // the stream.
             hook::at("look.ends", move || {
                 lap(&mut publisher, rings);
                 publisher.close().unwrap();
             });
             let error = next_error(&mut subscriber);
             let expected = if query == LATEST {
-                matches!(error, ReceiveError::Overrun { lost_bytes } if lost_bytes == rings * CAPACITY)
+                let lost = rings * CAPACITY;
+                matches!(error, ReceiveError::Overrun { lost_bytes } if lost_bytes == lost)
             } else {
                 matches!(error, ReceiveError::Evicted)
             };
@@ -136,10 +138,10 @@ fn a_subscriber_lapped_by_whole_rings_is_told_of_the_overrun_and_not_of_the_end(
     }
 }
 
-/// A publisher that joins nobody yet stores its limit, finds the newcomer, and stays behind it.
+/// A publisher stores its limit before it finds the new subscriber, and then stays behind it.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_limit_that_was_stored_before_a_subscriber_was_found_overruns_nobody_that_is_held_back_for() {
+fn limit_stored_before_subscriber_was_found_causes_no_overrun() {
     let (mut publisher, mut subscriber) = pair("held", "capacity=4KiB&slow=evict:1h");
     for _ in 0..3 {
         publisher.publish(&MESSAGE).unwrap();

@@ -1,4 +1,4 @@
-//! A publisher comes: it takes a lane that nobody holds, and goes on where the last one left it.
+//! Opening a publisher: it takes a free lane, and continues at the position of its last publisher.
 
 use super::attach;
 use super::attached::Attached;
@@ -10,7 +10,7 @@ use crate::ring::publish::{Producer, bump};
 use crate::sync::Ordering;
 use crate::uri::Config;
 
-/// Takes the first lane that nobody holds. Runs under the membership lock.
+/// Takes the first free lane. Runs under the membership lock.
 pub(super) fn take_lane(
     attached: &mut Attached,
     config: &Config,
@@ -74,7 +74,7 @@ pub(super) fn take_lane(
             .store(0, Ordering::Relaxed);
         // Relaxed: only the lock's holder writes it.
         let before = words.word(lane::STATE).load(Ordering::Relaxed);
-        // A publisher that died while it waited left these; nobody knows for how long it did.
+        // A publisher that died during a wait left these words. How long it waited is unknown.
         words
             .word(lane::BACK_PRESSURE_SINCE)
             .store(0, Ordering::Relaxed);
@@ -85,7 +85,8 @@ pub(super) fn take_lane(
             bump(&words, lane::TAKEOVERS, 1);
         }
         let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
-        // Release: open from here on; two steps for each publisher keep the numbers apart, whatever stood there.
+        // Release: the lane is open from here on. Each publisher adds two, so the state words of
+        // two publishers differ, whatever the word was.
         producer
             .lane()
             .word(lane::STATE)
@@ -93,8 +94,8 @@ pub(super) fn take_lane(
         control
             .word(entry + lane_entry::PRESENT)
             .store(1, Ordering::Release);
-        // Always: a publisher before us may have died between the two. Release: the lane's file is in place for
-        // whoever sees the new number.
+        // Always: an earlier publisher may have died between the two stores. Release: the lane's
+        // file exists for a thread that sees the new number.
         control
             .word(control::LANES_EPOCH)
             .fetch_add(1, Ordering::Release);

@@ -1,8 +1,9 @@
-//! There is no room: who is in the way, since when, and what to do about it.
+//! Back-pressure: how a publisher without room finds the subscribers that block it, and where it
+//! sleeps.
 
 use super::attached::Attached;
-use super::slots::{self, Verdict};
-use super::surroundings::rely_on;
+use super::slots::{self, SlotCheck};
+use super::slow_state::rely_on;
 use crate::clock::monotonic_ns;
 use crate::region::Word;
 use crate::ring::gate::Slowest;
@@ -13,42 +14,45 @@ use crate::uri::Config;
 use crate::wait::{Idle, Reliance, Sleeper, Step, warden};
 use std::time::{Duration, Instant};
 
-/// How long a publisher is held back before it looks whether the slowest subscriber still lives.
-const JUDGE_EVERY_NS: u64 = 1_000_000;
+/// Interval at which a blocked publisher checks whether the slowest subscriber lives.
+const CHECK_EVERY_NS: u64 = 1_000_000;
 
-/// Longest sleep of a publisher whose time for a subscriber is over, which only has to be judged.
-const JUDGE_AGAIN: Duration = Duration::from_millis(1);
+/// Longest sleep of a publisher after a subscriber's time is over and before the next check.
+const RECHECK_AFTER: Duration = Duration::from_millis(1);
 
-/// What a publisher knows about those who hold it back.
+/// What a publisher knows about the subscribers that hold it back.
 ///
 /// # What `slow=evict:D` bounds
 ///
-/// One clock starts when the publisher finds no room. When it has run for D, every subscriber that is in the way is
-/// evicted, whatever it is: silent, stopped, absent, slowly reading, or newly come. So no message waits for longer than D
-/// and the time that evicting takes.
+/// One clock starts when the publisher finds no room. When it has run for D, every subscriber that
+/// blocks the room is evicted: silent, stopped, absent, slow or new. So no message waits longer
+/// than D and the time that the evictions take.
 ///
-/// A subscriber that takes nothing while the publisher waits for others is timed as well. It is evicted as soon as it is
-/// in the way itself, if it took nothing for D of such time. So many silent subscribers cost one D, not one each.
+/// A subscriber that reads nothing while the publisher waits for others has a clock as well. It
+/// counts only the time that publishers wait. If that clock has run for D, the subscriber is
+/// evicted as soon as it blocks the room. So many silent subscribers cost one D, not one D each.
 #[derive(Debug, Default)]
 pub(super) struct StallMonitor {
-    /// Since when there has been no room; 0 if there is some.
+    /// Start of the time without room; 0 if there is room.
     since: u64,
-    /// Since when the lane's counter runs; 0 if it does not. It stops where the publisher gives a message up.
-    counted: u64,
-    /// When the publisher gave a message up; it may have done something else since then.
+    /// Start of the time that the lane's counter counts; 0 if it does not run. It stops when the
+    /// publisher gives a message up.
+    counted_since: u64,
+    /// When the publisher gave a message up. It may have done something else since then.
     gave_up_at: u64,
-    judged_at: u64,
-    /// When the time of a subscriber that is in the way is over; 0 if none is known.
+    checked_at: u64,
+    /// When the time of a blocking subscriber is over; 0 if none is known.
     due_at: u64,
-    /// For each slot who is behind there, and for how long it has taken nothing. Empty on channels that evict nobody.
-    silent: Vec<Silent>,
+    /// For each slot: the subscriber that is behind, and how long it has read nothing. Empty on
+    /// channels without eviction.
+    stalls: Vec<SlotStall>,
     pub(super) evicted: u64,
     pub(super) reclaimed: u64,
 }
 
 /// A subscriber that is behind while a publisher waits.
 #[derive(Clone, Copy, Debug, Default)]
-struct Silent {
+struct SlotStall {
     ticket: u64,
     position: u64,
     /// Nanoseconds that publishers waited while it stayed at its position.
@@ -64,112 +68,115 @@ impl StallMonitor {
             geometry.slots()
         };
         Self {
-            silent: vec![Silent::default(); slots],
+            stalls: vec![SlotStall::default(); slots],
             ..Self::default()
         }
     }
 
-    /// There is no room for a frame that needs the ring up to `need`: keeps the time, and now and then judges
-    /// those who are in the way. `true` if somebody no longer is.
+    /// There is no room for a frame that ends at `need`: measures the time, and checks the blocking
+    /// subscribers at an interval. `true` if a slot was freed.
     pub(super) fn no_room(&mut self, attached: &Attached, producer: &Producer, need: u64) -> bool {
         let now = monotonic_ns();
         if self.since == 0 {
             self.since = now;
-            self.judged_at = now;
+            self.checked_at = now;
             self.due_at = now.saturating_add(attached.geometry.evict_after_ns);
             bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
-            self.watch(attached, producer, 0, need);
+            self.time_subscribers(attached, producer, 0, need);
         }
-        if self.counted == 0 {
-            self.counted = now;
+        if self.counted_since == 0 {
+            self.counted_since = now;
             if self.gave_up_at != 0 {
-                // Nobody was waited for meanwhile, so that nobody is late for it.
+                // The publisher did not wait since then, so that time does not count against any
+                // subscriber.
                 self.since += now.saturating_sub(self.gave_up_at);
-                self.judged_at = now;
+                self.checked_at = now;
                 self.gave_up_at = 0;
-                self.watch(attached, producer, 0, need);
+                self.time_subscribers(attached, producer, 0, need);
             }
             // Relaxed: for display, here and below; only we write them.
             let since = producer.lane().word(lane::BACK_PRESSURE_SINCE);
-            blame(producer);
+            show_slowest(producer);
             since.store(now, Ordering::Relaxed);
         }
-        self.judge(attached, producer, now, Some(need))
+        self.reclaim_or_evict(attached, producer, now, Some(need))
     }
 
-    /// A wait for subscribers, not for room: nobody is in the way, but who died must not be waited for.
-    pub(super) fn no_hurry(&mut self, attached: &Attached, producer: &Producer) -> bool {
-        self.judge(attached, producer, monotonic_ns(), None)
+    /// For a wait for subscribers, not for room: no subscriber blocks, but dead ones must be
+    /// reclaimed.
+    pub(super) fn check_dead(&mut self, attached: &Attached, producer: &Producer) -> bool {
+        self.reclaim_or_evict(attached, producer, monotonic_ns(), None)
     }
 
-    /// There is room again, or the publisher ends.
+    /// There is room again, or the publisher closes.
     pub(super) fn stall_ended(&mut self, producer: &Producer) {
         if self.since != 0 {
-            self.give_up(producer);
+            self.wait_abandoned(producer);
             self.since = 0;
             self.gave_up_at = 0;
         }
     }
 
-    /// The publisher waits no longer, though there may be no room: what it waited is counted.
-    pub(super) fn give_up(&mut self, producer: &Producer) {
-        if self.counted != 0 {
+    /// The publisher stops waiting, perhaps without room: adds the time to the lane's counter.
+    pub(super) fn wait_abandoned(&mut self, producer: &Producer) {
+        if self.counted_since != 0 {
             let lane = producer.lane();
-            // Relaxed: for display. Before the sum: an observer between the two shows too little for a moment, and
-            // nothing twice.
+            // Relaxed: for display. The start is cleared before the sum is stored: an observer
+            // between the two stores reads too little for a moment, and counts nothing twice.
             lane.word(lane::BACK_PRESSURE_SINCE)
                 .store(0, Ordering::Relaxed);
             lane.word(lane::BACK_PRESSURE_SLOT)
                 .store(0, Ordering::Relaxed);
             bump(lane, lane::BACK_PRESSURE_NS, self.running_ns());
-            self.counted = 0;
+            self.counted_since = 0;
             self.gave_up_at = monotonic_ns();
         }
     }
 
-    /// Nanoseconds of a wait that goes on, which the lane's counter does not have yet.
+    /// Nanoseconds of the current wait, which the lane's counter does not contain yet.
     pub(super) fn running_ns(&self) -> u64 {
-        match self.counted {
+        match self.counted_since {
             0 => 0,
-            counted => monotonic_ns().saturating_sub(counted),
+            counted_since => monotonic_ns().saturating_sub(counted_since),
         }
     }
 
-    /// Longest sleep before somebody has to be judged again.
-    pub(super) fn nap(&self, longest: Duration) -> Duration {
-        if self.since == 0 || self.silent.is_empty() {
+    /// Longest sleep before the next check of a subscriber.
+    pub(super) fn longest_nap(&self, longest: Duration) -> Duration {
+        if self.since == 0 || self.stalls.is_empty() {
             return longest;
         }
         let left = Duration::from_nanos(self.due_at.saturating_sub(monotonic_ns()));
-        longest.min(left.max(JUDGE_AGAIN))
+        longest.min(left.max(RECHECK_AFTER))
     }
 
-    /// Reclaims the slowest subscribers as long as they are dead, and evicts them as long as they are in the way and
-    /// their time is over.
-    fn judge(
+    /// Reclaims the slowest subscribers while they are dead. Evicts them while they block the room
+    /// and their time is over.
+    fn reclaim_or_evict(
         &mut self,
         attached: &Attached,
         producer: &Producer,
         now: u64,
         need: Option<u64>,
     ) -> bool {
-        let passed = now.saturating_sub(self.judged_at);
-        if passed < JUDGE_EVERY_NS {
+        let passed = now.saturating_sub(self.checked_at);
+        if passed < CHECK_EVERY_NS {
             return false;
         }
-        self.judged_at = now;
+        self.checked_at = now;
         if let Some(need) = need {
-            self.watch(attached, producer, passed, need);
-            blame(producer);
+            self.time_subscribers(attached, producer, passed, need);
+            show_slowest(producer);
         }
         let mut freed = false;
-        // One after the other: several may have died together, or be late together.
+        // One after the other: several may be dead or overdue.
         while let Some(slowest) = producer.gate().slowest() {
-            let late = need.and_then(|need| self.late(attached, producer, &slowest, now, need));
-            match slots::judge(attached, slowest.slot, late) {
-                Verdict::Wait | Verdict::Absent => break,
-                Verdict::Reclaimed => self.reclaimed += 1,
-                Verdict::Evicted => self.evicted += 1,
+            let overdue =
+                need.and_then(|need| self.overdue(attached, producer, &slowest, now, need));
+            match slots::reclaim_or_evict(attached, slowest.slot, overdue) {
+                SlotCheck::Wait | SlotCheck::Absent => break,
+                SlotCheck::Reclaimed => self.reclaimed += 1,
+                SlotCheck::Evicted => self.evicted += 1,
             }
             freed = true;
         }
@@ -179,38 +186,44 @@ impl StallMonitor {
         freed
     }
 
-    /// Times those who are behind and take nothing, and finds out when the next one's time is over. `passed`
-    /// nanoseconds went by with waiting.
-    fn watch(&mut self, attached: &Attached, producer: &Producer, passed: u64, need: u64) {
+    /// Measures how long each subscriber that is behind has read nothing, and finds the next time
+    /// that is over. The publisher waited for `passed` nanoseconds since the last call.
+    fn time_subscribers(
+        &mut self,
+        attached: &Attached,
+        producer: &Producer,
+        passed: u64,
+        need: u64,
+    ) {
         let Attached {
             control, geometry, ..
         } = attached;
-        if self.silent.is_empty() {
+        if self.stalls.is_empty() {
             return;
         }
         let bound = geometry.evict_after_ns;
         self.due_at = self.since.saturating_add(bound);
         for (slot, position) in producer.gate().positions() {
             let ticket = slots::ticket(control, geometry, slot);
-            let silent = &mut self.silent[slot];
-            if (silent.ticket, silent.position) != (ticket, position) {
-                *silent = Silent {
+            let stalls = &mut self.stalls[slot];
+            if (stalls.ticket, stalls.position) != (ticket, position) {
+                *stalls = SlotStall {
                     ticket,
                     position,
                     for_ns: 0,
                 };
             } else if position < producer.position() {
-                silent.for_ns = silent.for_ns.saturating_add(passed);
+                stalls.for_ns = stalls.for_ns.saturating_add(passed);
             }
-            if is_in_the_way(producer, geometry, position, need) {
-                let left = bound.saturating_sub(silent.for_ns);
-                self.due_at = self.due_at.min(self.judged_at.saturating_add(left));
+            if blocks_room(producer, geometry, position, need) {
+                let left = bound.saturating_sub(stalls.for_ns);
+                self.due_at = self.due_at.min(self.checked_at.saturating_add(left));
             }
         }
     }
 
-    /// The ticket of the slowest subscriber, if it is in the way and its time is over.
-    fn late(
+    /// The ticket of the slowest subscriber, if it blocks the room and its time is over.
+    fn overdue(
         &self,
         attached: &Attached,
         producer: &Producer,
@@ -221,26 +234,26 @@ impl StallMonitor {
         let Attached {
             control, geometry, ..
         } = attached;
-        let silent = self.silent.get(slowest.slot)?;
-        if !is_in_the_way(producer, geometry, slowest.position, need) {
+        let stalls = self.stalls.get(slowest.slot)?;
+        if !blocks_room(producer, geometry, slowest.position, need) {
             return None;
         }
         let ticket = slots::ticket(control, geometry, slowest.slot);
-        let is_it = (silent.ticket, silent.position) == (ticket, slowest.position);
+        let is_same = (stalls.ticket, stalls.position) == (ticket, slowest.position);
         let bound = geometry.evict_after_ns;
         let waited = now.saturating_sub(self.since);
-        (waited >= bound || is_it && silent.for_ns >= bound).then_some(ticket)
+        (waited >= bound || is_same && stalls.for_ns >= bound).then_some(ticket)
     }
 }
 
-/// Whether a subscriber at `position` is why there is no room up to `need`. One that has read everything is not in the
-/// way of a batch that is longer than the ring.
-fn is_in_the_way(producer: &Producer, geometry: &Geometry, position: u64, need: u64) -> bool {
+/// Whether a subscriber at `position` blocks the room up to `need`. A subscriber that has read
+/// everything does not block a batch that is longer than the ring.
+fn blocks_room(producer: &Producer, geometry: &Geometry, position: u64, need: u64) -> bool {
     position < producer.position() && position.saturating_add(geometry.capacity) < need
 }
 
-/// Says in the lane who holds its publisher back.
-fn blame(producer: &Producer) {
+/// Shows in the lane which subscriber holds its publisher back.
+fn show_slowest(producer: &Producer) {
     let slot = producer
         .gate()
         .slowest()
@@ -252,14 +265,15 @@ fn blame(producer: &Producer) {
         .store(slot as u64, Ordering::Relaxed);
 }
 
-/// Wake-ups on one subscriber's page, in a row and without its position moving, after which it is no place to sleep.
+/// Wake-ups in a row on one subscriber's page while its position stays the same. After so many the
+/// publisher sleeps on its own word.
 const FUTILE_WAKES_MAX: u32 = 64;
 
 /// Where a publisher sleeps until there is room.
 ///
-/// On a sealed channel that is a word of the slowest subscriber's page, which wakes it as it makes room. A page that
-/// wakes us again and again for nothing is slept on no more: our own word serves too, only that no subscriber's progress
-/// wakes us there, so naps stay short.
+/// On a sealed channel it sleeps on a word of the slowest subscriber's page. That subscriber wakes
+/// it when it releases bytes. After too many futile wakes on that page the publisher sleeps on its
+/// own park word. There no release wakes it, so its naps stay short.
 #[derive(Debug, Default)]
 pub(super) struct ParkTarget {
     last: Option<(Slowest, Sleeper)>,
@@ -267,7 +281,7 @@ pub(super) struct ParkTarget {
 }
 
 impl ParkTarget {
-    /// Sleeps until there may be room, or for `longest`; `own` is our own place.
+    /// Sleeps until there may be room, or for `longest`; `own` is the publisher's own sleeper.
     pub(super) fn sleep(
         &mut self,
         own: &Sleeper,
@@ -280,7 +294,7 @@ impl ParkTarget {
         let longest = if evict_after == 0 {
             longest
         } else {
-            // Its clock runs, and is looked at in time.
+            // The eviction clock runs, so the publisher wakes in time to check it.
             let step = Duration::from_nanos(evict_after / 8);
             longest.min(step.clamp(EVICTION_STEP_MIN, EVICTION_STEP_MAX))
         };
@@ -295,7 +309,7 @@ impl ParkTarget {
         let ready = || ready(&mut producer.borrow_mut());
         match &self.last {
             Some((_, page)) if self.woken < FUTILE_WAKES_MAX => {
-                // Whoever serves the socket wakes us when it ends.
+                // The thread that serves the socket wakes us when the subscriber ends.
                 let woken = page.sleep(longest, |_| Reliance::Sure, ready);
                 self.woken += u32::from(woken);
             }
@@ -313,11 +327,12 @@ impl ParkTarget {
     }
 }
 
-/// Shortest and longest nap where an eviction may be due.
+/// Shortest and longest nap while an eviction may be due.
 const EVICTION_STEP_MIN: Duration = Duration::from_millis(1);
 const EVICTION_STEP_MAX: Duration = Duration::from_millis(8);
 
-/// Whether a publisher may sleep long that `slowest` holds back: its end is watched for, and its progress wakes.
+/// Whether a publisher that `slowest` holds back may sleep long: the warden watches for its death,
+/// and its releases wake the publisher.
 fn rely_on_slowest(
     attached: &Attached,
     slowest: Option<Slowest>,
@@ -325,8 +340,8 @@ fn rely_on_slowest(
     watches: &mut warden::Watches,
 ) -> Reliance {
     let locks = attached.locks.reader();
-    // Without one it waits for newcomers, who wake it.
-    let Some(slowest) = slowest.filter(|_| !locks.is_inside()) else {
+    // If no subscriber gates, the publisher waits for new ones, and each of those wakes it.
+    let Some(slowest) = slowest.filter(|_| !locks.is_inproc()) else {
         return Reliance::Sure;
     };
     let Attached {
@@ -347,7 +362,7 @@ fn rely_on_slowest(
     rely_on(&locks, watches, park, &[peer])
 }
 
-/// A wait with a strategy and perhaps an end.
+/// A wait by a wait strategy, perhaps with a deadline.
 pub(super) struct Waiting {
     idle: Idle,
     deadline: Option<Instant>,
@@ -355,7 +370,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(config: &Config, timeout: Option<Duration>) -> Self {
-        // A time-out beyond what the clock can hold is no time-out.
+        // A time-out that the clock cannot hold is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Self {
             idle: Idle::new(config.wait),
@@ -363,7 +378,7 @@ impl Waiting {
         }
     }
 
-    /// What to do before the next look; `None` once the time is over.
+    /// The next step of the wait; `None` once the time is over.
     pub(super) fn step(&mut self) -> Option<Step> {
         if self
             .deadline

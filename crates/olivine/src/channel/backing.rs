@@ -1,4 +1,4 @@
-//! Where a channel's memory is: files of a folder, or memory without a name that this process holds.
+//! The memory of a channel: files of a folder, or memory without a name that this process holds.
 
 use crate::error::OpenError;
 use crate::fork::{self, ForkPage};
@@ -13,36 +13,38 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A channel's memory.
+/// The memory of a channel.
 #[derive(Debug)]
 pub(crate) enum Backing {
     /// `shm://`: files.
     Files(ChannelFolder),
-    /// `inproc://`: memory that goes when the last participant does. Also each end of `shm+fd://`.
+    /// `inproc://`: memory that is freed with the last participant. Also each end of `shm+fd://`.
     Process(Arc<InprocMemory>),
 }
 
-/// An `inproc://` channel: the same memory as files would be, without names.
+/// An `inproc://` channel: the same memory as that of files, without names.
 #[derive(Debug)]
 pub(crate) struct InprocMemory {
     path: PathBuf,
     pub(super) control: OwnedFd,
     lanes: Mutex<HashMap<usize, OwnedFd>>,
     locks: Arc<Mutex<HashMap<u64, u64>>>,
-    /// The memory would be shared with a forked child, the table of locks would not: there the name is free.
+    /// Whether this is the process that made the memory. A forked child shares the memory but not
+    /// the table of locks. So the name is free in the child.
     page: ForkPage,
 }
 
 /// The channels of this process.
 ///
-/// A tree, whose memory is reached by its first byte: tools that look for lost memory find it.
+/// A `BTreeMap`: its memory is reachable from its first byte, so leak checkers find it.
 static CHANNELS: Mutex<BTreeMap<String, Weak<InprocMemory>>> = Mutex::new(BTreeMap::new());
 
 impl InprocMemory {
-    /// The channel of this name, made by `make` (which fills the control memory) if there is none.
+    /// The channel of this name. If there is none, makes one whose control memory begins with
+    /// `fill`.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
         let path = PathBuf::from(format!("inproc://{name}"));
-        // Before forks are held off: a page may have to be noted, which holds them off as well.
+        // Before forks are blocked: making a page may block them as well.
         let page = ForkPage::new().map_err(|source| OpenError::Io {
             action: "map a private page for",
             path: path.clone(),
@@ -57,15 +59,15 @@ impl InprocMemory {
             return Ok(channel);
         }
         let control = memory_file(&path, bytes, None, fill)?;
-        let inside = Arc::new(Self {
+        let memory = Arc::new(Self {
             path,
             control,
             lanes: Mutex::default(),
             locks: Arc::default(),
             page,
         });
-        channels.insert(name.to_owned(), Arc::downgrade(&inside));
-        Ok(inside)
+        channels.insert(name.to_owned(), Arc::downgrade(&memory));
+        Ok(memory)
     }
 
     /// A channel that no name leads to. `path` is for messages.
@@ -88,7 +90,7 @@ impl InprocMemory {
         }))
     }
 
-    /// Hands the memory of lane `index` to `take`, if it exists.
+    /// Passes the memory of lane `index` to `take`, if it exists.
     pub(super) fn with_lane<T>(
         &self,
         index: usize,
@@ -98,20 +100,20 @@ impl InprocMemory {
         lanes.get(&index).map(|file| take(file.as_fd()))
     }
 
-    /// Frees the name: who opens it from here on gets another channel.
+    /// Frees the name: the next opener gets another channel.
     pub(super) fn forget(self: &Arc<Self>) {
         let _still = fork::block_forks();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|_, channel| !std::ptr::eq(channel.as_ptr(), Arc::as_ptr(self)));
     }
 
-    /// Locks of another participant.
+    /// Locks for another participant.
     pub(super) fn locks(&self) -> Locks {
         Locks::table(&self.locks)
     }
 }
 
-/// Memory without a name, `bytes` long and allocated, that begins with `fill`.
+/// Memory without a name, `bytes` long and allocated. It begins with `fill`.
 pub(super) fn memory_file(
     path: &Path,
     bytes: u64,
@@ -131,11 +133,11 @@ impl Backing {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Files(folder) => folder.path(),
-            Self::Process(inside) => &inside.path,
+            Self::Process(memory) => &memory.path,
         }
     }
 
-    /// Bytes that are free where the rings would lie; `None` where no file system limits them.
+    /// Bytes that are free for the rings; `None` if no file system limits them.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         match self {
             Self::Files(folder) => {
@@ -148,8 +150,8 @@ impl Backing {
 
     /// Makes lane `index` if it is missing; `true` if it did. The caller holds its lock.
     ///
-    /// A file that stands there although the channel has no such lane (`present`) was made for an
-    /// earlier channel of this folder. It is removed, and the lane is made anew.
+    /// A file that exists although the channel has no such lane (`present`) was made for an earlier
+    /// channel of this folder. It is removed, and the lane is made again.
     pub(crate) fn ensure_lane(
         &self,
         shape: &LaneShape<'_>,
@@ -175,13 +177,13 @@ impl Backing {
                     &lane_header(shape),
                 )
             }
-            Self::Process(inside) => {
-                let mut lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            Self::Process(memory) => {
+                let mut lanes = memory.lanes.lock().unwrap_or_else(PoisonError::into_inner);
                 let Entry::Vacant(entry) = lanes.entry(index) else {
                     return Ok(false);
                 };
                 entry.insert(memory_file(
-                    &inside.path,
+                    &memory.path,
                     geometry.lane_bytes(),
                     numa,
                     &lane_header(shape),
@@ -191,18 +193,18 @@ impl Backing {
         }
     }
 
-    /// Takes back a lane that nobody was shown. The caller holds its lock and the membership lock.
+    /// Removes a lane that was not announced. The caller holds its lock and the membership lock.
     pub(crate) fn remove_lane(&self, index: usize) {
         match self {
             Self::Files(folder) => folder.remove_lane(index),
-            Self::Process(inside) => {
-                let mut lanes = inside.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            Self::Process(memory) => {
+                let mut lanes = memory.lanes.lock().unwrap_or_else(PoisonError::into_inner);
                 lanes.remove(&index);
             }
         }
     }
 
-    /// Maps lane `index`, after checking that it is one of this channel. `None` if it does not exist.
+    /// Checks that lane `index` belongs to this channel, and maps it. `None` if it does not exist.
     pub(crate) fn open_lane(
         &self,
         shape: &LaneShape<'_>,
@@ -216,7 +218,8 @@ impl Backing {
         })
     }
 
-    /// The error where the channel announces lane `index`, and [`Backing::open_lane`] finds none.
+    /// The error for a lane `index` that the channel announces but [`Backing::open_lane`] does not
+    /// find.
     pub(crate) fn lane_file_missing(&self, index: usize) -> OpenError {
         let problem = "the channel announces this lane, and its file is missing: it was removed, \
                        or a participant wrote what is not true; stop the channel's users, remove \
@@ -227,8 +230,8 @@ impl Backing {
         }
     }
 
-    /// The header of lane `index` for whoever only looks: checked as by [`Backing::open_lane`], and without its ring,
-    /// which may be large. `None` if it does not exist.
+    /// The header of lane `index` for an observer, checked as in [`Backing::open_lane`]. The ring,
+    /// which may be large, is not mapped. `None` if the lane does not exist.
     pub(crate) fn look_at_lane(&self, shape: &LaneShape<'_>) -> Result<Option<Words>, OpenError> {
         self.with_lane(shape.index, false, |file, path| {
             let header = segment::map_lane_header(file, path, shape.geometry)?;
@@ -237,7 +240,8 @@ impl Backing {
         })
     }
 
-    /// Hands the memory of lane `index`, and a path for messages, to `take`; `None` if there is no such lane.
+    /// Passes the memory of lane `index`, and a path for messages, to `take`; `None` if there is no
+    /// such lane.
     fn with_lane<T>(
         &self,
         index: usize,
@@ -248,13 +252,13 @@ impl Backing {
         let taken = match self {
             Self::Files(folder) => segment::open_file(folder, &lane_name(index), writable)?
                 .map(|file| take(file.as_fd(), &path)),
-            Self::Process(inside) => inside.with_lane(index, |file| take(file, &path)),
+            Self::Process(memory) => memory.with_lane(index, |file| take(file, &path)),
         };
         taken.transpose()
     }
 }
 
-/// A lane as its channel says that it should be.
+/// What a lane must be according to its channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneShape<'a> {
     pub(crate) geometry: &'a Geometry,
@@ -296,7 +300,7 @@ pub(super) fn to_bytes(words: &[u64]) -> Vec<u8> {
 /// Whether `file` begins with the words of the lane `shape` that never change.
 fn is_made_for(file: BorrowedFd<'_>, shape: &LaneShape<'_>) -> bool {
     let mut found = [0; MARKS * 8];
-    // A file that is shorter, or cannot be read, is no lane of this channel.
+    // A file that is shorter, or cannot be read, is not a lane of this channel.
     rustix::io::pread(file, &mut found, 0)
         .is_ok_and(|read| read == found.len() && to_bytes(&lane_marks(shape)) == found)
 }
@@ -333,7 +337,7 @@ fn check_lane(words: &Words, path: &Path, shape: &LaneShape<'_>) -> Result<(), O
     {
         return damaged("it belongs to another channel");
     }
-    // Live words: they move, but never outside these bounds.
+    // These words change, but never leave these bounds.
     let limit = word(lane::LIMIT);
     let cursor = words
         .word(lane::CURSOR)

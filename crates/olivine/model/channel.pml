@@ -1,21 +1,25 @@
 /*
- * Coming, going and waiting on one lane: join, gate, evict, reclaim, park. Checked by `cargo xtask model`.
+ * Joining, leaving and waiting on one lane: join, gate, evict, reclaim, park. Checked by
+ * `cargo xtask model`.
  *
- * One publisher sends N messages through a ring of C. SUBSCRIBERS come at any time, read, and leave; one of them may die
- * at any step. Edges have their names from ring/layout.rs: JOIN, REUSE, OVERRUN, SLEEP, WAKE, ROOM. What loom checks,
- * a few threads of the real code under the rules of the language, is checked here for whole lives, of the protocol alone.
+ * One publisher sends N messages through a ring of C. SUBSCRIBERS come at any time, read, and
+ * leave. One of them may die at any step. Edges have the names of ring/layout.rs: JOIN, REUSE,
+ * OVERRUN, SLEEP, WAKE, ROOM. loom checks a few threads of the real code under the rules of the
+ * language. This model checks whole lives, of the protocol alone.
  *
- * Memory: a store goes to a queue of its process and from there to memory at any time, in order; a load reads memory. A
- * fence waits until the own queue is empty, the heavy barrier until each process's was, an atomic exchange as a fence.
+ * Memory: a store goes to a queue of its process, and from there to memory at any time, in order.
+ * A load reads memory. A fence waits until its process's queue is empty. The heavy barrier waits
+ * until every process's queue was empty. An atomic exchange works like a fence.
  *
- * Claims: a reader finds the messages in order, none left out, none written over while it reads (assertions); and
- * everybody comes to an end (no invalid end states): a sleep here has no end but its wake-up, so that a wake-up that gets
- * lost is found. Only for what nobody wakes for, a death or an eviction, is there a time-out; and for each process one nap
- * may end by time, after which it stays armed: flags that are still up need no second barrier.
+ * Claims: a reader finds the messages in order, without a gap, and no message is overwritten while
+ * it is read (assertions). Every process ends (no invalid end states). A sleep ends only by a
+ * wake-up, so a lost wake-up is found. A death or an eviction wakes no process: these two have a
+ * time-out. One nap of each process may end by time. The process then stays armed: flags that are
+ * still raised need no second barrier.
  *
- * With -DVISITOR a waker comes once, as a publisher does that opens, and may die at any step.
+ * With -DVISITOR a waker comes once, like a publisher that opens, and may die at any step.
  *
- * -DEVICT is a channel that evicts; -DMUTANT_NAME takes something away, which must be found.
+ * -DEVICT is a channel that evicts. -DMUTANT_NAME removes a part, which the model must detect.
  */
 
 #ifndef N
@@ -27,11 +31,11 @@
 #ifndef SUBSCRIBERS
 #define SUBSCRIBERS 1
 #endif
-/* Whether naps were used up before the start, where there are states enough. */
+/* Whether the naps are used up before the start, if there are too many states otherwise. */
 #ifndef NAPPED
 #define NAPPED false
 #endif
-#define NOBODY 255
+#define NONE 255
 
 /* Words of shared memory. */
 #define LIMIT 0
@@ -51,9 +55,9 @@
 byte memory[WORDS];
 chan queue[PROCESSES] = [4] of { byte, byte };
 
-/* Locks of the kernel: free once their holder is dead. */
+/* Locks of the kernel: free after the death of their holder. */
 bool slot_lock[SUBSCRIBERS];
-byte membership = NOBODY;
+byte membership = NONE;
 bool attached[SUBSCRIBERS];
 bool evicted[SUBSCRIBERS];
 byte deaths = 0;
@@ -72,7 +76,7 @@ inline heavy_barrier(me) {
 #endif
 }
 
-/* From a queue to memory, at any time. */
+/* Moves a store from a queue to memory, at any time. */
 active [PROCESSES] proctype drain() {
     byte word, value;
 end:
@@ -81,17 +85,17 @@ end:
     od
 }
 
-/* The slowest of those who gate; NOBODY if there is none. */
+/* The slowest gating subscriber; NONE if no subscriber gates. */
 inline scan() {
-    who = NOBODY;
+    who = NONE;
     s = 0;
     do
     :: s == SUBSCRIBERS -> break
     :: else ->
         atomic {
-            /* REUSE: what was read before the position was stored may be overwritten. */
+            /* REUSE: messages read before the store of the position may be overwritten. */
             if
-            :: memory[GATING(s)] == 1 && (who == NOBODY || memory[POSITION(s)] < slowest) ->
+            :: memory[GATING(s)] == 1 && (who == NONE || memory[POSITION(s)] < slowest) ->
                 who = s;
                 slowest = memory[POSITION(s)]
             :: else
@@ -101,12 +105,12 @@ inline scan() {
     od
 }
 
-/* The hint: the lowest bit says that there may be sleepers, the others count how often it was raised. */
+/* The hint: the lowest bit says that there may be sleepers, the others count the raises. */
 #define RAISED 1
 #define COUNT 2
 #define HINT_MASK 31
 
-/* WAKE: the park words first; then the hint is lowered, if no sleeper raised it since. */
+/* WAKE: the park words first. Then the hint is lowered, if no sleeper raised it since. */
 inline wake_sleepers() {
     seen = memory[SLEEPERS];
     if
@@ -132,7 +136,7 @@ inline lower_hint(seen) {
 }
 
 #ifdef VISITOR
-/* Wakes as a publisher does, and may die before each of its steps. It stores nothing of its own. */
+/* Wakes like a publisher, and may die before each step. It stores no message. */
 proctype visitor() {
     byte s = 0, seen;
     seen = memory[SLEEPERS];
@@ -174,7 +178,7 @@ proctype publisher() {
         :: n <= limit -> break
         :: else ->
             scan();
-            wanted = (who == NOBODY -> n : (slowest < n - 1 -> slowest : n - 1) + C);
+            wanted = (who == NONE -> n : (slowest < n - 1 -> slowest : n - 1) + C);
             if
             :: wanted > published ->
                 store(PUBLISHER, LIMIT, wanted);
@@ -187,7 +191,7 @@ proctype publisher() {
 #ifndef MUTANT_join_gate_no_rescan
                 scan();
                 if
-                :: who != NOBODY && slowest + C < limit -> limit = slowest + C
+                :: who != NONE && slowest + C < limit -> limit = slowest + C
                 :: else
                 fi
 #endif
@@ -195,25 +199,26 @@ proctype publisher() {
             fi;
             if
             :: n <= limit
-            :: n > limit && who != NOBODY && !slot_lock[who] ->
+            :: n > limit && who != NONE && !slot_lock[who] ->
                 /* Dead: reclaimed. */
                 fence(PUBLISHER);
                 memory[GATING(who)] = 0
 #ifdef MUTANT_reclaim_the_living
-            :: n > limit && who != NOBODY && slot_lock[who] ->
+            :: n > limit && who != NONE && slot_lock[who] ->
                 fence(PUBLISHER);
                 memory[GATING(who)] = 0
 #endif
 #ifdef EVICT
-            :: atomic { n > limit && who != NOBODY && slot_lock[who] && attached[who] && membership == NOBODY ->
+            :: atomic {
+                n > limit && who != NONE && slot_lock[who] && attached[who] && membership == NONE ->
                 membership = PUBLISHER };
                 evicted[who] = true;
                 fence(PUBLISHER);
                 memory[GATING(who)] = 0;
-                membership = NOBODY
+                membership = NONE
 #endif
-            :: n > limit && who != NOBODY && slot_lock[who] ->
-                /* ROOM: the park word, a heavy barrier, a second look. */
+            :: n > limit && who != NONE && slot_lock[who] ->
+                /* ROOM: the park word, a heavy barrier, a second check. */
                 if
                 :: armed && memory[ROOM_PARK] == 1
                 :: else ->
@@ -231,7 +236,7 @@ proctype publisher() {
                 scan();
                 if
 #ifndef MUTANT_room_no_second_look
-                :: who == NOBODY || n <= slowest + C ->
+                :: who == NONE || n <= slowest + C ->
                     store(PUBLISHER, ROOM_PARK, 0);
                     fence(PUBLISHER);
                     armed = false
@@ -242,7 +247,7 @@ proctype publisher() {
                     if
                     :: memory[ROOM_PARK] == 0
                     :: !napped -> napped = true
-                    /* A nap ends by itself; that matters only where nobody would wake. */
+                    /* A nap ends by time. That matters only if no process would wake it. */
                     :: memory[GATING(0)] == 1 && !slot_lock[0] -> memory[ROOM_PARK] = 0
 #if SUBSCRIBERS == 2
                     :: memory[GATING(1)] == 1 && !slot_lock[1] -> memory[ROOM_PARK] = 0
@@ -256,7 +261,7 @@ proctype publisher() {
         od;
         store(PUBLISHER, RING(n), n);
         store(PUBLISHER, CURSOR, n);
-        /* SLEEP, the light side: no instruction here. */
+        /* SLEEP, the light side: no instruction. */
         wake_sleepers();
         n++
     od;
@@ -268,13 +273,13 @@ proctype publisher() {
     if \
     :: skip \
     :: atomic { deaths == 0 -> deaths++; slot_lock[me] = false; \
-        if :: membership == me -> membership = NOBODY :: else fi }; goto gone \
+        if :: membership == me -> membership = NONE :: else fi }; goto gone \
     fi
 
 proctype subscriber(byte me) {
     byte position, header, payload;
     bool armed = false, napped = NAPPED, fresh;
-    atomic { membership == NOBODY -> membership = me };
+    atomic { membership == NONE -> membership = me };
     slot_lock[me] = true;
     store(me, POSITION(me), 0);
     do
@@ -286,7 +291,7 @@ proctype subscriber(byte me) {
         may_die(me);
         store(me, GATING(me), 1);
 #ifndef MUTANT_join_no_fence
-        /* JOIN: our position before their limit. */
+        /* JOIN: our position before the limit. */
         fence(me);
 #endif
         if
@@ -302,7 +307,7 @@ proctype subscriber(byte me) {
     fi;
 #endif
     attached[me] = true;
-    membership = NOBODY;
+    membership = NONE;
     may_die(me);
     do
     :: position == N -> break
@@ -313,7 +318,7 @@ proctype subscriber(byte me) {
             payload = memory[RING(position + 1)];
 #ifdef EVICT
 #ifndef MUTANT_overrun_no_check
-            /* OVERRUN: whoever may be evicted copies, and looks at the limit afterwards. */
+            /* OVERRUN: a subscriber that may be evicted copies, and reads the limit afterwards. */
             if
             :: memory[LIMIT] > position + C -> break
             :: else
@@ -334,7 +339,7 @@ proctype subscriber(byte me) {
             fi
 #endif
         :: else ->
-            /* SLEEP: the flags, a heavy barrier, a second look. */
+            /* SLEEP: the flags, a heavy barrier, a second check. */
             if
             /* The last nap ended by time, and no waker took the flags. */
             :: armed && memory[PARK(me)] == 1 && (memory[SLEEPERS] & RAISED) -> fresh = false
@@ -381,8 +386,8 @@ proctype subscriber(byte me) {
             fi
         fi
     od;
-    /* Leaving: everything read is handed back, and nothing gates any more. */
-    store(me, POSITION(me), NOBODY);
+    /* Leaving: everything read is released, and the gating ends. */
+    store(me, POSITION(me), NONE);
     fence(me);
     memory[GATING(me)] = 0;
     if

@@ -1,7 +1,8 @@
-//! Channels seen from outside: listing, inspecting, removing, forgetting a durable subscriber, collecting those that
-//! nobody uses.
+//! Channels from outside: listing, inspecting and removing them, forgetting a durable subscriber,
+//! and collecting unused channels.
 //!
-//! Looking maps everything read-only and takes no lock that anybody waits for, so it costs participants nothing.
+//! Inspection maps everything read-only and takes no lock that participants wait for, so it costs
+//! them nothing.
 
 mod process;
 
@@ -22,7 +23,7 @@ use crate::uri::{Config, Delivery, Scheme, Slow, WaitStrategy};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Folder of channels when nothing names another: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
+/// Folder of channels if none is named: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     default_folder()
@@ -34,7 +35,7 @@ pub fn default_dir() -> PathBuf {
 pub struct Listed {
     /// Name of the channel.
     pub name: String,
-    /// What it is, or why it cannot be read.
+    /// The channel, or why it cannot be read.
     pub result: Result<ChannelInfo, OpenError>,
 }
 
@@ -46,13 +47,13 @@ pub struct ChannelInfo {
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
-    /// Bytes of each publisher's ring. Here and below, 0 stands for what no publisher has fixed yet.
+    /// Bytes of each publisher's ring. Here and below, 0 means that no publisher has fixed it yet.
     pub capacity_bytes: u64,
     /// Padding of frames in bytes.
     pub align_bytes: u64,
-    /// Publishers it has room for.
+    /// Largest number of publishers.
     pub publishers_max: u64,
-    /// Subscribers it has room for.
+    /// Largest number of subscribers.
     pub subscribers_max: u64,
     /// What happens to subscribers that do not keep up.
     pub slow: Slow,
@@ -78,9 +79,9 @@ pub struct ChannelInfo {
 pub struct PublisherInfo {
     /// Index of the lane.
     pub lane: usize,
-    /// Process id of its newest publisher, in that one's PID namespace.
+    /// Process id of its newest publisher, in that process's PID namespace.
     pub pid: u64,
-    /// Whether it is there.
+    /// The state of its publisher.
     pub state: LaneState,
     /// Bytes published.
     pub cursor: u64,
@@ -88,15 +89,15 @@ pub struct PublisherInfo {
     pub limit: u64,
     /// Times it found no room.
     pub back_pressure_count: u64,
-    /// Nanoseconds it had no room, up to now.
+    /// Nanoseconds without room, up to now.
     pub back_pressure_ns: u64,
-    /// Nanoseconds of them that it has waited just now; 0 while it does not wait.
+    /// Nanoseconds of its current wait for room; 0 if it does not wait.
     pub blocked_ns: u64,
-    /// Slot of the subscriber that it waits for just now.
+    /// Slot of the subscriber that it waits for now.
     pub blocked_by: Option<usize>,
     /// Parked subscribers it woke.
     pub wakes: u64,
-    /// Times a publisher continued after one that died.
+    /// Times a publisher continued after a publisher that died.
     pub takeovers: u64,
 }
 
@@ -106,14 +107,14 @@ pub struct PublisherInfo {
 pub struct SubscriberInfo {
     /// Index of its slot.
     pub slot: usize,
-    /// Process id, in its own PID namespace.
+    /// Process id, in that process's PID namespace.
     pub pid: u64,
     /// Whether its process lives. A stopped process lives.
     pub alive: bool,
-    /// What the system says of its process; [`ProcessState::Unknown`] unless it lives.
+    /// The state of its process; [`ProcessState::Unknown`] if it does not live.
     pub process: ProcessState,
-    /// Whether its place was taken: it was evicted and has not noticed yet, or its durable name is to be told when it
-    /// comes back.
+    /// Whether it lost its place: it was evicted and does not know it yet, or its durable name must
+    /// report the loss when it returns.
     pub evicted: bool,
     /// Its durable name, if it has one.
     pub name: Option<String>,
@@ -121,9 +122,10 @@ pub struct SubscriberInfo {
     pub delivery: Delivery,
     /// How it waits.
     pub wait: WaitStrategy,
-    /// Whether it sleeps just now.
+    /// Whether it sleeps now.
     pub parked: bool,
-    /// Bytes published but not released by it, over all lanes; 0 for one that does not gate.
+    /// Bytes published but not released by it, over all lanes; 0 for a subscriber that does not
+    /// gate.
     pub lag_bytes: u64,
     /// Bytes it lost to overruns.
     pub lost_bytes: u64,
@@ -131,16 +133,17 @@ pub struct SubscriberInfo {
     pub positions: Vec<u64>,
 }
 
-/// Why a channel was not removed, or a subscriber of it not forgotten.
+/// Why a channel was not removed, or a subscriber not forgotten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
     /// It could not be opened or removed.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Somebody uses it.
+    /// Processes use it.
     #[error(
-        "channel '{channel}' is in use by process {pids}: stop them first, or use --force (they keep what they have mapped; newcomers start a new channel)"
+        "channel '{channel}' is in use by process {pids}: stop them first, or use --force (they \
+         keep what they have mapped; newcomers start a new channel)"
     )]
     InUse {
         /// The channel.
@@ -154,9 +157,10 @@ pub enum AdminError {
         /// The URI.
         uri: String,
     },
-    /// Nobody of that name.
+    /// The channel has no durable subscriber of that name.
     #[error(
-        "channel '{channel}' has no durable subscriber '{name}': 'olivine inspect' lists those it has"
+        "channel '{channel}' has no durable subscriber '{name}': 'olivine inspect' lists those it \
+         has"
     )]
     NoSubscriber {
         /// The channel.
@@ -170,17 +174,18 @@ pub enum AdminError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removed {
-    /// Bytes of shared memory given back (once the last process has unmapped them).
+    /// Bytes of shared memory that are freed, once the last process has unmapped them.
     pub bytes: u64,
 }
 
-/// A durable subscriber that [`forget`] took away.
+/// A durable subscriber that [`forget`] removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forgotten {
-    /// Bytes published that it had not released, over all lanes; 0 for one that held nobody back.
+    /// Published bytes that it had not released, over all lanes; 0 if it did not gate.
     pub lag_bytes: u64,
-    /// Whether the channel was removed with it: no process used it, and no other durable subscriber may come back.
+    /// Whether the channel was removed as well: no process used it, and no other durable subscriber
+    /// may return.
     pub removed: bool,
 }
 
@@ -190,9 +195,9 @@ pub struct Forgotten {
 pub struct Collected {
     /// Its name.
     pub name: String,
-    /// Bytes of shared memory given back.
+    /// Bytes of shared memory that are freed.
     pub bytes: u64,
-    /// Why nobody needs it.
+    /// Why it is unused.
     pub reason: &'static str,
 }
 
@@ -213,7 +218,7 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, AdminError> {
     Ok(opened.names()?.into_iter().map(inspect).collect())
 }
 
-/// Looks at one channel.
+/// Inspects one channel.
 ///
 /// # Errors
 ///
@@ -225,8 +230,9 @@ pub fn inspect(config: &Config) -> Result<ChannelInfo, OpenError> {
     look(&folder, config.channel())?.ok_or_else(|| missing(config.channel(), &path))
 }
 
-/// Removes a channel's files. One that is in use is refused unless `force` is set; its participants then keep
-/// what they have mapped, and newcomers start a new channel of the same name. A damaged one needs `force`.
+/// Removes a channel's files. A channel in use is refused unless `force` is set. Then its
+/// participants keep their mappings, and the next opener makes a new channel of the same name. A
+/// damaged channel needs `force`.
 ///
 /// # Errors
 ///
@@ -236,9 +242,9 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     let bytes = files.bytes();
     let attached = match open_control(files, config.channel(), true) {
         Ok(Some(attached)) => attached,
-        // No control file: an interrupted creation or removal. Or a damaged one, on demand.
+        // No control file: an interrupted creation or removal. Or a damaged channel, with `force`.
         Ok(None) if !force => {
-            // Only an empty folder: somebody may be making a channel in it just now.
+            // Only an empty folder: a participant may be making a channel in it.
             if let Some(files) = folder.channel(config.channel(), false)? {
                 files.remove_if_empty();
             }
@@ -253,7 +259,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
             }
             return Ok(Removed { bytes });
         }
-        // Anything else, too few descriptors say, tells nothing about the channel: it may be in use.
+        // Other errors, such as too few descriptors, do not show whether the channel is in use.
         Err(OpenError::NotAChannel { .. } | OpenError::Layout { .. }) if force => {
             return remove_folder(&folder, config.channel(), bytes);
         }
@@ -261,7 +267,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     };
     let _membership = attached.membership()?;
     if !is_current(&attached) {
-        // Removed by its last participant meanwhile; what bears the name now is another channel.
+        // Its last participant removed it meanwhile; the name leads to another channel now.
         return Ok(Removed { bytes: 0 });
     }
     if !force && !is_empty(&attached) {
@@ -274,15 +280,17 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     Ok(Removed { bytes })
 }
 
-/// Forgets the durable subscriber `name` of a channel that it is not attached to, and with it what it has not read:
-/// publishers wait for it no longer. Whatever type the channel's messages are of; of `config` only the name and the
-/// folder matter. Where no process uses the channel and nobody else may come back to it, the channel is removed.
+/// Forgets the durable subscriber `name` of a channel with its unread messages: publishers no
+/// longer wait for it. The subscriber must not be attached. The type of the channel does not
+/// matter; of `config` only the name and the folder are used. If no process uses the channel, and
+/// no other durable subscriber may return to it, the channel is removed.
 ///
-/// Waits for others to finish joining or leaving, microseconds each, for up to 10 s.
+/// Waits up to 10 s for others that join or leave, which takes microseconds each.
 ///
 /// # Errors
 ///
-/// [`AdminError`]; `NoSubscriber` if there is none of that name, `Open` with [`OpenError::NameInUse`] if it is attached.
+/// [`AdminError`]; `NoSubscriber` if no subscriber has that name, `Open` with
+/// [`OpenError::NameInUse`] if it is attached.
 pub fn forget(config: &Config, name: &str) -> Result<Forgotten, AdminError> {
     let (_, files) = find(config)?;
     let gone = || AdminError::Open(missing(config.channel(), &folder_of(config)));
@@ -346,12 +354,12 @@ fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, Adm
     Ok(Removed { bytes })
 }
 
-/// Removes the channels in `folder` that no process uses and no durable subscriber may come back to. With
-/// `dry_run` it only says which. Never touches one in use, whatever races with it.
+/// Removes the channels in `folder` that no process uses and no durable subscriber may return to.
+/// With `dry_run` it only returns them. It never removes a channel in use, also under races.
 ///
 /// # Errors
 ///
-/// If the folder cannot be read or trusted, or a channel cannot be removed. Damaged channels are left alone.
+/// If the folder cannot be read or trusted, or a channel cannot be removed. Damaged channels stay.
 pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminError> {
     let Some(opened) = open_folder(folder)? else {
         return Ok(Vec::new());
@@ -364,7 +372,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
         let bytes = files.bytes();
         match open_control(files, &name, true) {
             Ok(Some(attached)) => {
-                // Somebody who is joining or leaving just now is using it.
+                // A participant that joins or leaves now uses it.
                 if !is_abandoned(&attached) {
                     continue;
                 }
@@ -384,7 +392,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
             }
             Ok(None) => {
                 if !dry_run && let Some(files) = opened.channel(&name, false)? {
-                    // Only if it is still empty: somebody may be making a channel in it.
+                    // Only if it is still empty: a participant may be making a channel in it.
                     files.remove_if_empty();
                 }
                 collected.push(Collected {
@@ -502,10 +510,10 @@ fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
         let Ok(Some(words)) = backing.look_at_lane(&attached.lane(index)) else {
             continue;
         };
-        // Acquire where positions are compared with each other, good enough for the rest.
+        // Acquire: positions are compared with each other; stronger than needed for the rest.
         let word = |at: usize| words.word(at).load(Ordering::Acquire);
         let state = LaneState::of(word(lane::STATE), locks, index);
-        // One that died while it waited left these: nobody knows for how long it did.
+        // A publisher that died during a wait left these words. How long it waited is unknown.
         let (since, slot) = match state {
             LaneState::Open => (
                 word(lane::BACK_PRESSURE_SINCE),

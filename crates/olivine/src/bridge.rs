@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_in_front_of_a_place_is_of_one_side_and_one_scheme() {
+    fn ring_of_remote_channel_belongs_to_one_side_and_scheme() {
         let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
         let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
         assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));

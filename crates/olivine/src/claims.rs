@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps files")]
-    fn every_kept_input_of_the_fuzz_targets_holds() {
+    fn kept_fuzz_inputs_pass_all_checks() {
         assert!(replay("uri", check_uri) > 20);
         assert!(replay("control", check_control) > 20);
         assert!(replay("frames", check_frames) > 20);

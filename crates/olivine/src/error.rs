@@ -1,7 +1,7 @@
-//! Why something could not be opened, sent or received. Depends on `uri` alone.
+//! Errors of opening, sending and receiving. Depends on `uri` alone.
 //!
-//! Each text says what, which value and what to do; `source()` is the cause and is not repeated. What the hot
-//! path answers is a small `Copy` enum: [`NotSent`].
+//! Each text says what, which value and what to do. `source()` is the cause and is not repeated.
+//! The hot path returns a small `Copy` enum: [`NotSent`].
 
 mod damage;
 mod journal;
@@ -16,137 +16,143 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a message was not sent. Nothing of it became visible.
+/// Why a message was not sent. No part of it became visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// The slowest reliable subscriber has not made room yet. Try again, or `publish`, which waits.
+    /// The slowest reliable subscriber has not released room yet. Try again, or call `publish`,
+    /// which waits.
     #[error("no room in the ring: a subscriber has not read far enough yet")]
     BackPressured,
-    /// Fewer reliable subscribers are attached than `subscribers=` asks for.
+    /// Fewer reliable subscribers are attached than `subscribers=` requires.
     #[error("still waiting for the subscribers that 'subscribers=' asks for")]
     NotConnected,
     /// The publisher is closed.
     #[error("the publisher is closed")]
     Closed,
-    /// The message does not fit the ring at all.
+    /// The message is longer than any that fits into the ring.
     #[error(
-        "the message is too long: this ring takes up to {max} bytes; open the channel with a larger 'capacity='"
+        "the message is too long: this ring takes up to {max} bytes; open the channel with a \
+         larger 'capacity='"
     )]
     TooLong {
         /// Longest message in bytes.
         max: usize,
     },
-    /// The text given as the message's topic is not a topic.
+    /// The given topic is invalid.
     #[error(
         "the topic is refused: give words of letters, digits, '_' and '-' joined by dots, \
          128 bytes at most"
     )]
     Topic,
-    /// The handle was made before a `fork` and this is the child.
+    /// The handle was made before a `fork`, and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// The far side of a channel elsewhere cannot be reached any more. [`crate::Publisher::link_failure`] says why.
+    /// The far side of a remote channel cannot be reached any more.
+    /// [`crate::Publisher::link_failure`] says why.
     #[error("the link to the far side has failed: what it had not acknowledged is undelivered")]
     LinkFailed,
 }
 
-/// Why the far side of a channel cannot be reached, for good. What may pass is waited for instead, and told by
-/// [`crate::LinkStatus`].
+/// A permanent failure to reach the far side of a channel. The bridge waits during a temporary
+/// failure, and [`crate::LinkStatus`] reports it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {action} {place}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With which address or file.
+        /// The address or file.
         place: String,
-        /// Its answer.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The other side of a connection speaks another version of the protocol.
+    /// The far side speaks another version of the protocol.
     #[error(
-        "{far} speaks version {found} of the protocol, this build speaks {expected}: run matching versions"
+        "{far} speaks version {found} of the protocol, this build speaks {expected}: run matching \
+         versions"
     )]
     Version {
-        /// Address of the other side.
+        /// Address of the far side.
         far: String,
-        /// Its version.
+        /// Version of the far side.
         found: u32,
-        /// Ours.
+        /// Version of this build.
         expected: u32,
     },
-    /// The other side of a connection is not one of ours, or broke the protocol.
+    /// The far side is not Olivine, or broke the protocol.
     #[error("{far} does not speak the protocol of tcp://: {problem}")]
     Protocol {
-        /// Address of the other side.
+        /// Address of the far side.
         far: String,
-        /// What it said.
+        /// The fault.
         problem: String,
     },
-    /// The other side refused, and would again.
+    /// The far side refused, and would refuse again.
     #[error("{far} refused: {reason}")]
     Refused {
-        /// Address of the other side.
+        /// Address of the far side.
         far: String,
-        /// What it said.
+        /// The reason that it sent.
         reason: String,
     },
-    /// A setting of the two sides does not fit together.
+    /// A setting has different values on the two sides.
     #[error("{far} has {key}={theirs}, this side has {key}={ours}: {rule}")]
     Settings {
-        /// Address of the other side.
+        /// Address of the far side.
         far: String,
         /// The setting.
         key: &'static str,
-        /// Its value there.
+        /// Its value on the far side.
         theirs: String,
-        /// Its value here.
+        /// Its value on this side.
         ours: String,
         /// What to do.
         rule: &'static str,
     },
-    /// A bridge would carry a channel into itself, each message again and again.
+    /// A bridge would copy a channel into itself, each message again and again.
     #[error(
-        "{far} is the very channel that the messages come from: they would go round for ever; name another one"
+        "{far} is the very channel that the messages come from: they would go round for ever; \
+         name another one"
     )]
     Loop {
         /// The destination, or the source.
         far: String,
     },
-    /// TLS could not be set up, or the other side could not prove who it is.
+    /// TLS could not be set up, or the far side could not prove its identity.
     #[error("TLS with {far}: {problem}")]
     Tls {
-        /// Address of the other side, or the file.
+        /// Address of the far side, or the file.
         far: String,
         /// What is wrong.
         problem: String,
     },
-    /// The far side no longer has what comes next, so that messages are missing.
+    /// The far side no longer has the next messages, so messages are missing.
     #[error(
-        "messages are missing: {far} cannot go on from position {position} of lane {lane}: {problem}; open the channel again to go on without them"
+        "messages are missing: {far} cannot go on from position {position} of lane {lane}: \
+         {problem}; open the channel again to go on without them"
     )]
     Lost {
-        /// Where the messages came from.
+        /// Source of the messages.
         far: String,
         /// Lane of the publisher.
         lane: u32,
         /// Position of the first missing byte.
         position: u64,
-        /// Why they are gone.
+        /// Why they are missing.
         problem: String,
     },
-    /// A file is not what it should be.
+    /// A file is damaged.
     #[error("{place}: {problem}")]
     Damaged {
-        /// The file, and where in it.
+        /// The file, and the place in it.
         place: String,
         /// What is wrong and what to do.
         problem: String,
     },
-    /// A journal cannot be recorded into, or replayed.
+    /// A journal cannot be recorded or replayed.
     #[error(transparent)]
     Journal(Arc<JournalError>),
     /// A sealed channel cannot be opened, or was lost.
@@ -164,23 +170,23 @@ pub enum LinkError {
         /// Why.
         source: Arc<ReceiveError>,
     },
-    /// The bridge or replay of another program, which publishes in the channel, failed.
+    /// The bridge or replay of another program, which publishes into the channel, failed.
     #[error("the bridge that fed lane {lane} failed: {reason}")]
     Upstream {
         /// Index of its lane.
         lane: usize,
-        /// What it said.
+        /// The reason that it reported.
         reason: String,
     },
-    /// What publishes in the channel of the other side failed.
+    /// The source of the far side's channel failed.
     #[error("what feeds the channel of {far} failed: {reason}")]
     FarFailed {
-        /// Address of the other side.
+        /// Address of the far side.
         far: String,
-        /// What it said.
+        /// The reason that it reported.
         reason: String,
     },
-    /// The thread of the bridge panicked: a bug of ours.
+    /// The thread of the bridge panicked: a bug of Olivine.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,
 }
@@ -201,30 +207,35 @@ impl From<SealedError> for OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Every publisher has closed and everything was read. Each further call says so again, until a later publisher
-    /// comes: then receiving goes on.
+    /// Every publisher has closed, and everything was read. Further calls return it again until a
+    /// later publisher comes. Then receiving continues.
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
-    /// A `delivery=latest` subscriber was lapped. It goes on with the newest message; this call only reports.
+    /// A `delivery=latest` subscriber was lapped. The next call continues with the newest message.
     #[error(
-        "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a larger 'capacity=' or 'delivery=reliable'"
+        "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a \
+         larger 'capacity=' or 'delivery=reliable'"
     )]
     Overrun {
         /// Bytes of frames (headers and padding included) that were skipped.
         lost_bytes: u64,
     },
-    /// The place of this subscriber was taken, because it held a publisher back for longer than `slow=evict:` allows.
+    /// The subscriber lost its place, because it held a publisher back for longer than
+    /// `slow=evict:` allows.
     ///
-    /// A durable one whose place was taken before it was opened, also because it was absent for longer than `expire=`,
-    /// is told by its first call that receives, once. It is there and goes on; `lost_bytes` counts what it missed.
+    /// A durable name may have lost its place before it was opened, also by being absent for longer
+    /// than `expire=`. Then its first receiving call returns this error once. The subscriber is
+    /// attached and continues; `lost_bytes` counts what it missed.
     #[error(
-        "evicted: the place of this subscriber was taken, because it held a publisher back for longer than \
-         'slow=evict:' allows, or was absent for longer than 'expire='; open it again, or go on if it was just opened"
+        "evicted: the place of this subscriber was taken, because it held a publisher back for \
+         longer than 'slow=evict:' allows, or was absent for longer than 'expire='; open it again, \
+         or go on if it was just opened"
     )]
     Evicted,
-    /// The lane holds something that no publisher of this version writes.
+    /// The lane holds words that no publisher of this version writes.
     #[error(
-        "lane {lane} is corrupt at position {position}: {damage}; stop the channel's users, remove it ('olivine rm') and start them again"
+        "lane {lane} is corrupt at position {position}: {damage}; stop the channel's users, \
+         remove it ('olivine rm') and start them again"
     )]
     Corrupt {
         /// Index of the lane.
@@ -234,20 +245,21 @@ pub enum ReceiveError {
         /// What is wrong there.
         damage: Damage,
     },
-    /// The handle was made before a `fork` and this is the child.
+    /// The handle was made before a `fork`, and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// What fed the ring failed (a bridge, a replay, the link to the far side): everything before that was read, and
-    /// nothing after it was seen. Other publishers of the channel are not concerned: receiving may go on with them, and
-    /// with a bridge that is started again. Where no publisher is left, each further call says so again.
+    /// The source of the ring failed: a bridge, a replay, or the link to the far side. Everything
+    /// before the failure was read, and nothing after it. Receiving may continue with other
+    /// publishers of the channel, and with a bridge that is started again. Without any publisher
+    /// left, further calls return the error again.
     #[error("the stream failed, and nothing after this point was received")]
     Failed(#[source] LinkError),
-    /// A publisher's lane appeared but could not be mapped. Its messages wait; the call may be repeated.
+    /// A publisher's lane appeared but could not be mapped. Its messages wait. Call again.
     #[error("cannot attach to lane {lane}")]
     Lane {
         /// Index of the lane.
         lane: usize,
-        /// What went wrong.
+        /// The cause.
         source: Box<OpenError>,
     },
 }
@@ -263,7 +275,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The feature of this library that brings a scheme's bridge.
+/// The cargo feature that contains the bridge of a scheme.
 fn feature_of(scheme: &str) -> &str {
     match scheme {
         "file" => "journal",
@@ -272,34 +284,35 @@ fn feature_of(scheme: &str) -> &str {
 }
 
 impl ReceiveError {
-    /// Whether it ends the stream for this handle: further calls can only say it again, until a publisher comes
-    /// ([`ReceiveError::Closed`], [`ReceiveError::Failed`]) or for good. After an [`ReceiveError::Evicted`] that says what a
-    /// durable name missed before it was opened, the next call goes on all the same. Only an overrun and a lane that could not be
-    /// mapped leave the call to be repeated at once.
+    /// Whether it ends the stream for this handle: further calls return it again. After
+    /// [`ReceiveError::Closed`] and [`ReceiveError::Failed`] receiving continues once a publisher
+    /// comes. One exception: [`ReceiveError::Evicted`] that reports the loss of a durable name's
+    /// place before it was opened. Then the next call continues. After an overrun, or a lane that
+    /// could not be mapped, the call may be repeated at once.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Overrun { .. } | Self::Lane { .. })
     }
 }
 
-/// Why a channel could not be opened. Nothing was left behind.
+/// Why a channel could not be opened. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The URI or a setting is wrong.
     #[error(transparent)]
     Uri(#[from] crate::uri::UriError),
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A folder or file of the channels cannot be trusted: its owner, group or mode is wrong.
+    /// A folder or file of the channels is not trusted: its owner, group or mode is wrong.
     #[error("{} is not usable: {problem}", path.display())]
     Folder {
         /// The folder or file.
@@ -307,7 +320,7 @@ pub enum OpenError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// A file of the channel is not what it should be.
+    /// A file of the channel is damaged or missing.
     #[error("{} is no usable channel file: {problem}", path.display())]
     NotAChannel {
         /// The file.
@@ -315,14 +328,23 @@ pub enum OpenError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// The channel was made before the system was started last. Its next opener makes it anew.
-    #[error("{} was made before this system was started last, so its messages may be torn and are not delivered: the next program that opens the channel makes it anew, and 'olivine gc' removes it", path.display())]
+    /// The channel was made in an earlier boot of the system. Its next opener makes it again.
+    #[error(
+        "{} was made before this system was started last, so its messages may be torn and are not \
+         delivered: the next program that opens the channel makes it anew, and 'olivine gc' \
+         removes it",
+        path.display()
+    )]
     EarlierBoot {
         /// The file.
         path: PathBuf,
     },
     /// The channel was made by a build with another memory layout.
-    #[error("{} has layout {found}, this build speaks {expected}: stop its users and remove it ('olivine rm'), or run the matching version", path.display())]
+    #[error(
+        "{} has layout {found}, this build speaks {expected}: stop its users and remove it \
+         ('olivine rm'), or run the matching version",
+        path.display()
+    )]
     Layout {
         /// The file.
         path: PathBuf,
@@ -331,49 +353,54 @@ pub enum OpenError {
         /// Version of this build.
         expected: u64,
     },
-    /// A setting differs from the live channel's.
+    /// A setting differs from that of the live channel.
     #[error(
-        "channel '{channel}' has {key}={found}, fixed by process {pid}, but {asked} was asked for: leave '{key}' out, use the same value, or close the channel's other users first ('olivine rm' discards messages left unread)"
+        "channel '{channel}' has {key}={found}, fixed by process {pid}, but {asked} was asked \
+         for: leave '{key}' out, use the same value, or close the channel's other users first \
+         ('olivine rm' discards messages left unread)"
     )]
     Mismatch {
         /// The channel.
         channel: String,
         /// The setting.
         key: &'static str,
-        /// What was asked for.
+        /// The requested value.
         asked: String,
-        /// What the channel has.
+        /// The value of the channel.
         found: String,
-        /// Process that fixed it.
+        /// The process that fixed it.
         pid: u64,
     },
     /// The channel carries messages of another type.
     #[error(
-        "channel '{channel}' carries '{found}', not '{asked}': use the channel's type or another channel"
+        "channel '{channel}' carries '{found}', not '{asked}': use the channel's type or another \
+         channel"
     )]
     Type {
         /// The channel.
         channel: String,
-        /// Type asked for.
+        /// The requested type.
         asked: String,
         /// Type of the channel; "untyped bytes" if it has none.
         found: String,
     },
     /// The channel has no room for another publisher.
     #[error(
-        "channel '{channel}' has no lane left of publishers_max={max} (held by process ids {pids}): close a publisher, or create the channel with a larger 'publishers_max='"
+        "channel '{channel}' has no lane left of publishers_max={max} (held by process ids \
+         {pids}): close a publisher, or create the channel with a larger 'publishers_max='"
     )]
     PublishersFull {
         /// The channel.
         channel: String,
         /// Its limit.
         max: u64,
-        /// Who holds the lanes.
+        /// Processes that hold the lanes.
         pids: String,
     },
     /// The channel has no room for another subscriber.
     #[error(
-        "channel '{channel}' has no slot left of subscribers_max={max}: close a subscriber, or create the channel with a larger 'subscribers_max='"
+        "channel '{channel}' has no slot left of subscribers_max={max}: close a subscriber, or \
+         create the channel with a larger 'subscribers_max='"
     )]
     SubscribersFull {
         /// The channel.
@@ -383,7 +410,8 @@ pub enum OpenError {
     },
     /// A durable name is in use by a live subscriber.
     #[error(
-        "durable subscriber '{name}' is already open in process {pid}: close it there, or use another 'name='"
+        "durable subscriber '{name}' is already open in process {pid}: close it there, or use \
+         another 'name='"
     )]
     NameInUse {
         /// The name.
@@ -392,55 +420,72 @@ pub enum OpenError {
         pid: u64,
     },
     /// Shared memory is full.
-    #[error("not enough shared memory at {}: {need_bytes} bytes are needed, {free_bytes} are free; use a smaller 'capacity=', remove channels ('olivine gc'), or enlarge it (docker: --shm-size=1g)", path.display())]
+    #[error(
+        "not enough shared memory at {}: {need_bytes} bytes are needed, {free_bytes} are free; \
+         use a smaller 'capacity=', remove channels ('olivine gc'), or enlarge it (docker: \
+         --shm-size=1g)",
+        path.display()
+    )]
     NoSpace {
-        /// Where.
+        /// The folder.
         path: PathBuf,
         /// Bytes needed.
         need_bytes: u64,
         /// Bytes free.
         free_bytes: u64,
     },
-    /// Somebody holds the channel's membership lock and does not let go.
-    #[error("channel '{channel}' has been busy for {} s: process {pid} is stopped or stuck while opening or closing it; let it go on ('kill -CONT') or end it", waited.as_secs())]
+    /// A process has held the channel's membership lock for too long.
+    #[error(
+        "channel '{channel}' has been busy for {} s: process {pid} is stopped or stuck while \
+         opening or closing it; let it go on ('kill -CONT') or end it",
+        waited.as_secs()
+    )]
     Busy {
         /// The channel.
         channel: String,
-        /// Who holds it, 0 if unknown.
+        /// The process that holds it; 0 if unknown.
         pid: u64,
-        /// How long was waited.
+        /// How long the opener waited.
         waited: Duration,
     },
-    /// Whenever it was found, it was just going away.
-    #[error("channel '{channel}' has come and gone for {} s without staying: others make and remove it all the time; try again", waited.as_secs())]
+    /// The channel was removed each time it was found.
+    #[error(
+        "channel '{channel}' has come and gone for {} s without staying: others make and remove \
+         it all the time; try again",
+        waited.as_secs()
+    )]
     Restless {
         /// The channel.
         channel: String,
-        /// How long was tried.
+        /// How long the opener tried.
         waited: Duration,
     },
     /// There is no such channel.
-    #[error("channel '{channel}' does not exist in {}: the first publisher or subscriber that opens it makes it; 'olivine ls' shows which exist, 'dir=' looks elsewhere", path.display())]
+    #[error(
+        "channel '{channel}' does not exist in {}: the first publisher or subscriber that opens \
+         it makes it; 'olivine ls' shows which exist, 'dir=' looks elsewhere",
+        path.display()
+    )]
     Missing {
         /// The channel.
         channel: String,
-        /// Folder looked in.
+        /// The folder that was searched.
         path: PathBuf,
     },
     /// The thread could not be pinned.
     #[error("cannot pin to cpu={cpu}: CPUs {allowed} are allowed to this process")]
     Cpu {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: u32,
-        /// What is allowed.
+        /// The allowed CPUs.
         allowed: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The far side of a channel elsewhere cannot be reached.
+    /// The far side of a remote channel cannot be reached.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// This build was made without the bridge.
+    /// This build does not contain the bridge.
     #[error(
         "this build has no {scheme}:// bridge: build the library with the feature '{}'",
         feature_of(scheme)
@@ -449,7 +494,7 @@ pub enum OpenError {
         /// Scheme of the URI.
         scheme: &'static str,
     },
-    /// Large pages were required and cannot be had.
+    /// Large pages are required, and the kernel does not give them.
     #[error("hugepages=require cannot be met: {problem}")]
     HugePages {
         /// What is wrong and what to do.
@@ -462,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_bridge_names_a_feature_that_exists() {
+    fn missing_bridge_error_names_existing_feature() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let manifest = std::fs::read_to_string(manifest).unwrap();
         for scheme in ["file", "tcp", "nats"] {

@@ -1,9 +1,9 @@
-//! Between a handle and the thread that carries its messages elsewhere.
+//! The connection of a handle to the thread of its bridge.
 //!
-//! A publisher or subscriber of `tcp://`, `nats://` or `file://` is a handle of a ring in this process, and a
-//! [`Link`]: a thread that runs a bridge between that ring and the far side. The two share a [`Control`]: the
-//! handle asks the thread to end, the thread says what it is doing, and why it gave up. Nothing here is touched
-//! per message.
+//! A publisher or subscriber of `tcp://`, `nats://` or `file://` is a handle of a ring in this
+//! process with a [`Link`]. The link is a thread that runs a bridge between that ring and the far
+//! side. Handle and thread share a [`Control`]: the handle asks the thread to end, and the thread
+//! reports its status and its failure. No message touches it.
 
 use crate::error::LinkError;
 use crate::region::Word;
@@ -16,18 +16,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a bridge is doing.
+/// The state of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LinkStage {
-    /// Nobody is connected: it waits for somebody, or tries again by itself.
+    /// No far side is connected: the bridge waits for one, or tries again.
     #[default]
     Waiting,
-    /// Somebody is connected.
+    /// A far side is connected.
     Connected,
     /// The far side has ended the channel, or this side was closed.
     Ended,
-    /// It gave up; the reason is in the error of the next call of the handle.
+    /// It failed; the next call of the handle returns the reason.
     Failed,
 }
 
@@ -50,37 +50,37 @@ impl fmt::Display for LinkStage {
     }
 }
 
-/// What a bridge is doing, and what it has done so far.
+/// The state of a bridge, and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStatus {
-    /// What it is doing.
+    /// The state.
     pub stage: LinkStage,
-    /// What it waits for, and the newest problem on the way: one line, empty if there is nothing to say.
+    /// What it waits for, or its newest problem: one line, empty if there is none.
     pub note: String,
-    /// Address on which far sides are awaited; empty if they are not.
+    /// Address on which it waits for far sides; empty if it does not.
     pub address: String,
     /// Far sides connected now.
     pub peers: usize,
     /// Connections made so far.
     pub connections: u64,
-    /// Connections that broke, or could not be made.
+    /// Connections that broke or could not be made.
     pub failures: u64,
-    /// Far sides turned away, because of what they said or were.
+    /// Far sides that were refused.
     pub refusals: u64,
-    /// Far subscribers given up with messages undelivered: evicted, or away for longer than they had asked to be
-    /// waited for.
+    /// Far subscribers that were given up with messages undelivered: evicted, or absent for longer
+    /// than they had asked for.
     pub abandoned: u64,
-    /// Messages that were published when the bridge was asked to end and that it did not deliver: known once it has
-    /// ended. Those of each far side that is served apart.
+    /// Messages that were published before the bridge was asked to end, and that it did not
+    /// deliver. Known once it has ended. Counted for each served far side.
     pub undelivered: u64,
-    /// Messages that arrived and were committed; who sends counts bytes only.
+    /// Messages that arrived and were committed. A sending bridge counts bytes only.
     pub messages: u64,
     /// Bytes of frames carried, headers and padding included.
     pub bytes: u64,
-    /// Bytes of frames that the far side has acknowledged, or that we have.
+    /// Bytes of frames that the far side has acknowledged, or that this side has.
     pub acknowledged_bytes: u64,
-    /// It ended for good, and gave its place in the ring that it carried away up.
+    /// It ended for good, and freed its slot in the ring that it read.
     pub is_place_given_up: bool,
 }
 
@@ -89,14 +89,14 @@ pub struct LinkStatus {
 pub(crate) enum Stop {
     /// After everything was delivered, or at the deadline.
     Delivered(Option<Instant>),
-    /// At once; what was not delivered stays where it is.
+    /// At once. Messages that were not delivered stay in the ring.
     Now,
 }
 
-/// What a handle and its bridge's thread share.
+/// The state that a handle and its bridge's thread share.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// 1 once the bridge gave up: the word that a waiting handle looks at.
+    /// 1 once the bridge has failed: a waiting handle reads this word.
     failed: AtomicU64,
     /// 1 once the bridge was asked to end.
     stopping: AtomicU64,
@@ -104,7 +104,7 @@ pub(crate) struct Control {
     changed: Condvar,
     /// Readable once the bridge was asked to end.
     wake: OwnedFd,
-    /// Park words of the handles whose bridge this is.
+    /// Park words of the handles of this bridge.
     sleepers: Mutex<Vec<Word>>,
 }
 
@@ -113,16 +113,17 @@ struct State {
     status: LinkStatus,
     failure: Option<LinkError>,
     stop: Option<Stop>,
-    /// The bridge was asked to give its place in the ring up when everything is delivered.
+    /// The bridge was asked to free its slot in the ring once everything is delivered.
     leaves: bool,
     /// Everything was delivered.
     delivered: bool,
-    /// Something was given up that was not delivered.
+    /// Undelivered messages were given up.
     undelivered: bool,
     /// The outcome of the first attempt to reach the far side is known.
     tried: bool,
-    /// It was that the bridge gave up: whatever fails later is told behind the messages that came before.
-    refused: bool,
+    /// The first attempt failed. A later failure is reported after the messages that arrived before
+    /// it.
+    failed_first: bool,
 }
 
 impl Control {
@@ -147,7 +148,8 @@ impl Control {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the bridge to end. A later `Now` wins over an earlier wish, and a deadline over none.
+    /// Asks the bridge to end. A later `Now` replaces an earlier request, and a deadline replaces
+    /// none.
     pub(crate) fn stop(&self, stop: Stop) {
         let mut state = self.lock();
         let sooner = matches!(
@@ -157,17 +159,17 @@ impl Control {
         if sooner {
             state.stop = Some(stop);
         }
-        // Release: whoever sees it finds the wish under the lock anyway.
+        // Release: pairs with `stopping`, which reads the request under the lock.
         self.stopping.store(1, Ordering::Release);
         drop(state);
-        // An eventfd that is full is readable already.
+        // An eventfd whose count is full is readable already.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         self.changed.notify_all();
     }
 
-    /// How the bridge was asked to end, if it was.
+    /// The request to end, if there is one.
     pub(crate) fn stopping(&self) -> Option<Stop> {
-        // Acquire: pairs with `stop`; the common answer costs one load.
+        // Acquire: pairs with `stop`; the usual answer costs one load.
         if self.stopping.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -202,19 +204,19 @@ impl Control {
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        // Asked to deliver the rest first: trying again is still worth a wait.
+        // If the rest must be delivered first, the pause before the next try goes on.
         if let Some(Stop::Delivered(_)) = state.stop {
             let left = until.saturating_duration_since(Instant::now());
             let _unlocked = self.changed.wait_timeout(state, left);
         }
     }
 
-    /// Changes what is told about the bridge.
+    /// Changes the status of the bridge.
     pub(crate) fn report(&self, change: impl FnOnce(&mut LinkStatus)) {
         change(&mut self.lock().status);
     }
 
-    /// The one far side is connected; `note` says to whom.
+    /// The only far side is connected; `note` names it.
     #[cfg(any(feature = "nats", feature = "tcp"))]
     pub(crate) fn connected(&self, note: String) {
         self.report(|status| {
@@ -226,49 +228,50 @@ impl Control {
         self.tried();
     }
 
-    /// The first attempt to reach the far side is over, one way or the other.
+    /// The first attempt to reach the far side has ended, with or without success.
     pub(crate) fn tried(&self) {
         self.lock().tried = true;
         self.changed.notify_all();
     }
 
-    /// Asks the bridge to give its place in the ring up, where it ends with everything delivered.
+    /// Asks the bridge to free its slot in the ring, if it ends with everything delivered.
     pub(crate) fn leave(&self) {
         self.lock().leaves = true;
     }
 
-    /// Whether a bridge that has ended well gives its place in the ring up: its source has ended, or it was asked to.
+    /// Whether a bridge that has ended without a failure frees its slot in the ring: its source has
+    /// ended, or it was asked to.
     pub(crate) fn leaves(&self) -> bool {
         let state = self.lock();
         (state.stop.is_none() || state.leaves) && !state.undelivered
     }
 
-    /// So many messages were given up that were not delivered.
+    /// `messages` undelivered messages were given up.
     pub(crate) fn leave_undelivered(&self, messages: u64) {
         let mut state = self.lock();
         state.undelivered = true;
         state.status.undelivered += messages;
     }
 
-    /// What is told about the bridge.
+    /// The status of the bridge.
     pub(crate) fn status(&self) -> LinkStatus {
         self.lock().status.clone()
     }
 
-    /// Whether the bridge gave up. One load.
+    /// Whether the bridge failed. One load.
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
-        // Acquire: what the bridge committed before it gave up is there to be read.
+        // Acquire: what the bridge committed before the failure is visible.
         self.failed.load(Ordering::Acquire) != 0
     }
 
-    /// Why the bridge gave up.
+    /// Why the bridge failed.
     pub(crate) fn failure(&self) -> Option<LinkError> {
         self.lock().failure.clone()
     }
 
-    /// Says that the bridge gives up, before its end of the ring is closed, which would look like the end of the
-    /// stream.
+    /// Reports a failure before the bridge's end of the ring is closed. Otherwise the closing would
+    /// look like the end of the stream.
     pub(crate) fn give_up(&self, error: &LinkError) {
         self.end(Err(error.clone()));
     }
@@ -278,7 +281,7 @@ impl Control {
         state.status.peers = 0;
         match outcome {
             Ok(()) => {
-                // What it was waiting for does not matter any more; what it said about its end does.
+                // Its last wait does not matter any more, but its note about the end does.
                 if state.status.stage != LinkStage::Ended {
                     state.status.note.clear();
                 }
@@ -290,7 +293,8 @@ impl Control {
         state.tried = true;
         drop(state);
         self.changed.notify_all();
-        // SeqCst: SLEEP by a fence of our own: the failure comes before the look at the park words.
+        // SeqCst: SLEEP by a fence of our own: the failure comes before the loads of the park
+        // words.
         fence(Ordering::SeqCst);
         for park in &*self.sleepers() {
             wake(park);
@@ -307,7 +311,7 @@ impl Control {
     }
 
     fn set_failure(&self, state: &mut State, error: LinkError) {
-        state.refused |= !state.tried;
+        state.failed_first |= !state.tried;
         state.status.stage = LinkStage::Failed;
         state.status.note = error.to_string();
         state.failure = Some(error);
@@ -316,7 +320,7 @@ impl Control {
     }
 }
 
-/// A bridge on a thread of its own; ended and joined when dropped.
+/// A bridge on its own thread; dropping ends and joins it.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The URI that the handle was opened with.
@@ -326,7 +330,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Runs `bridge` on a thread. It ends by itself, or soon after it was asked to by its [`Control`].
+    /// Runs `bridge` on a thread. It ends when its work is done, or soon after a request of its
+    /// [`Control`].
     ///
     /// # Errors
     ///
@@ -340,7 +345,7 @@ impl Link {
         let thread = std::thread::Builder::new()
             .name("olivine-bridge".into())
             .spawn(move || {
-                // A bug of ours must not leave a handle waiting for ever.
+                // A bug of the bridge must not leave a handle waiting for ever.
                 let run = std::panic::AssertUnwindSafe(|| bridge(&ours));
                 let outcome = std::panic::catch_unwind(run).unwrap_or(Err(LinkError::Panicked));
                 ours.end(outcome);
@@ -358,7 +363,7 @@ impl Link {
         &self.uri
     }
 
-    /// What the two sides share.
+    /// The state that the handle and the thread share.
     pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
     }
@@ -367,7 +372,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// Why the bridge gave up, if it did.
+    /// Why the bridge failed, if it did.
     pub(crate) fn wait_tried(&self, longest: Duration) -> Result<(), LinkError> {
         let until = Instant::now() + longest;
         let mut state = self.control.lock();
@@ -379,12 +384,12 @@ impl Link {
             let waited = self.control.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let refusal = state.failure.clone().filter(|_| state.refused);
+        let refusal = state.failure.clone().filter(|_| state.failed_first);
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Ends the bridge after everything was delivered, or when `linger` is over, which 0 leaves open. Returns
-    /// whether everything was delivered.
+    /// Ends the bridge after everything was delivered, or when `linger` is over; `linger` 0 sets no
+    /// deadline. Returns whether everything was delivered.
     pub(crate) fn finish(&mut self, linger: Duration) -> bool {
         let deadline = (!linger.is_zero())
             .then(|| Instant::now().checked_add(linger))
@@ -396,12 +401,12 @@ impl Link {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic was reported as a failure already.
+            // A panic was already reported as a failure.
             let _ = thread.join();
         }
     }
 
-    /// In a forked child: the thread lives in the parent, there is nothing to stop or to join.
+    /// In a forked child: the thread lives in the parent, so nothing can be stopped or joined.
     pub(crate) fn forget(self) {
         let _theirs = std::mem::ManuallyDrop::new(self);
     }

@@ -1,4 +1,5 @@
-//! Opening a channel wherever it is: the ring, and the bridge behind it where the place is elsewhere.
+//! Opening a channel of any scheme: its ring, and the bridge behind the ring if the channel is
+//! remote.
 
 use crate::bridge::{self, Destination, Source};
 use crate::channel::attach::{Part, TypeTag};
@@ -12,18 +13,19 @@ use crate::uri::{Config, Scheme};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long opening waits for the first answer of a far side. Later answers are told by the handle's next call.
+/// How long opening waits for the first answer of a far side. The handle's next call reports a
+/// later one.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Publisher {
-    /// Opens the channel that `uri` names as a publisher of bytes, making it if need be.
+    /// Opens the channel that `uri` names as a publisher of bytes; makes it if needed.
     ///
-    /// Elsewhere (`tcp://`) a far side that is not there yet is waited for by a thread of this handle, while
-    /// messages go into its ring; see [`Publisher::link_status`].
+    /// The far side of a remote channel (`tcp://`) may come later: a thread of this handle waits
+    /// for it, and messages go into its ring. See [`Publisher::link_status`].
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing stays behind.
+    /// [`OpenError`]; nothing is left behind.
     pub fn open(uri: &str) -> Result<Self, OpenError> {
         Self::open_with(&Config::parse(uri)?)
     }
@@ -32,7 +34,7 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing stays behind.
+    /// [`OpenError`]; nothing is left behind.
     pub fn open_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, TypeTag::default())
     }
@@ -43,7 +45,7 @@ impl<T: Plain> Publisher<T> {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; `Type` if the channel carries something else.
+    /// [`OpenError`]; `Type` if the channel has another type.
     pub fn typed(uri: &str) -> Result<Self, OpenError> {
         Self::typed_with(&Config::parse(uri)?)
     }
@@ -68,7 +70,7 @@ impl<T: ?Sized> Publisher<T> {
         let ring = bridge::ring_of(config, "publisher");
         let mut publisher = Self::open_as(&ring, &typed, None)?;
         let mut follower = ring;
-        // It carries every topic.
+        // The bridge carries every topic.
         (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
         let source = Source::new(&follower, outlet.is_single(), outlet.part())?;
         let link = start(config, move |control| outlet.run(source, control, false))?;
@@ -79,14 +81,14 @@ impl<T: ?Sized> Publisher<T> {
 }
 
 impl Subscriber {
-    /// Opens the channel that `uri` names as a subscriber of bytes, making it if need be.
+    /// Opens the channel that `uri` names as a subscriber of bytes; makes it if needed.
     ///
-    /// Elsewhere (`tcp://`) a far side that is not there yet is waited for by a thread of this handle; see
-    /// [`Subscriber::link_status`].
+    /// The far side of a remote channel (`tcp://`) may come later: a thread of this handle waits
+    /// for it. See [`Subscriber::link_status`].
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing stays behind.
+    /// [`OpenError`]; nothing is left behind.
     pub fn open(uri: &str) -> Result<Self, OpenError> {
         Self::open_with(&Config::parse(uri)?)
     }
@@ -95,7 +97,7 @@ impl Subscriber {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing stays behind.
+    /// [`OpenError`]; nothing is left behind.
     pub fn open_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, TypeTag::default())
     }
@@ -106,7 +108,7 @@ impl<T: Plain> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; `Type` if the channel carries something else.
+    /// [`OpenError`]; `Type` if the channel has another type.
     pub fn typed(uri: &str) -> Result<Self, OpenError> {
         Self::typed_with(&Config::parse(uri)?)
     }
@@ -129,9 +131,9 @@ impl<T: ?Sized> Subscriber<T> {
         config.validate()?;
         let mut inlet = bridge::inlet(config)?;
         let mut ring = bridge::ring_of(config, "subscriber");
-        // Nothing was in the ring before us, and everything that comes into it is for us.
+        // The ring is new, and everything in it is for this subscriber.
         ring.from = crate::uri::Start::Oldest;
-        // How many are waited for is the far publisher's matter.
+        // The far publisher decides how many subscribers it waits for.
         ring.subscribers = 0;
         inlet.shape(&mut ring)?;
         let in_ring = in_ring(&typed);
@@ -146,8 +148,8 @@ impl<T: ?Sized> Subscriber<T> {
     }
 }
 
-/// The type that the ring in front of a place elsewhere gets for a reader of this one. Bytes are read from any type: the
-/// ring takes over that of the source.
+/// The type of the ring in front of a remote channel, for a subscriber of this type. A subscriber
+/// of bytes reads any type, so its ring takes the type of the source.
 fn in_ring(typed: &TypeTag) -> TypeTag {
     TypeTag {
         any: typed.hash == 0,
@@ -155,7 +157,7 @@ fn in_ring(typed: &TypeTag) -> TypeTag {
     }
 }
 
-/// Whether the channel is a ring of this machine, with no bridge behind it.
+/// Whether the channel is a ring of this machine, without a bridge.
 fn is_here(config: &Config) -> bool {
     matches!(
         config.scheme(),
@@ -163,7 +165,7 @@ fn is_here(config: &Config) -> bool {
     )
 }
 
-/// Runs a bridge behind a handle.
+/// Starts the bridge behind a handle.
 fn start(
     config: &Config,
     bridge: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,

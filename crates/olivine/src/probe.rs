@@ -1,7 +1,7 @@
-//! What the machine can do without a ring: the floor under every measurement, and where threads run.
+//! What the machine can do without a ring: the floor of every benchmark, and the CPUs of threads.
 //!
-//! A latency without the cost of moving one cache line between the same two CPUs says nothing; these are the
-//! pieces with which that cost is measured beside it, safe to call from anywhere.
+//! A latency means little without the cost of moving one cache line between the same two CPUs.
+//! These functions measure that cost, and are safe to call from anywhere.
 
 use crate::region::{Memory, Words};
 use crate::sync::Ordering;
@@ -10,10 +10,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Words between two of [`SharedWords`]: a pair of cache lines each, which is what prefetchers join.
+/// Distance between two words of [`SharedWords`]: a pair of cache lines, because prefetchers load
+/// pairs.
 const STRIDE: usize = 16;
 
-/// 64-bit words in a file that several processes map, each on cache lines of its own.
+/// 64-bit words in a file that several processes map. Each has its own cache lines.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -37,7 +38,7 @@ impl SharedWords {
     ///
     /// # Errors
     ///
-    /// What the system says; on a full file system the file is removed again.
+    /// The error of the system. On a full file system the file is removed again.
     pub fn create(path: &Path, count: usize) -> io::Result<Self> {
         let file = std::fs::File::options()
             .read(true)
@@ -59,7 +60,7 @@ impl SharedWords {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn attach(path: &Path) -> io::Result<Self> {
         let file = std::fs::File::options().read(true).write(true).open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
@@ -69,7 +70,7 @@ impl SharedWords {
     fn map(file: &OwnedFd, bytes: usize) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags};
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
             rustix::mm::mmap(
                 core::ptr::null_mut(),
@@ -125,7 +126,7 @@ pub fn page_size() -> usize {
     Memory::page_size()
 }
 
-/// One system call that does next to nothing (`getppid`).
+/// One system call that does almost nothing (`getppid`).
 pub fn empty_syscall() {
     std::hint::black_box(rustix::process::getppid());
 }
@@ -150,7 +151,7 @@ pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// CPUs that this thread may run on, in rising order; empty if the kernel does not say.
+/// CPUs that this thread may run on, in rising order; empty if unknown.
 #[must_use]
 pub fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {

@@ -1,13 +1,13 @@
-//! Files that a user names and that are read whole: settings, secrets, certificates, results.
+//! Files that a user names and that are read as a whole: settings, secrets, certificates, results.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Most bytes of a file that holds one word: a token, a user name, a password, the seed of an NKey.
+/// Largest file that holds one word: a token, a user name, a password, the seed of an NKey.
 pub const WORD_FILE_MAX: u64 = 4 << 10;
-/// Most bytes of a file of credentials, of a PEM file, of a job file and of a list of bridges.
+/// Largest file of credentials, PEM file, job file or list of bridges, in bytes.
 pub const SETTINGS_FILE_MAX: u64 = 1 << 20;
 
 /// The bytes of a regular file of at most `max` bytes. A device or a pipe may have no end: it is
@@ -15,10 +15,11 @@ pub const SETTINGS_FILE_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 ///
-/// What the system refuses. `InvalidInput` for what is not a regular file. `FileTooLarge` with the
+/// The error of the system. `InvalidInput` if it is not a regular file. `FileTooLarge` with the
 /// size and the limit.
 pub fn read_bytes(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    // NONBLOCK: to open a pipe waits for its other end. NOCTTY: a terminal must not become ours.
+    // NONBLOCK: opening a pipe would wait for its other end. NOCTTY: a terminal must not become
+    // ours.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let mut options = File::options();
     let file = options
@@ -46,7 +47,7 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As [`read_bytes`]; `InvalidData` for what is not UTF-8.
+/// As [`read_bytes`]; `InvalidData` if it is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     String::from_utf8(read_bytes(path, max)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -78,9 +79,9 @@ mod tests {
         }
     }
 
-    /// A file of the system that states no size is held to the limit by what is read.
+    /// A file of the system that states no size is limited by the bytes that are read.
     #[test]
-    fn a_file_without_a_size_is_held_to_the_limit() {
+    fn file_without_size_is_limited() {
         let error = read_bytes(Path::new("/proc/self/maps"), 9).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }

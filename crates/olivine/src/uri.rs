@@ -1,9 +1,9 @@
-//! Channel URIs and the settings they carry. Depends on nothing else in the crate.
+//! Channel URIs and their settings. Depends on nothing else in the crate.
 //!
-//! `scheme://[host:port/]channel[?key=value&…]`; see [`remote`] for what is before the `?`. Each key is
-//! one row of a table in [`keys`]. The keys, the methods of [`Config`], the flags of the tool and the
-//! options of the bindings have the same names, units, ranges and defaults. The grammar is strict: no
-//! escapes, no repeated keys, nothing ignored.
+//! `scheme://[host:port/]channel[?key=value&…]`; [`remote`] describes the part before the `?`. Each
+//! key is one row of a table in [`keys`]. The keys, the methods of [`Config`], the flags of the
+//! tool and the options of the bindings have the same names, units, ranges and defaults. The
+//! grammar is strict: no escapes, no repeated keys, and nothing is ignored.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;
@@ -42,22 +42,23 @@ pub(crate) const CAPACITY_RANGE: (u64, u64) = (4096, 1 << 31);
 pub(crate) const PUBLISHERS_LIMIT: u64 = 256;
 /// Most subscribers a channel can be created for.
 pub(crate) const SUBSCRIBERS_LIMIT: u64 = 1024;
-/// How long the place of somebody without a name is kept after its connection broke, and how long closing waits for a
-/// far side that is away, unless the settings say otherwise.
+/// How long a subscriber without a name keeps its place after its connection broke. Also how long
+/// closing waits for an absent far side, unless the settings set another time.
 pub(crate) const EXPIRE_DEFAULT: Duration = Duration::from_secs(30);
 /// Longest durable name in bytes.
 pub(crate) const NAME_LENGTH_MAX: usize = 48;
 
-/// Where a channel is and how it behaves: a parsed URI that can also be changed setting by setting.
+/// The place of a channel and its settings: a parsed URI, which methods can change.
 ///
-/// Setters take and return the value and never fail; [`Config::validate`] checks, and opening does so first.
-/// Settings that shape the channel (marked *channel*) are fixed by the first publisher. A subscriber that comes first
-/// fixes only what it names. Naming one that differs from a live channel's is an error; leaving it out accepts what is
-/// there.
+/// Setters take and return the value and never fail. [`Config::validate`] checks, and opening does
+/// so first. The first publisher fixes the settings that shape the channel (marked *channel*). A
+/// subscriber that comes first fixes only what it names. If it names another value than a live
+/// channel has, opening fails. If it names none, it accepts the channel's value.
 ///
 /// ```
 /// use olivine::{Config, WaitStrategy};
-/// let config = Config::parse("shm://ticks?capacity=4MiB")?.wait(WaitStrategy::Park).subscribers(2);
+/// let config = Config::parse("shm://ticks?capacity=4MiB")?;
+/// let config = config.wait(WaitStrategy::Park).subscribers(2);
 /// assert_eq!(config.uri(), "shm://ticks?capacity=4MiB&wait=park&subscribers=2");
 /// assert!(Config::parse("shm://ticks?capacity=1000").is_err());
 /// # Ok::<(), olivine::UriError>(())
@@ -68,7 +69,7 @@ pub struct Config {
     pub(crate) scheme: Scheme,
     pub(crate) channel: String,
     pub(crate) capacity: Option<u64>,
-    /// Least capacity where none is named: what a bridge brings must fit.
+    /// Least capacity if none is named: the messages of a bridge must fit.
     pub(crate) capacity_least: u64,
     pub(crate) align: Option<u64>,
     pub(crate) wait: WaitStrategy,
@@ -128,13 +129,13 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`UriError`] naming the part, its value and what is allowed.
+    /// [`UriError`] with the part, its value and what is allowed.
     pub fn parse(uri: &str) -> Result<Self, UriError> {
         parse::config(uri, [])
     }
 
-    /// As [`Config::parse`], with settings by key and value as a URI has them: for programs, other languages and
-    /// files that hold settings as text.
+    /// As [`Config::parse`], with more settings as keys and values of text: for programs, other
+    /// languages and files that hold settings as text.
     ///
     /// ```
     /// use olivine::Config;
@@ -146,7 +147,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`UriError`] naming the part, its value and what is allowed; `Repeated` where the URI has the key already.
+    /// [`UriError`] with the part, its value and what is allowed; `Repeated` if the URI has the key
+    /// already.
     pub fn parse_with<'a>(
         uri: &'a str,
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -154,14 +156,15 @@ impl Config {
         parse::config(uri, settings)
     }
 
-    /// Position at which every lane of a new channel starts. For tests of counters near their limits.
+    /// Position at which every lane of a new channel starts: for tests of counters near their
+    /// limits.
     #[doc(hidden)]
     pub fn origin(mut self, position: u64) -> Self {
         self.origin = position;
         self
     }
 
-    /// Where the channel lives.
+    /// The scheme of the channel.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
@@ -173,14 +176,15 @@ impl Config {
         &self.channel
     }
 
-    /// The folder named by `dir`, if one is.
+    /// The folder named by `dir`, if there is one.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {
         self.dir.as_deref()
     }
 
-    /// How long closing a `tcp://` or `nats://` channel waits for a far side that is away and has not got everything:
-    /// [`Config::expire`], or 30 s where that is never. Others wait for nobody who is away.
+    /// How long closing a `tcp://` or `nats://` channel waits for an absent far side that has not
+    /// received everything: [`Config::expire`], or 30 s if that is never. Other schemes do not wait
+    /// for an absent far side.
     #[must_use]
     pub fn patience(&self) -> Duration {
         match self.expire {
@@ -189,7 +193,8 @@ impl Config {
         }
     }
 
-    /// The canonical URI: settings that differ from their defaults, in a fixed order. A token is not shown.
+    /// The canonical URI: settings that differ from their defaults, in a fixed order. A token is
+    /// not shown.
     #[must_use]
     pub fn uri(&self) -> String {
         let mut uri = format!("{}://{}", self.scheme, remote::show(self));
@@ -211,7 +216,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`UriError`] naming the setting, its value and the rule.
+    /// [`UriError`] with the setting, its value and the rule.
     pub fn validate(&self) -> Result<(), UriError> {
         parse::validate(self)
     }

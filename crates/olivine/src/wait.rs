@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strategies_spin_yield_and_park_as_they_say() {
+    fn wait_strategies_spin_yield_and_park() {
         let steps = |strategy, looks| {
             let mut idle = Idle::new(strategy);
             (0..looks)
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_are_short_twice_and_long_only_where_nothing_comes_without_a_wake_up() {
+    fn two_naps_are_short_and_long_naps_need_wake_guarantee() {
         let naps =
             |covered, reliance| [0, 1, 2, 9].map(|naps| longest_nap(covered, naps, reliance));
         let millis = |naps: [u64; 4]| naps.map(Duration::from_millis);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_whose_nap_ended_by_time_stays_armed_until_it_is_woken() {
+    fn sleeper_stays_armed_after_timed_nap() {
         let words = Words::new(&crate::region::Memory::heap(16), 0, 2);
         let (park, hint) = (words.resolve(0), words.resolve(1));
         let sleeper = Sleeper::new(park.clone(), Some(hint.clone()));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_that_sees_work_does_not_sleep_and_lowers_its_flag() {
+    fn sleeper_that_sees_work_lowers_flag_and_stays_awake() {
         let (park, hint) = (AtomicU64::new(0), AtomicU64::new(0));
         assert_eq!(prepare_sleep(&park, Some(&hint), || true), Prepared::Ready);
         assert_eq!(
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_thread_is_woken_by_taking_its_word() {
+    fn taking_park_word_wakes_sleeping_thread() {
         let park = std::sync::Arc::new(AtomicU64::new(0));
         let sleeper = std::thread::spawn({
             let park = park.clone();

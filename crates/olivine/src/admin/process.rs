@@ -1,7 +1,7 @@
-//! What the system says of a participant's process, as far as it lets us know.
+//! The state of a participant's process, as far as the system shows it.
 
 use crate::channel::attached::Attached;
-use crate::channel::place::Backing;
+use crate::channel::backing::Backing;
 use crate::segment::CONTROL;
 use core::fmt;
 use rustix::fs::AtFlags;
@@ -10,11 +10,11 @@ use rustix::fs::AtFlags;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProcessState {
-    /// It runs, or sleeps until something happens.
+    /// It runs or sleeps.
     Running,
     /// It is stopped, by a signal or a debugger. It loses nothing and keeps its place.
     Stopped,
-    /// It is gone, in another PID namespace, or not ours to look at.
+    /// It is dead, in another PID namespace, or not visible to this user.
     Unknown,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Display for ProcessState {
 }
 
 impl ProcessState {
-    /// The state of process `pid`, which says that it has mapped this channel.
+    /// The state of process `pid`, if it has mapped this channel.
     ///
-    /// The number is the process's own: in another PID namespace it is that of a stranger. So its mappings decide
-    /// whether it is the one.
+    /// The id is from the process's PID namespace: in ours it may be that of an unrelated process.
+    /// So the mappings are checked.
     pub(super) fn of(attached: &Attached, pid: u64) -> Self {
         Self::find(attached, pid).unwrap_or(Self::Unknown)
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_letter_behind_the_name_tells_whatever_the_name_is() {
+    fn process_state_is_read_after_any_process_name() {
         let cases = [
             ("1 (reader) S 0 1", ProcessState::Running),
             ("1 (a) T (b) R 0 1", ProcessState::Running),

@@ -99,7 +99,7 @@ fn only_if_there(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
-/// The reasons for which files of a channel are refused, whatever they hold.
+/// The reasons to refuse files of a channel, for any content.
 fn refused(error: &OpenError) {
     assert!(
         matches!(
@@ -116,7 +116,7 @@ fn refused(error: &OpenError) {
     );
 }
 
-/// The reasons for which a subscriber of them reads no further.
+/// The reasons for which a subscriber of them stops reading.
 fn unread(error: &ReceiveError) {
     match error {
         ReceiveError::Closed

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_that_is_used_up_goes_on_with_zeros() {
+    fn exhausted_input_continues_with_zeros() {
         let mut input = Input::new(&[1, 2, 3, 4]);
         assert_eq!((input.byte(), input.half(), input.word()), (1, 0x302, 4));
         assert!(input.is_empty() && input.bytes(3).is_empty() && input.word() == 0);

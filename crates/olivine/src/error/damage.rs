@@ -1,6 +1,6 @@
-//! What is wrong with a lane that no publisher of this version writes.
+//! Damage of a lane: words that no publisher of this version writes.
 
-/// What [`ReceiveError::Corrupt`](super::ReceiveError::Corrupt) found.
+/// What [`ReceiveError::Corrupt`](super::ReceiveError::Corrupt) detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -9,12 +9,12 @@ pub enum Damage {
     Frame {
         /// Length found, in bytes.
         bytes: u64,
-        /// That of an empty message.
+        /// Length of an empty message.
         min: u64,
-        /// That of the longest message of this ring.
+        /// Length of the longest message of this ring.
         max: u64,
     },
-    /// More lies before the cursor than the ring holds.
+    /// More bytes before the cursor than the ring holds.
     #[error("{bytes} bytes wait to be read, where the ring holds {capacity}")]
     Lead {
         /// Bytes from the reader's position to the publisher's cursor.
@@ -22,12 +22,12 @@ pub enum Damage {
         /// Bytes of the ring.
         capacity: u64,
     },
-    /// A message whose header says that it ends with a topic, and which does not.
+    /// A message whose header marks a topic, but which does not end with one.
     #[error(
         "a message of {bytes} bytes that is marked as one with a topic and does not end with it"
     )]
     Topic {
-        /// What the frame carries, in bytes.
+        /// Length of its payload in bytes.
         bytes: u64,
     },
     /// A message of another length than the values of the channel's type.
@@ -35,7 +35,7 @@ pub enum Damage {
     Value {
         /// Its length in bytes.
         bytes: u64,
-        /// That of the type, in bytes.
+        /// Length of the type in bytes.
         expected: u64,
     },
 }

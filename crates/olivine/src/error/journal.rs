@@ -7,25 +7,29 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk is full, or the file may not grow. What was whole before is whole still; the same call may be
+    /// The disk is full, or the file may not grow. Earlier blocks stay whole. The call may be
     /// repeated once there is room.
-    #[error("no room to record {need_bytes} bytes in {}: free space there or raise the limit on file sizes, then repeat", path.display())]
+    #[error(
+        "no room to record {need_bytes} bytes in {}: free space there or raise the limit on file \
+         sizes, then repeat",
+        path.display()
+    )]
     NoSpace {
         /// The file.
         path: PathBuf,
         /// Bytes of the block that did not fit.
         need_bytes: u64,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such journal.
@@ -34,13 +38,17 @@ pub enum JournalError {
         /// Its path.
         path: PathBuf,
     },
-    /// Somebody else is recording into it.
-    #[error("journal {} is being recorded into by another recorder: stop that one, or record into another file", path.display())]
+    /// Another recorder records into it.
+    #[error(
+        "journal {} is being recorded into by another recorder: stop that one, or record into \
+         another file",
+        path.display()
+    )]
     InUse {
         /// Its newest file.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not a journal.
     #[error("{} is no journal file: {problem}", path.display())]
     NotAJournal {
         /// The file.
@@ -49,7 +57,10 @@ pub enum JournalError {
         problem: &'static str,
     },
     /// The journal was written by a build with another format.
-    #[error("{} has journal format {found}, this build speaks {expected}: use the matching version", path.display())]
+    #[error(
+        "{} has journal format {found}, this build speaks {expected}: use the matching version",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
@@ -58,41 +69,54 @@ pub enum JournalError {
         /// Version of this build.
         expected: u32,
     },
-    /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered until
-    /// `skip_damage` is called.
-    #[error("{} is damaged at byte {offset}: {problem}; everything before was delivered, what follows only after skipping the damage", path.display())]
+    /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered
+    /// until `skip_damage` is called.
+    #[error(
+        "{} is damaged at byte {offset}: {problem}; everything before was delivered, what follows \
+         only after skipping the damage",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where its first damaged block starts, in bytes from the start of the file.
+        /// Start of its first damaged block, in bytes from the start of the file.
         offset: u64,
         /// What is wrong.
         problem: &'static str,
     },
-    /// The recording was not finished. Everything up to its last whole block was delivered.
-    #[error("the recording was not finished: {} has whole blocks up to byte {offset}, position {position} of the journal, and {problem}; its recorder was killed, or the file was cut: record into it again, which mends its end, or accept this end with 'unfinished=accept'", path.display())]
+    /// The recording is unfinished. Everything up to its last whole block was delivered.
+    #[error(
+        "the recording was not finished: {} has whole blocks up to byte {offset}, position \
+         {position} of the journal, and {problem}; its recorder was killed, or the file was cut: \
+         record into it again, which mends its end, or accept this end with 'unfinished=accept'",
+        path.display()
+    )]
     Unfinished {
         /// Its last file.
         path: PathBuf,
-        /// Where the last whole block ends, in bytes from the start of the file.
+        /// End of the last whole block, in bytes from the start of the file.
         offset: u64,
         /// Bytes of frames that are recorded in whole blocks.
         position: u64,
-        /// What follows.
+        /// What follows the last whole block.
         problem: String,
     },
-    /// The journal is compressed and this build cannot unpack, or pack, it.
-    #[error("{} needs zstd, which this build does not have: build with the cargo feature 'zstd'", path.display())]
+    /// The journal is compressed, and this build has no zstd.
+    #[error(
+        "{} needs zstd, which this build does not have: build with the cargo feature 'zstd'",
+        path.display()
+    )]
     NoZstd {
         /// The file.
         path: PathBuf,
     },
-    /// What was given to record is not a run of whole frames.
+    /// The bytes to record are not a run of whole frames.
     #[error(
-        "what was given to record is no run of whole frames: byte {offset} {problem}; nothing of it was recorded"
+        "what was given to record is no run of whole frames: byte {offset} {problem}; nothing of \
+         it was recorded"
     )]
     Frames {
-        /// Bytes from the start of the run to the frame that is none.
+        /// Bytes from the start of the run to the invalid frame.
         offset: u64,
         /// What is wrong.
         problem: &'static str,
@@ -100,21 +124,25 @@ pub enum JournalError {
     /// A lane's description or a setting cannot be stored.
     #[error("{what} of {value} is not usable: {rule}")]
     Value {
-        /// What was given.
+        /// The name of the value.
         what: &'static str,
         /// Its value.
         value: String,
         /// What is allowed.
         rule: &'static str,
     },
-    /// An earlier attempt to force blocks out to the disk failed. Nobody can say what of them is there, so the
-    /// recorder records nothing more.
-    #[error("the disk refused blocks of {} earlier, and what it holds of them is unknown: open the journal again, which keeps what is whole", path.display())]
+    /// An earlier attempt to force blocks to the disk failed. Which of them are on the disk is
+    /// unknown, so the recorder records nothing more.
+    #[error(
+        "the disk refused blocks of {} earlier, and what it holds of them is unknown: open the \
+         journal again, which keeps what is whole",
+        path.display()
+    )]
     Unsynced {
         /// The file.
         path: PathBuf,
     },
-    /// The recorder was opened before a `fork` and this is the child.
+    /// The recorder was opened before a `fork`, and this is the child.
     #[error("this recorder belongs to the parent process: open the journal again after fork")]
     Forked,
 }

@@ -8,33 +8,40 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealedError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {action} {}", socket.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With which socket.
+        /// The socket.
         socket: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nobody serves the socket.
-    #[error("nobody has served {} for {} ms: start its publisher, or wait longer by 'timeout='", socket.display(), waited.as_millis())]
+    /// No publisher serves the socket.
+    #[error(
+        "nobody has served {} for {} ms: start its publisher, or wait longer by 'timeout='",
+        socket.display(), waited.as_millis()
+    )]
     NoPublisher {
         /// The socket.
         socket: PathBuf,
-        /// How long was waited.
+        /// How long the subscriber waited.
         waited: Duration,
     },
     /// Another publisher serves the socket.
-    #[error("{} is served by another publisher, process {pid}: a sealed channel has one; close it, or use another socket", socket.display())]
+    #[error(
+        "{} is served by another publisher, process {pid}: a sealed channel has one; close it, or \
+         use another socket",
+        socket.display()
+    )]
     InUse {
         /// The socket.
         socket: PathBuf,
         /// Its process; 0 if it is in another PID namespace.
         pid: i32,
     },
-    /// The path leads to something that is not ours to serve at.
+    /// The path leads to something that this process must not serve at.
     #[error("{} is {problem}: remove it, or use another socket", socket.display())]
     NotASocket {
         /// The path.
@@ -42,8 +49,12 @@ pub enum SealedError {
         /// What it is.
         problem: &'static str,
     },
-    /// The process at the other end belongs to a user whom `peers=` does not name.
-    #[error("process {pid} of user {user} is at the other end of {}, and peers={peers} does not allow that", socket.display())]
+    /// The process at the other end belongs to a user that `peers=` does not allow.
+    #[error(
+        "process {pid} of user {user} is at the other end of {}, and peers={peers} does not allow \
+         that",
+        socket.display()
+    )]
     Peer {
         /// The socket.
         socket: PathBuf,
@@ -51,20 +62,24 @@ pub enum SealedError {
         pid: i32,
         /// Its user id.
         user: u32,
-        /// What is allowed.
+        /// The allowed users.
         peers: String,
     },
-    /// The publisher turned this subscriber away.
+    /// The publisher refused this subscriber.
     #[error("the publisher of {} refuses: {reason}", socket.display())]
     Refused {
         /// The socket.
         socket: PathBuf,
-        /// Its words, control characters escaped.
+        /// Its reason, control characters escaped.
         reason: String,
     },
     /// A process serves the socket and did not answer in time: it is stopped, too busy, or does not
-    /// speak our protocol.
-    #[error("process {pid} serves {} and gave no answer within {} ms: it may be stopped or busy; continue it, or wait longer with timeout=", socket.display(), waited.as_millis())]
+    /// speak the protocol.
+    #[error(
+        "process {pid} serves {} and gave no answer within {} ms: it may be stopped or busy; \
+         continue it, or wait longer with timeout=",
+        socket.display(), waited.as_millis()
+    )]
     NoAnswer {
         /// The socket.
         socket: PathBuf,
@@ -73,35 +88,42 @@ pub enum SealedError {
         /// How long this subscriber waited.
         waited: Duration,
     },
-    /// What serves the socket does not speak our protocol, or broke it.
+    /// The process that serves the socket does not speak the protocol, or broke it.
     #[error("what serves {} is no publisher of ours: {problem}", socket.display())]
     Protocol {
         /// The socket.
         socket: PathBuf,
-        /// What it did.
+        /// The fault.
         problem: String,
     },
-    /// The publisher handed out memory that cannot be trusted. None of it was mapped.
-    #[error("the {memory} that the publisher of {} handed out cannot be trusted: {problem}", socket.display())]
+    /// The publisher's memory cannot be trusted. None of it was mapped.
+    #[error(
+        "the {memory} that the publisher of {} handed out cannot be trusted: {problem}",
+        socket.display()
+    )]
     Memory {
         /// The socket.
         socket: PathBuf,
-        /// Which of the two: the lane, or this subscriber's own page.
+        /// Which memory: the lane, or this subscriber's page.
         memory: &'static str,
         /// What is wrong with it.
         problem: String,
     },
-    /// The publisher took this subscriber's place away, because it broke the rules. Everything published before was
-    /// read.
+    /// The publisher expelled this subscriber, because it broke the rules. Everything published
+    /// before was read.
     #[error("the publisher of {} expelled this subscriber: {reason}", socket.display())]
     Expelled {
         /// The socket.
         socket: PathBuf,
-        /// Its words, control characters escaped.
+        /// Its reason, control characters escaped.
         reason: String,
     },
-    /// The publisher died: its end of the socket was closed before its lane was. Everything it had published was read.
-    #[error("the publisher of {} died: open the channel again when another one serves it", socket.display())]
+    /// The publisher died: its end of the socket was closed before its lane. Everything it had
+    /// published was read.
+    #[error(
+        "the publisher of {} died: open the channel again when another one serves it",
+        socket.display()
+    )]
     Died {
         /// The socket.
         socket: PathBuf,

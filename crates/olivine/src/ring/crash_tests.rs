@@ -212,7 +212,7 @@ fn batch(producer: &mut Producer, first: u32) {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of takeovers")]
-fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
+fn successor_continues_for_any_order_of_visible_stores() {
     let mut checked = 0;
     // The first lap, over zeros, and later ones, over frames of all lengths.
     let warm = if cfg!(miri) {
@@ -239,7 +239,7 @@ fn whatever_order_stores_become_visible_in_a_successor_goes_on() {
 /// The rules of visibility: without them every test would pass.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of takeovers")]
-fn a_header_that_is_not_last_would_be_found() {
+fn relaxed_header_store_is_detected() {
     let origin = (1 << 32) - 4096;
     let channel = channel(8, origin);
     let mut producer = channel.producer();

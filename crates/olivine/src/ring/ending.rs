@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_lane_has_no_failure_and_a_failed_one_says_why() {
+    fn closed_lane_has_no_failure_and_failed_lane_has_reason() {
         let words = header();
         close(&words, 64, None);
         assert_eq!((is_failed(&words), failure(&words)), (false, None));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_any_length_fits_and_a_damaged_one_is_not_believed() {
+    fn reason_of_any_length_fits_and_damaged_reason_is_replaced() {
         let words = header();
         let long = "ä".repeat(400);
         close(&words, 0, Some(&long));

@@ -45,7 +45,7 @@ fn two_threads_pass_messages_of_every_length_for_several_laps() {
 }
 
 #[test]
-fn a_slow_consumer_holds_the_producer_and_nothing_is_lost_across_number_edges() {
+fn slow_consumer_blocks_producer_without_loss_at_position_limits() {
     for (align, origin) in [(8, 0), (64, (1 << 32) - 4096), (8, (1 << 62) - 4096)] {
         let channel = channel(align, origin);
         let mut producer = channel.producer();
@@ -162,7 +162,7 @@ fn a_copy_starts_on_a_word_boundary_as_the_message_does() {
 }
 
 #[test]
-fn the_place_of_a_damaged_frame_is_that_of_its_header() {
+fn damaged_frame_error_has_position_of_header() {
     let channel = channel(8, 0);
     let mut producer = channel.producer();
     let mut consumer = channel.consumer(0);
@@ -187,7 +187,7 @@ fn the_place_of_a_damaged_frame_is_that_of_its_header() {
 }
 
 #[test]
-fn a_durable_reader_goes_on_behind_the_cursor_of_a_dead_publisher() {
+fn durable_subscriber_resumes_past_cursor_of_dead_publisher() {
     for origin in [0, (1 << 32) - 4096] {
         let channel = channel(8, origin);
         let mut producer = channel.producer();
@@ -297,7 +297,7 @@ fn a_successor_does_not_walk_from_a_limit_far_below_the_cursor() {
 
 /// An aborted claim may leave any bytes where the next message of the old length would end.
 #[test]
-fn what_was_given_up_never_shows() {
+fn aborted_claim_never_becomes_visible() {
     let channel = channel(8, 0);
     let mut producer = channel.producer();
     let mut consumer = channel.consumer(0);
@@ -331,7 +331,7 @@ fn what_was_given_up_never_shows() {
 
 /// A publisher prefetches the lines of the next message, but none that a subscriber still reads.
 #[test]
-fn lines_are_taken_early_only_where_there_is_room() {
+fn lines_are_prefetched_only_within_room() {
     const MESSAGE: [u8; 600] = [0x11; 600];
     let channel = channel(8, 0);
     let mut producer = channel.producer();

@@ -206,7 +206,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn a_layout_version_means_one_layout() {
+fn layout_matches_golden_file_of_its_version() {
     let mut found = derived();
     found.extend(
         places()
@@ -225,7 +225,7 @@ fn a_layout_version_means_one_layout() {
 }
 
 #[test]
-fn the_document_says_what_the_code_does() {
+fn layout_document_matches_code() {
     let text = read("../../docs/layout.md");
     assert!(
         text.contains(&format!("\nLayout version: {LAYOUT_VERSION}\n")),
@@ -245,7 +245,7 @@ fn the_document_says_what_the_code_does() {
 }
 
 #[test]
-fn places_that_different_sides_write_do_not_overlap() {
+fn words_of_different_writers_do_not_overlap() {
     for lanes in [1, 15, 16, 17, 256] {
         let shape = Geometry {
             publishers_max: lanes,
@@ -269,7 +269,7 @@ fn places_that_different_sides_write_do_not_overlap() {
 }
 
 #[test]
-fn a_geometry_comes_back_as_it_was() {
+fn geometry_round_trips() {
     for capacity in [4096, 1 << 20, 1 << 31] {
         for (align, lanes, slots) in [(8, 1, 1), (64, 16, 64), (2048, 256, 1024)] {
             for name in ["", "q", "quote v1", &"n".repeat(TYPE_NAME_BYTES)] {
@@ -292,7 +292,7 @@ fn a_geometry_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_geometry_that_no_creator_writes_is_refused() {
+fn invalid_geometry_is_refused() {
     type Spoil = fn(&mut Geometry);
     let bad: &[(&str, Spoil)] = &[
         ("capacity", |g| g.capacity = 0),
@@ -333,7 +333,7 @@ fn a_geometry_that_no_creator_writes_is_refused() {
 }
 
 #[test]
-fn a_geometry_with_any_bit_flipped_is_refused() {
+fn geometry_with_flipped_bit_is_refused() {
     let words = sample().to_words();
     for word in 0..words.len() {
         for bit in 0..64 {
@@ -348,7 +348,7 @@ fn a_geometry_with_any_bit_flipped_is_refused() {
 }
 
 #[test]
-fn a_header_gives_back_what_was_put_in_and_is_never_zero() {
+fn header_round_trips_and_is_never_zero() {
     for payload in [0, 1, 7, 8, 9, 4095, (1 << 31) - 16] {
         for tag in [0, 1, 0x8000_0000, u32::MAX] {
             let word = header_word(tag, payload);
@@ -365,7 +365,7 @@ fn a_header_gives_back_what_was_put_in_and_is_never_zero() {
 }
 
 #[test]
-fn the_longest_message_fits_with_the_next_header_and_no_longer_one_does() {
+fn longest_message_leaves_room_for_next_header() {
     for capacity in [4096_u64, 1 << 20, 1 << 31] {
         for align in [8_u64, 64, 2048] {
             let shape = Geometry {
@@ -382,7 +382,7 @@ fn the_longest_message_fits_with_the_next_header_and_no_longer_one_does() {
 }
 
 #[test]
-fn text_survives_packing_and_what_is_no_text_is_refused() {
+fn packed_text_round_trips_and_invalid_text_is_refused() {
     for text in ["", "a", "12345678", "123456789", "grün"] {
         let mut words = [0; 6];
         pack(text.as_bytes(), &mut words);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_refused_by_name_and_disks_without_a_boot_id() {
+    fn network_file_systems_and_disks_without_boot_id_are_refused() {
         let (known, unknown) = ([1, 2], [0, 0]);
         for (kind, name) in [
             (0x6969, "NFS"),

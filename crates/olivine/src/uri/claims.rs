@@ -1,14 +1,14 @@
-//! What must hold of the parser of URIs for any text.
+//! Checks of the parser of URIs for any text.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
 use super::{Config, UriError};
 
-/// Checks that a text is refused with a reason, or means the same when it is written out again.
+/// Checks that a text is refused with a reason, or means the same after it is printed.
 ///
 /// # Panics
 ///
-/// If a claim does not hold.
+/// If a check fails.
 pub fn check_uri(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;
@@ -18,7 +18,7 @@ pub fn check_uri(data: &[u8]) {
             let written = config.uri();
             let again = Config::parse(&written)
                 .unwrap_or_else(|error| panic!("{written:?} of {text:?}: {error}"));
-            // Secrets are not written out.
+            // Secrets are not printed.
             let mut shown = config.clone();
             let (nats, read) = (&mut shown.remote.nats, &again.remote.nats);
             nats.password.clone_from(&read.password);
@@ -34,23 +34,23 @@ pub fn check_uri(data: &[u8]) {
     }
 }
 
-/// Checks that the reason is true of this text.
+/// Checks that the reason fits this text.
 fn refused(text: &str, error: &UriError) {
-    // Escaped text differs from what was given.
+    // Escaped text differs from the given text.
     let has = |word: &str| word.contains('\\') || text.contains(word);
     let is_true = match error {
         UriError::NoScheme { .. } => !text.contains("://"),
         UriError::UnknownScheme { scheme } => has(scheme),
         UriError::Name { name } => has(name),
-        // A port is written anew: 00 as 0, and the default port where none was given.
+        // A port is printed in another form: 00 as 0, and the default port if none was given.
         UriError::Address { address, .. } => {
             has(address.rsplit_once(':').map_or(address, |(host, _)| host))
         }
         UriError::Path { path } | UriError::Socket { path } => has(path),
         UriError::UnknownKey { key, .. } => has(key),
         UriError::Repeated { key } => text.matches(key.as_str()).count() >= 2,
-        // The place holds the channel, except that of a journal. A value is written anew, with
-        // its own unit, and a secret not at all.
+        // The part before `?` holds the channel, except for a journal. A value is printed in
+        // another form, with another unit, and a secret not at all.
         UriError::Value { key, .. } => *key == "channel" || has(key),
         UriError::Pair { first, second, .. } => {
             let of_the_place = first.ends_with("'s name");
@@ -69,7 +69,7 @@ mod tests {
 
     /// The reason shows a value in another form than the text, or another key.
     #[test]
-    fn reasons_that_write_a_value_anew_are_true() {
+    fn rewritten_values_match_their_reason() {
         for text in [
             "shm://x?align=8192",
             "shm://x?linger=\u{7f}",
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is not usable")]
-    fn a_reason_that_the_text_does_not_give_is_found() {
+    fn wrong_reason_is_detected() {
         refused(
             "shm://x?align=1",
             &Config::parse("shm://x?linger=z").unwrap_err(),

@@ -10,7 +10,7 @@ pub enum UriError {
          tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
     )]
     NoScheme {
-        /// The text given.
+        /// The given text.
         uri: String,
     },
     /// The scheme is not one of ours.
@@ -20,7 +20,7 @@ pub enum UriError {
          machines), nats:// (a cluster) or file:// (a journal)"
     )]
     UnknownScheme {
-        /// The scheme given.
+        /// The given scheme.
         scheme: String,
     },
     /// The channel name breaks the grammar.
@@ -29,7 +29,7 @@ pub enum UriError {
          starting with '.'"
     )]
     Name {
-        /// The name given, control bytes escaped.
+        /// The given name, control bytes escaped.
         name: String,
     },
     /// Host and port break the grammar.
@@ -38,7 +38,7 @@ pub enum UriError {
          or [::1]:9000"
     )]
     Address {
-        /// The address given, control bytes escaped.
+        /// The given address, control bytes escaped.
         address: String,
         /// What is wrong.
         rule: &'static str,
@@ -49,7 +49,7 @@ pub enum UriError {
          control characters, '&' or '?'"
     )]
     Path {
-        /// The path given, control bytes escaped.
+        /// The given path, control bytes escaped.
         path: String,
     },
     /// The path of a `shm+fd://` channel breaks the grammar.
@@ -58,7 +58,7 @@ pub enum UriError {
          without control characters, '&' or '?'"
     )]
     Socket {
-        /// The path given, control bytes escaped.
+        /// The given path, control bytes escaped.
         path: String,
     },
     /// The key is not one of ours.
@@ -67,9 +67,9 @@ pub enum UriError {
          --help' list the keys"
     )]
     UnknownKey {
-        /// The key given.
+        /// The given key.
         key: String,
-        /// The key that was probably meant, in words; empty if none is like it.
+        /// The key that was probably meant, in words; empty if no key is similar.
         hint: String,
         /// All keys, comma separated.
         known: String,
@@ -85,7 +85,7 @@ pub enum UriError {
     Value {
         /// The key.
         key: &'static str,
-        /// The value given, control bytes escaped.
+        /// The given value, control bytes escaped.
         value: String,
         /// What is allowed.
         rule: &'static str,
@@ -95,7 +95,7 @@ pub enum UriError {
     Pair {
         /// One setting.
         first: &'static str,
-        /// The other.
+        /// The other setting.
         second: &'static str,
         /// Why, and what to do.
         rule: &'static str,

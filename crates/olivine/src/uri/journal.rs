@@ -5,21 +5,24 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// When what was recorded is forced out to the disk, and so what a recorded message survives.
+/// When recorded messages are forced to the disk, and so which of them survive a power cut.
 ///
-/// A message counts as recorded, and only then gives its room in the ring back, once the journal has done
-/// what this promises. Whatever the policy, a recorded message survives the death of every process.
+/// A message counts as recorded once the journal has done what the policy requires. Only then its
+/// room in the ring is released. With every policy, a recorded message survives the death of every
+/// process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SyncPolicy {
-    /// `block`: every block is on the disk before its messages count as recorded. They survive a power cut.
+    /// `block`: every block is on the disk before its messages count as recorded. They survive a
+    /// power cut.
     #[default]
     Block,
-    /// `interval:DURATION`: messages count once the kernel has them; the disk follows at most this much later.
-    /// A power cut takes at most what was recorded in the last interval.
+    /// `interval:DURATION`: messages count once the kernel has them, and reach the disk at most
+    /// this much later. A power cut loses at most the messages of the last interval.
     Interval(Duration),
-    /// `never`: messages count once the kernel has them, which writes them out when it likes (about half a
-    /// minute on a default Linux). A power cut may take all of that, and blocks in between.
+    /// `never`: messages count once the kernel has them. The kernel writes them to the disk later
+    /// (within half a minute on a default Linux). A power cut may lose all of these, and blocks in
+    /// between.
     Never,
 }
 
@@ -55,14 +58,14 @@ impl FromStr for SyncPolicy {
     }
 }
 
-/// How the blocks of a journal are packed.
+/// Compression of the blocks of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// As they lie in the ring.
+    /// As they are in the ring.
     #[default]
     No,
-    /// `zstd` or `zstd:LEVEL`, level 1 to 19, 3 if none is given. Needs the cargo feature `zstd`.
+    /// `zstd` or `zstd:LEVEL`, level 1 to 19, default 3. Needs the cargo feature `zstd`.
     Zstd(u8),
 }
 
@@ -99,29 +102,30 @@ impl FromStr for Compression {
     }
 }
 
-/// When a journal goes on in its next file.
+/// When a journal continues in its next file.
 ///
-/// `never`, a size such as `1GiB`, a duration such as `1h`, or both as `1GiB,1h`: whichever comes first.
+/// `never`, a size such as `1GiB`, a duration such as `1h`, or both as `1GiB,1h`: the first limit
+/// that is reached counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Rotation {
-    /// Bytes that no file exceeds, unless a single block does.
+    /// Largest size of a file in bytes. Only a single block may exceed it.
     pub bytes: Option<u64>,
-    /// How long a file is written to.
+    /// How long a file is written.
     pub after: Option<Duration>,
 }
 
-/// Smallest file that rotation by size may ask for, in bytes.
+/// Smallest size for rotation by size, in bytes.
 const ROTATE_BYTES_MIN: u64 = 4096;
 
 impl Rotation {
-    /// One file, however long it gets.
+    /// One file of any length.
     pub const NEVER: Self = Self {
         bytes: None,
         after: None,
     };
 
-    /// The next file when the next block would make this one longer than `bytes`.
+    /// The next file starts when the next block would make this one longer than `bytes`.
     #[must_use]
     pub const fn by_size(bytes: u64) -> Self {
         Self {
@@ -130,7 +134,7 @@ impl Rotation {
         }
     }
 
-    /// The next file when this one has been written to for that long.
+    /// The next file starts when this one has been written for that long.
     #[must_use]
     pub const fn by_time(after: Duration) -> Self {
         Self {
@@ -159,7 +163,8 @@ impl FromStr for Rotation {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "'{}' is not never, a size from 4KiB such as 1GiB, a duration such as 1h, or SIZE,DURATION",
+                "'{}' is not never, a size from 4KiB such as 1GiB, a duration such as 1h, or \
+                 SIZE,DURATION",
                 text.escape_default()
             )
         };
@@ -177,7 +182,8 @@ impl FromStr for Rotation {
                 _ => Err(refused()),
             };
         }
-        // A duration always has a unit of time, a size never has: `1m` is a minute, `1M` a mebibyte.
+        // A duration always has a unit of time, a size never has one: `1m` is a minute, `1M` a
+        // mebibyte.
         match (span(text), size(text)) {
             (Some(after), _) => Ok(Self::by_time(after)),
             (None, Some(bytes)) => Ok(Self::by_size(bytes)),
@@ -186,12 +192,12 @@ impl FromStr for Rotation {
     }
 }
 
-/// What a subscriber makes of a recording that was not finished: one whose recorder was killed and has not mended it
-/// yet, or that was cut.
+/// How a subscriber reads an unfinished recording: its recorder was killed and has not repaired it
+/// yet, or it was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unfinished {
-    /// `fail`: everything up to the last whole block is handed out, then the stream has failed.
+    /// `fail`: the subscriber gets everything up to the last whole block, and then an error.
     #[default]
     Fail,
     /// `accept`: the last whole block is the end of the stream.
@@ -221,15 +227,16 @@ impl FromStr for Unfinished {
 
 /// How fast a journal is replayed.
 ///
-/// `full`, `original`, or a factor such as `2x` or `0.5x`. Messages that were recorded in one go carry one
-/// time stamp and are replayed in one go.
+/// `full`, `original`, or a factor such as `2x` or `0.5x`. Messages that were recorded together
+/// have one time stamp and are replayed together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pace {
     /// As fast as subscribers read.
     #[default]
     Full,
-    /// With the pauses of the recording, divided by this many thousandths; 1000 is the original pace.
+    /// With the pauses of the recording, multiplied by 1000 and divided by this number; 1000 is the
+    /// original pace.
     Thousandths(u32),
 }
 
@@ -262,7 +269,8 @@ impl FromStr for Pace {
             .map(Self::Thousandths)
             .ok_or_else(|| {
                 format!(
-                    "'{}' is not full, original or a factor such as 2x or 0.5x, with up to 3 digits after the point",
+                    "'{}' is not full, original or a factor such as 2x or 0.5x, with up to 3 \
+                     digits after the point",
                     text.escape_default()
                 )
             })

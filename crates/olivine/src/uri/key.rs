@@ -1,4 +1,4 @@
-//! What a key of a URI is, and the macro that makes rows of them.
+//! A key of a URI, and the macro that makes rows of keys.
 //!
 //! Each key is one row of a table in [`super::keys`]. From the row come the method of [`Config`],
 //! the parser, the printer, the checks, the listing of [`Config::keys`] and `docs/uri.md`.
@@ -21,7 +21,7 @@ pub struct Key {
     pub(super) holds: fn(&Config) -> bool,
 }
 
-/// Why a text is no value of a key: an error, or `None` where the rule of the key says it.
+/// Why a text is not a value of a key: an error, or `None` if the rule of the key says it.
 pub(super) type Refusal = Option<UriError>;
 
 /// The end of a channel on which a key has an effect.
@@ -40,10 +40,10 @@ pub enum End {
 #[derive(Debug)]
 pub(super) struct Schemes {
     pub(super) has: &'static [Scheme],
-    /// What a refusal names as the other setting, and its rule. `NAME://` is for that scheme,
-    /// `this scheme` for all others.
+    /// The other setting and the rule that a refusal names. `NAME://` is for that scheme, `this
+    /// scheme` for all others.
     pub(super) refusals: &'static [(&'static str, &'static str)],
-    /// A refusal lists all keys with these schemes, in place of the one that was given.
+    /// Whether a refusal lists all keys with these schemes in place of the given key.
     pub(super) listed: bool,
 }
 
@@ -54,19 +54,19 @@ impl Key {
         self.name
     }
 
-    /// What the value is, in a word or its unit: `BYTES`, `DURATION`.
+    /// What the value is: a word or its unit, such as `BYTES` or `DURATION`.
     #[must_use]
     pub fn value(&self) -> &'static str {
         self.value
     }
 
-    /// The values that are allowed.
+    /// The allowed values.
     #[must_use]
     pub fn rule(&self) -> &'static str {
         self.rule
     }
 
-    /// What holds where the key is not given.
+    /// The value if the key is not given.
     #[must_use]
     pub fn default(&self) -> &'static str {
         self.default
@@ -94,7 +94,7 @@ impl Key {
         (self.set)(config, value).map_err(|refusal| refusal.unwrap_or_else(|| self.refuse(value)))
     }
 
-    /// Checks that the scheme of the channel has the key, if it is given.
+    /// Checks that a given key fits the scheme of the channel.
     pub(super) fn check_scheme(&'static self, config: &Config) -> Result<(), UriError> {
         let Schemes {
             has,
@@ -120,7 +120,7 @@ impl Key {
         })
     }
 
-    /// Checks what can only be known once every key is set.
+    /// Checks that need every key to be set.
     pub(super) fn check_value(&'static self, config: &Config) -> Result<(), UriError> {
         if (self.holds)(config) {
             return Ok(());
@@ -139,8 +139,9 @@ impl Key {
 
 /// Makes rows: a constant with the table, and the methods of [`Config`] that set the keys.
 ///
-/// `name(config, argument: Type) { … read, put … }` makes a method. `put` stores the argument of the
-/// method, and what `read` makes of text. `name() { … set … }` makes none: `set` reads and stores.
+/// `name(config, argument: Type) { … read, put … }` makes a method. `put` stores the argument of
+/// the method, or the value that `read` gets from text. `name() { … set … }` makes no method: `set`
+/// reads and stores.
 macro_rules! keys {
     ($(#[$about:meta])* $table:ident { $(
         $(#[doc = $doc:literal])*
@@ -220,7 +221,7 @@ pub(super) fn yes_or_no(text: &str) -> Option<bool> {
     }
 }
 
-/// Prints a value that is given.
+/// Prints a given value.
 pub(super) fn given<T: ToString>(value: &Option<T>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
 }
@@ -240,7 +241,7 @@ pub(super) fn path(path: &Option<std::path::PathBuf>) -> Option<String> {
     path.as_ref().map(|path| path.display().to_string())
 }
 
-/// Prints the name of the file with a secret; the secret itself not at all.
+/// Prints the name of the file with a secret. The secret is never printed.
 pub(super) fn secret(secret: &Option<String>) -> Option<String> {
     let secret = secret.as_deref()?;
     Some(
@@ -262,7 +263,8 @@ pub(crate) fn is_secret(text: &str) -> bool {
 /// Longest token, user name, password or NKey seed in bytes.
 const SECRET_LENGTH_MAX: usize = 256;
 
-/// Whether a URI can hold the path: absolute, and without the characters that divide a URI.
+/// Whether a URI can hold the path: it is absolute, and has none of the characters that separate
+/// the parts of a URI.
 pub(super) fn is_path(path: &Option<std::path::PathBuf>) -> bool {
     let plain = |path: &str| {
         path.starts_with('/') && !path.contains(|c: char| c.is_control() || "&?".contains(c))
@@ -271,12 +273,12 @@ pub(super) fn is_path(path: &Option<std::path::PathBuf>) -> bool {
     text.is_none_or(|text| text.is_some_and(plain))
 }
 
-/// Whether a size that is given is a power of two in the range.
+/// Whether a given size is a power of two in the range.
 pub(super) fn is_power(bytes: Option<u64>, (least, most): (u64, u64)) -> bool {
     bytes.is_none_or(|bytes| bytes.is_power_of_two() && (least..=most).contains(&bytes))
 }
 
-/// Whether a value that is given is in the range.
+/// Whether a given value is in the range.
 pub(super) fn is_within<T: PartialOrd>(value: Option<T>, (least, most): (T, T)) -> bool {
     value.is_none_or(|value| (least..=most).contains(&value))
 }

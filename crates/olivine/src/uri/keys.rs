@@ -30,7 +30,7 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
 }
 
-/// The names of the keys that only `nats://` has, as a sentence lists them.
+/// The names of the keys that only `nats://` has, as a list in a sentence.
 pub(super) fn nats_names() -> &'static str {
     static NAMES: LazyLock<String> = LazyLock::new(|| {
         let names: Vec<_> = nats::KEYS.iter().map(|key| key.name).collect();
@@ -43,7 +43,7 @@ pub(super) fn nats_names() -> &'static str {
     &NAMES
 }
 
-/// The key that was probably meant: one letter in three may be wrong, or the rest missing.
+/// The key that was probably meant: one letter in three may be wrong, or the end is missing.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let names = all().map(|key| key.name);
     let longest = names.clone().map(str::len).max().unwrap_or(0);
@@ -62,11 +62,11 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
     names.find(|known| name.len() > 2 && known.starts_with(&name))
 }
 
-/// Letters to put in, take out or change to make one word the other.
+/// Number of letters to insert, remove or change to turn one word into the other.
 ///
 /// # Source
 ///
-/// The distance of Levenshtein, row by row.
+/// The Levenshtein distance, computed row by row.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (taken, ours) in from.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! `docs/uri.md` is what the tables of keys say.
+//! The page `docs/uri.md`, made from the tables of keys.
 
 use super::{Config, End, Key, Scheme};
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ first fixes only what it names. A value that differs from a live channel's is an
 The tables of keys in `crates/olivine/src/uri/keys/` make this page.
 ";
 
-/// Words one after another, in lines of at most [`COLUMNS`].
+/// Words in lines of at most [`COLUMNS`].
 fn wrap(into: &mut String, first: &str, indent: &str, text: &str) {
     let mut line = first.to_owned();
     let mut is_empty = true;
@@ -103,7 +103,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_keys_is_fresh() {
+fn page_of_keys_matches_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/uri.md");
     let made = page();
     if std::env::var_os("OLIVINE_WRITE_URI_PAGE").is_some() {

@@ -8,11 +8,11 @@ use super::remote::{self, Remote};
 use super::{Config, Delivery, Expire, Scheme, Start, UriError};
 use std::str::FromStr;
 
-/// What the topic of a publisher is.
+/// The rule for the topic of a publisher.
 pub(crate) const TOPIC_OF_PUBLISHER_RULE: &str = "a publisher has one topic without * and >, such \
      as orders.eu.created; filters are for subscribers";
 
-/// Reads a whole URI, and settings as if they stood at its end.
+/// Reads a whole URI, and further settings as if they were at its end.
 pub(super) fn config<'a>(
     uri: &'a str,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -49,7 +49,7 @@ pub(super) fn config<'a>(
     Ok(config)
 }
 
-/// Whether `text` consists of 1 to `longest` name characters and is no dot file.
+/// Whether `text` consists of 1 to `longest` name characters, and its first is no dot.
 pub(super) fn is_name(text: &str, longest: usize) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('.')
@@ -74,7 +74,7 @@ fn unknown(key: &str) -> UriError {
     }
 }
 
-/// Checks the place, each key, and the pairs of keys: all that setting one key cannot know.
+/// Checks the place, each key, and pairs of keys: everything that setting one key cannot check.
 pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     remote::check_place(config)?;
     check_channel(config.channel())?;

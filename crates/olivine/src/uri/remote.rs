@@ -1,4 +1,4 @@
-//! Where a channel is when it is not in this machine's memory, and the settings of the way there.
+//! The place of a channel outside this machine's memory, and the settings of its connection.
 //!
 //! | scheme | after `://` | what the channel's name is |
 //! |---|---|---|
@@ -15,17 +15,17 @@ use super::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Port of `nats://` where the URI names none.
+/// Port of `nats://` if the URI names none.
 const NATS_PORT: u16 = 4222;
 /// Longest host name in bytes.
 const HOST_LENGTH_MAX: usize = 253;
 /// Shortest and longest `timeout=`.
 pub(super) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(3600));
-/// Silence after which a connection is given up, where the URI says nothing.
+/// Silence after which a connection is closed, if the URI names none.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// What the name of a `nats://` channel is.
+/// The rule for the name of a `nats://` channel.
 const SUBJECT_RULE: &str =
     "for nats:// a channel's name is a subject: words of A-Z a-z 0-9 _ - with one '.' between them";
 
@@ -47,12 +47,12 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What only channels outside this machine's memory have.
+/// Settings of channels outside this machine's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remote {
-    /// Of `tcp://` and `nats://`.
+    /// For `tcp://` and `nats://`.
     pub(crate) address: Option<Address>,
-    /// Of `file://`, and the socket of `shm+fd://`.
+    /// For `file://`, and the socket of `shm+fd://`.
     pub(crate) path: Option<PathBuf>,
     /// The name was given by `channel=`, not taken from the file's name.
     pub(crate) named: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Remote {
     pub(crate) nats: Nats,
 }
 
-/// What only channels in a NATS server have.
+/// Settings of channels in a NATS server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nats {
     pub(crate) stream: Option<String>,
@@ -98,8 +98,8 @@ impl Config {
         self
     }
 
-    /// File of a `file://` channel, socket of a `shm+fd://` channel: an absolute path. The socket's name up to its
-    /// last dot is the name of its channel.
+    /// File of a `file://` channel, socket of a `shm+fd://` channel: an absolute path. The socket's
+    /// name up to its last dot is the name of its channel.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if self.scheme == Scheme::Sealed {
@@ -132,7 +132,7 @@ impl Config {
     }
 }
 
-/// Reads what stands between `://` and `?`.
+/// Reads the part between `://` and `?`.
 pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
     match scheme {
         Scheme::Shm | Scheme::Inproc => Ok(Config::new(scheme, place)),
@@ -158,7 +158,7 @@ pub(super) fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriErr
         address: text.escape_default().to_string(),
         rule,
     };
-    // The last colon outside brackets divides.
+    // The last colon outside brackets separates host and port.
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
@@ -200,7 +200,7 @@ fn check_address(address: &Address, text: &str) -> Result<(), UriError> {
     Ok(())
 }
 
-/// What stands between `://` and `?`.
+/// The part between `://` and `?`.
 pub(super) fn show(config: &Config) -> String {
     match (config.scheme, &config.remote.address, &config.remote.path) {
         (Scheme::Tcp | Scheme::Nats, Some(address), _) => format!("{address}/{}", config.channel),
@@ -209,13 +209,14 @@ pub(super) fn show(config: &Config) -> String {
     }
 }
 
-/// Checks what is between `://` and `?`.
+/// Checks the part between `://` and `?`.
 pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
     let remote = &config.remote;
     match (config.scheme, &remote.address, &remote.path) {
         (Scheme::Tcp | Scheme::Nats, Some(address), _) => {
             check_address(address, &address.to_string())?;
-            // A port of 0 lets the system choose: only a listener that tells its port can use that.
+            // With port 0 the system chooses a port. Only a listener, which reports its port, can
+            // use that.
             if address.port == 0 && config.scheme == Scheme::Nats {
                 return Err(UriError::Address {
                     address: address.to_string(),

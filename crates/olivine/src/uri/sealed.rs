@@ -1,4 +1,4 @@
-//! The socket of a `shm+fd://` channel, and who may be at its other end.
+//! The socket of a `shm+fd://` channel, and the users allowed at its other end.
 
 use super::parse::is_name;
 use super::{Config, Scheme, UriError};
@@ -6,26 +6,26 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Longest path in bytes: what a socket's address takes, less room for a temporary name.
+/// Longest path in bytes: the length of a socket address, less the room for a temporary name.
 pub(super) const PATH_LENGTH_MAX: usize = 90;
 /// Most user ids in one `peers=`.
 const USERS_MAX: usize = 32;
 
-/// Whose processes may be at the other end of a `shm+fd://` channel.
+/// The users whose processes may be at the other end of a `shm+fd://` channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peers {
-    /// Those of the user that this process runs as.
+    /// The user of this process.
     #[default]
     Own,
-    /// Everybody's. The permissions of the socket and its folder still hold.
+    /// Any user. The permissions of the socket and its folder still apply.
     Any,
-    /// Those of these user ids: 1 to 32 of them.
+    /// These user ids: 1 to 32 of them.
     Users(Vec<u32>),
 }
 
 impl Peers {
-    /// Whether a process of `user` may be there, where we run as `own`.
+    /// Whether a process of `user` is allowed; `own` is the user of this process.
     #[must_use]
     pub fn allow(&self, user: u32, own: u32) -> bool {
         match self {
@@ -80,7 +80,8 @@ impl Config {
     }
 }
 
-/// Reads what stands between `shm+fd://` and `?`. The file's name up to its last dot names the channel.
+/// Reads the part between `shm+fd://` and `?`. The file's name up to its last dot names the
+/// channel.
 pub(super) fn read(place: &str) -> Result<Config, UriError> {
     check_path(Some(place))?;
     Ok(Config::new(Scheme::Sealed, "").path(place))
@@ -116,7 +117,8 @@ pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
     Err(UriError::Pair {
         first: "the socket's name",
         second: "no channel",
-        rule: "the socket's name up to its last dot names the channel: 1 to 64 of A-Z a-z 0-9 . _ -",
+        rule: "the socket's name up to its last dot names the channel: 1 to 64 of A-Z a-z 0-9 . _ \
+               -",
     })
 }
 
@@ -125,8 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_socket_names_the_channel_and_settings_come_back() {
-        let uri = "shm+fd:///run/app/ticks.sock?capacity=64KiB&slow=evict:1s&mode=0660&timeout=2s&peers=1000,0";
+    fn socket_names_channel_and_settings_round_trip() {
+        let uri = "shm+fd:///run/app/ticks.sock?capacity=64KiB&slow=evict:1s&mode=0660\
+                   &timeout=2s&peers=1000,0";
         let config = Config::parse(uri).unwrap();
         assert_eq!(config.channel(), "ticks");
         assert_eq!(config.socket(), Some(Path::new("/run/app/ticks.sock")));
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_there_is_told_by_user_id() {
+    fn peers_are_allowed_by_user_id() {
         let parse = |text: &str| text.parse::<Peers>();
         assert!(parse("own").unwrap().allow(7, 7) && !parse("own").unwrap().allow(0, 7));
         assert!(parse("any").unwrap().allow(9, 7));
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_allowed() {
+    fn refusals_name_allowed_values() {
         let long = format!("shm+fd:///{}", "n".repeat(PATH_LENGTH_MAX));
         let cases = [
             ("shm+fd://x", "socket 'x' is not usable"),

@@ -1,4 +1,4 @@
-//! Where a new subscriber starts, and dates in their one form: UTC as in `2026-01-31T08:30:00.5Z`.
+//! Where a new subscriber starts, and dates in one form: UTC as in `2026-01-31T08:30:00.5Z`.
 
 use super::Scheme;
 use std::fmt;
@@ -14,16 +14,18 @@ pub enum Start {
     /// With the next message published.
     #[default]
     Now,
-    /// With the oldest message still in the ring; of a `file://` journal, with its first.
+    /// With the oldest message still in the ring. For a `file://` journal, with its first message.
     Oldest,
-    /// Of a `file://` journal, with the first message recorded at that time or later: nanoseconds since 1970.
+    /// For a `file://` journal: with the first message recorded at that time or later, in
+    /// nanoseconds since 1970.
     Time(u64),
-    /// Of a `file://` journal, with the first message at that position or behind it: bytes of frames.
+    /// For a `file://` journal: with the first message at that position or after it, in bytes of
+    /// frames.
     Position(u64),
 }
 
 impl Start {
-    /// Where a subscriber starts that says nothing: a journal is replayed from its beginning.
+    /// The start of a subscriber without `from=`: a journal is replayed from its beginning.
     #[must_use]
     pub const fn default_of(scheme: Scheme) -> Self {
         match scheme {
@@ -58,7 +60,8 @@ impl FromStr for Start {
         };
         found.ok_or_else(|| {
             format!(
-                "'{}' is not one of now, oldest, time:DATE such as time:2026-01-31T08:30:00Z, position:BYTES",
+                "'{}' is not one of now, oldest, time:DATE such as time:2026-01-31T08:30:00Z, \
+                 position:BYTES",
                 text.escape_default()
             )
         })
@@ -72,7 +75,7 @@ fn days_before(year: u64, month: u64) -> u64 {
     let leaps = past / 4 - past / 100 + past / 400;
     let month = usize::try_from(month - 1).unwrap_or(0).min(11);
     let leap_day = u64::from(month > 1 && is_leap(year));
-    // 719,162 days lie before 1970 in this count.
+    // 719,162 days before 1970 in this count.
     past * 365 + leaps + BEFORE[month] + leap_day - 719_162
 }
 
@@ -84,7 +87,8 @@ fn is_leap(year: u64) -> bool {
 fn show_date(nanos: u64) -> String {
     let (seconds, part) = (nanos / NANOS, nanos % NANOS);
     let (days, second) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
-    // 365.25 days to a year is at most a year too late, never too early, for the dates that fit.
+    // 365.25 days a year: the result is at most one year too late and never too early, for the
+    // dates that fit.
     let mut year = 1970 + days * 4 / 1461 + 1;
     while days_before(year, 1) > days {
         year -= 1;
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_round_trip_and_count_as_the_calendar_does() {
+    fn dates_round_trip_and_match_calendar() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1972-02-29T23:59:59Z", 68_255_999),
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_start_is_refused() {
+    fn invalid_start_is_refused() {
         for text in [
             "",
             "later",

@@ -1,15 +1,16 @@
-//! Topics: names of what a message is about, and the filters that choose among them.
+//! Topics of messages, and the filters that choose messages by topic.
 //!
-//! A topic is one or more words joined by dots, such as `orders.eu.created`. A filter is a topic in which `*` stands for
-//! any one word, and `>` at its end for one or more: `orders.*.created`, `orders.>`. How a message carries its topic
-//! is said in `docs/layout.md`.
+//! A topic is one or more words joined by dots, such as `orders.eu.created`. A filter is a topic
+//! with wildcards: `*` matches any one word, and `>` at its end matches one or more.
+//! `docs/layout.md` says how a message carries its topic.
 
 /// Longest topic or filter in bytes.
 pub(crate) const TOPIC_LENGTH_MAX: usize = 128;
 /// Most filters of one subscriber.
 const FILTERS_MAX: usize = 16;
 
-/// Whether `text` can be the topic of a message. One look at each byte: readers ask it of every message.
+/// Whether `text` can be the topic of a message. Reads each byte once, because subscribers check
+/// every message.
 pub(crate) fn is_topic(text: &[u8]) -> bool {
     let mut word = 0;
     for byte in text {
@@ -23,27 +24,27 @@ pub(crate) fn is_topic(text: &[u8]) -> bool {
     word > 0 && text.len() <= TOPIC_LENGTH_MAX
 }
 
-/// Whether a word may hold it.
+/// Whether a word may contain it.
 #[inline]
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Which topics a subscriber asks for: those that any of its filters matches.
+/// The topics that a subscriber receives: those that any of its filters matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     filters: Vec<Box<[u8]>>,
 }
 
 impl Filter {
-    /// Reads filters, separated by commas; `None` if that is not what it is.
+    /// Reads filters, separated by commas; `None` if the text is invalid.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let filters: Vec<Box<[u8]>> = text.split(',').map(|one| one.as_bytes().into()).collect();
         let usable = filters.len() <= FILTERS_MAX && filters.iter().all(|one| is_filter(one));
         usable.then_some(Self { filters })
     }
 
-    /// Whether a message of this topic is asked for. Allocates nothing.
+    /// Whether a filter matches a message of this topic. Allocates nothing.
     pub(crate) fn matches(&self, topic: &[u8]) -> bool {
         self.filters.iter().any(|filter| matches(filter, topic))
     }
@@ -54,14 +55,14 @@ fn is_filter(text: &[u8]) -> bool {
     (1..=TOPIC_LENGTH_MAX).contains(&text.len())
         && text.split(|byte| *byte == b'.').all(|word| {
             let is_word = !word.is_empty() && word.iter().all(|byte| is_plain(*byte));
-            // Nothing follows what stands for all the rest.
+            // `>` matches all the rest, so nothing may follow it.
             let usable = !ended && (word == b"*" || word == b">" || is_word);
             ended = word == b">";
             usable
         })
 }
 
-/// Both are what they should be: no word is empty, and wildcards are words.
+/// Whether a topic or filter is valid: no word is empty, and wildcards are whole words.
 fn matches(filter: &[u8], topic: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     while let (Some(wanted), Some(found)) = (filter.get(at), topic.get(place)) {
@@ -83,12 +84,12 @@ fn word_length(text: &[u8]) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Bytes behind a message's payload that carry its topic: the topic, and one for its length.
+/// Bytes after a message's payload that carry its topic: the topic, and one byte for its length.
 pub(crate) fn trailer_length(topic: &str) -> usize {
     topic.len() + 1
 }
 
-/// Writes the topic into the bytes behind a message's payload; they are `trailer_length` long.
+/// Writes the topic into the bytes after a message's payload; they are `trailer_length` long.
 pub(crate) fn write_trailer(into: &mut [u8], topic: &str) {
     if let Some((length, name)) = into.split_last_mut() {
         name.copy_from_slice(topic.as_bytes());
@@ -96,8 +97,8 @@ pub(crate) fn write_trailer(into: &mut [u8], topic: &str) {
     }
 }
 
-/// Parts what a frame with a topic carries into the payload and the topic; `None` if no publisher
-/// writes such bytes.
+/// Splits the payload of a frame with a topic into the message and the topic; `None` if no
+/// publisher writes such bytes.
 pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_last()?;
     let (payload, topic) = rest.split_at_checked(rest.len().checked_sub((*length).into())?)?;
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn invalid_filter_is_refused() {
         let long = "a".repeat(TOPIC_LENGTH_MAX + 1);
         let many = ["a"; FILTERS_MAX + 1].join(",");
         for text in [
@@ -163,15 +164,15 @@ mod tests {
         }
     }
 
-    /// What is split is what was written, and no other bytes are taken for it.
+    /// Splitting returns what was written, and refuses all other bytes.
     #[test]
-    fn a_trailer_is_split_as_it_was_written() {
+    fn topic_trailer_round_trips() {
         for (payload, topic) in [(&b""[..], "a"), (b"payload", "a.b.c")] {
             let mut bytes = payload.to_vec();
             bytes.resize(payload.len() + trailer_length(topic), 0xff);
             write_trailer(&mut bytes[payload.len()..], topic);
             assert_eq!(split(&bytes), Some((payload, topic.as_bytes())));
-            // Cut short, it never reaches before the first byte.
+            // Cut short, it never reads before the first byte.
             for cut in 0..bytes.len() {
                 let _ = split(&bytes[cut..]);
             }

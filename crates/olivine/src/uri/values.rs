@@ -1,10 +1,10 @@
-//! The values that settings take, and their words.
+//! The values of settings, and their words.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Declares an enum of plain words with its parser and printer, so that each word is written once.
+/// Declares an enum of plain words with its parser and printer, so each word is written once.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -43,12 +43,13 @@ macro_rules! words {
 }
 
 words! {
-    /// Where a channel lives.
+    /// The transport of a channel.
     Scheme {
         /// Files in shared memory: processes of this machine.
         #[default]
         Shm = "shm",
-        /// Sealed memory handed over a socket: processes of this machine that do not trust each other.
+        /// Sealed memory passed over a socket: processes of this machine that do not trust each
+        /// other.
         Sealed = "shm+fd",
         /// Memory of this process: its threads.
         Inproc = "inproc",
@@ -73,15 +74,15 @@ words! {
 }
 
 words! {
-    /// How an idle endpoint waits. Any mix may meet on one channel.
+    /// How an idle endpoint waits. The endpoints of one channel may use different strategies.
     WaitStrategy {
-        /// Looks again without a pause: lowest latency, one whole CPU.
+        /// Spins without a pause: lowest latency, one whole CPU.
         Spin = "spin",
-        /// Gives the CPU to others between looks.
+        /// Yields the CPU to others between two checks.
         Yield = "yield",
         /// Sleeps in the kernel until woken: no CPU, tens of microseconds to wake.
         Park = "park",
-        /// Spins for some 50 µs, then parks.
+        /// Spins for about 50 µs, then parks.
         #[default]
         Adaptive = "adaptive",
     }
@@ -93,18 +94,19 @@ words! {
         /// Publishers wait for it: it gets every message.
         #[default]
         Reliable = "reliable",
-        /// Publishers never wait for it: it may be overrun, is told how many bytes it lost, and never sees torn data.
+        /// Publishers never wait for it. It may be overrun, gets the number of lost bytes, and
+        /// never sees torn data.
         Latest = "latest",
     }
 }
 
 words! {
-    /// What a `nats://` stream keeps its messages on.
+    /// Where a `nats://` stream stores its messages.
     Storage {
-        /// Files of the server: they survive its restart.
+        /// Files of the server: they survive a restart.
         #[default]
         File = "file",
-        /// Memory of the server: gone when it stops, unless other replicas live.
+        /// Memory of the server: lost when it stops, unless other replicas live.
         Memory = "memory",
     }
 }
@@ -112,24 +114,25 @@ words! {
 words! {
     /// How long a `nats://` stream keeps a message.
     Retention {
-        /// Until `max_age=`; a stream that is full holds publishers back and is freed by nobody else.
+        /// Until `max_age=`. A full stream holds publishers back, and reading frees nothing.
         #[default]
         Limits = "limits",
-        /// Until every subscriber has it, as a ring does: with nobody subscribed it is not kept at all.
+        /// Until every subscriber has it, as in a ring. Without a subscriber it is not kept at all.
         Interest = "interest",
     }
 }
 
 words! {
-    /// Large pages for the ring: 2 MiB each on x86-64, gathered when an end opens (`MADV_COLLAPSE`, Linux 6.1). Nothing
-    /// has to be reserved or mounted, and any setting of `shmem_enabled` but `deny` will do.
+    /// Large pages for the ring: 2 MiB each on x86-64, collected when an end opens
+    /// (`MADV_COLLAPSE`, Linux 6.1). Nothing has to be reserved or mounted. Every setting of
+    /// `shmem_enabled` works except `deny`.
     HugePages {
         /// Ordinary pages.
         #[default]
         No = "no",
-        /// Ask the kernel for large pages and go on without them.
+        /// Ask the kernel for large pages, and continue without them.
         Try = "try",
-        /// Refuse to open where not the whole ring has them; it takes a ring of at least 2 MiB.
+        /// Refuse to open if a part of the ring has none. The ring needs at least 2 MiB.
         Require = "require",
     }
 }
@@ -141,8 +144,9 @@ pub enum Slow {
     /// Publishers wait for it.
     #[default]
     Wait,
-    /// No message waits longer than this for subscribers: a publisher then evicts all that are in the way, also absent
-    /// durable ones. Whoever is evicted is told by its next call, a durable name by its next subscriber.
+    /// No message waits longer than this for subscribers. Then a publisher evicts all that block
+    /// it, also absent durable ones. The next call of an evicted subscriber reports it; for a
+    /// durable name, the next subscriber of the name does.
     Evict(Duration),
 }
 
@@ -179,11 +183,12 @@ impl FromStr for Slow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expire {
-    /// Until it is opened again or unsubscribed.
+    /// Until the name is opened again or unsubscribed.
     #[default]
     Never,
-    /// For this long after a publisher noticed that it was gone. Its next subscriber is told what it missed, as long as
-    /// the channel remembers the name: until it is removed, or another subscriber needs the slot.
+    /// For this long after a publisher noticed the absence. The next subscriber of the name gets
+    /// the number of missed bytes if the channel still has the name. The channel loses it with its
+    /// removal, or when another subscriber needs the slot.
     After(Duration),
 }
 

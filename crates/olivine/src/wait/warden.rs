@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_of_one_of_two_lanes_of_a_process_ends_with_that_lane() {
+    fn watch_ends_with_its_lane_while_process_lives() {
         let (words, other) = (words(), Neighbour::new());
         let park = words.resolve(60);
         let peers = [1, 2].map(|byte| peer(&words, byte, other.0.id(), pid_space()));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_namespace_is_not_the_one_that_is_watched() {
+    fn process_id_of_other_namespace_is_not_watched() {
         let (words, other) = (words(), Neighbour::new());
         let park = words.resolve(60);
         let mut watches = Watches::default();

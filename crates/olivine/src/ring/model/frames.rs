@@ -79,7 +79,7 @@ fn room_is_reused_only_after_it_was_read() {
 
 /// An aborted claim leaves its bytes where the header after the next message was zeroed ahead.
 #[test]
-fn what_was_given_up_never_shows() {
+fn aborted_claim_never_becomes_visible() {
     check(1, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
@@ -127,7 +127,7 @@ pub(super) fn drained_means_read(ends: impl Fn() -> (Producer, Consumer) + Sync 
 }
 
 #[test]
-fn a_drained_lane_was_read() {
+fn drained_lane_was_read() {
     drained_means_read(|| {
         let channel = Channel::new(1, 1);
         (channel.producer(0), channel.gating(0, 0))
@@ -187,7 +187,7 @@ fn die(mut producer: Producer, death: Death) -> u32 {
 }
 
 #[test]
-fn a_dead_publishers_lane_goes_on_unbroken() {
+fn lane_of_dead_publisher_continues_without_gap() {
     for death in [
         Death::PayloadWritten,
         Death::BatchPrepared,

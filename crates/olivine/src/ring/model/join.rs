@@ -54,24 +54,24 @@ fn scene(from: From, before: u32, during: u32, switches: usize) {
 }
 
 #[test]
-fn a_joiner_from_now_reads_what_comes_unbroken() {
+fn joiner_from_now_reads_new_frames_without_gap() {
     scene(From::Now, 3, 2, 4);
 }
 
 #[test]
-fn a_joiner_from_oldest_reads_what_is_left_unbroken() {
+fn joiner_from_oldest_reads_stored_frames_without_gap() {
     scene(From::Oldest, 3, 1, 4);
 }
 
 #[test]
-fn a_joiner_from_oldest_finds_frames_of_this_lap() {
+fn joiner_from_oldest_reads_frames_of_current_lap() {
     scene(From::Oldest, 2, 4, 4);
 }
 
 /// A publisher dies after its limit is visible; its heir must see a subscriber that joined
 /// meanwhile.
 #[test]
-fn a_joiner_is_seen_by_the_heir_of_a_publisher_that_moved_the_limit() {
+fn successor_sees_joiner_after_predecessor_moved_limit() {
     check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);

@@ -21,7 +21,7 @@ fn look(consumer: &mut Consumer, last: u32) -> u32 {
 }
 
 #[test]
-fn a_copy_that_was_overwritten_is_found_out() {
+fn overwritten_copy_is_detected() {
     check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
@@ -48,7 +48,7 @@ fn a_copy_that_was_overwritten_is_found_out() {
 
 /// The heir of a dead publisher writes below the limit that the dead one stored.
 #[test]
-fn a_copy_that_an_heir_overwrote_is_found_out() {
+fn copy_overwritten_by_successor_is_detected() {
     check(4, || {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);

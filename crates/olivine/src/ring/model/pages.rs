@@ -115,7 +115,7 @@ fn a_publisher_that_sleeps_on_a_page_is_woken_by_the_release_it_missed() {
 
 /// With any words on a page, the limit stays within a ring of a frame that was surely read.
 #[test]
-fn a_page_that_lies_moves_no_limit() {
+fn invalid_page_position_moves_no_limit() {
     check(3, || {
         let sealed = Sealed::new();
         let mut producer = sealed.producer();

@@ -50,7 +50,7 @@ fn a_sleeper_on_two_lanes_is_woken_by_either() {
 }
 
 #[test]
-fn both_of_two_sleepers_are_woken() {
+fn publisher_wakes_both_sleepers() {
     check(3, || {
         let channel = Channel::new(1, 2);
         let mut producer = channel.producer(0);
@@ -108,18 +108,18 @@ fn no_sleeper_is_left_without_a_hint(switches: usize, wakers: &'static [Option<u
 
 /// A waker that lowers the hint has taken every park word that the hint covers.
 #[test]
-fn a_hint_that_is_lowered_leaves_no_sleeper_behind() {
+fn lowered_hint_loses_no_sleeper() {
     no_sleeper_is_left_without_a_hint(4, &[None]);
 }
 
 #[test]
-fn a_waker_that_dies_half_way_leaves_the_hint_raised() {
+fn waker_death_leaves_hint_raised() {
     no_sleeper_is_left_without_a_hint(3, &[Some(1)]);
 }
 
 /// The second waker reads a hint that the first lowers, and a third sleep is counted in between.
 #[test]
-fn two_wakers_that_overlap_leave_no_sleeper_behind() {
+fn overlapping_wakers_lose_no_sleeper() {
     check(3, || {
         let channel = Channel::new(1, 2);
         let parks = [channel.park(0), channel.park(1)];

@@ -283,8 +283,8 @@ keys! { KEYS {
         value: "TOPIC", schemes: EVERYWHERE, end: Both,
         default: "a publisher's messages have no topic, a subscriber gets every message",
         rule: "words of A-Z a-z 0-9 _ - joined by dots, such as orders.eu.created, 128 \
-               bytes at most; for subscribers also filters with * for a word and > for the rest, 16 \
-               at most, separated by commas",
+               bytes at most; for subscribers also filters with * for a word and > for the rest, \
+               16 at most, separated by commas",
         read: Some, put: config.topic = Some(topic.to_owned()),
         show: |config| config.topic.clone(),
         holds: |config| config.topic.as_deref().is_none_or(|topic| Filter::read(topic).is_some()),

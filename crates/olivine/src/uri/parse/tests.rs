@@ -9,11 +9,11 @@ fn every_key_round_trips_through_its_canonical_form() {
                &tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
     let round = |uri: &str| Config::parse(uri).map(|config| config.uri());
     assert_eq!(round(far).as_deref(), Ok(far));
-    let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks&sync=interval:1s\
-                &rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x&unfinished=accept";
+    let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks\
+                &sync=interval:1s&rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x&unfinished=accept";
     assert_eq!(round(file).as_deref(), Ok(file));
-    let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory&retention=interest\
-                &max_bytes=1GiB&max_age=3600s&duplicates=60s&servers=g:4222,[::1]:4223";
+    let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory\
+                &retention=interest&max_bytes=1GiB&max_age=3600s&duplicates=60s&servers=g:4222,[::1]:4223";
     assert_eq!(round(nats).as_deref(), Ok(nats));
     let keys = "nats://h:4222/a?nkey=@/etc/seed";
     assert_eq!(round(keys).as_deref(), Ok(keys));
@@ -23,9 +23,9 @@ fn every_key_round_trips_through_its_canonical_form() {
     assert_eq!(round(creds).as_deref(), Ok(creds));
     let sealed = "shm+fd:///run/ticks.sock?timeout=2s&peers=0,1000";
     assert_eq!(round(sealed).as_deref(), Ok(sealed));
-    let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s&subscribers=3\
-               &slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x&mode=0660&group=trading\
-               &hugepages=try&numa=0&linger=2s&cpu=1&topic=a.*,b.>";
+    let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s\
+               &subscribers=3&slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x\
+               &mode=0660&group=trading&hugepages=try&numa=0&linger=2s&cpu=1&topic=a.*,b.>";
     let config = Config::parse(uri).unwrap();
     assert_eq!(config.uri(), uri);
     for key in Config::keys().map(|key| key.name) {
@@ -194,7 +194,7 @@ fn refusals_name_the_part_the_value_and_the_rule() {
 }
 
 #[test]
-fn closing_waits_as_long_as_the_settings_say() {
+fn close_timeout_follows_expire() {
     let of = |query: &str| {
         let config = Config::parse(&format!("tcp://h:1/c{query}")).unwrap();
         config.patience()

@@ -1,4 +1,4 @@
-//! A far side that is away: told to whoever asks, and tried again with pauses that grow, for as long as that is of use.
+//! Attempts to reach a far side: reports that it is away, and repeats with a growing pause.
 
 use crate::channel::attach::draw;
 use crate::link::{Control, LinkStage};
@@ -11,16 +11,16 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Absence<'a> {
     control: &'a Control,
-    /// Longest absence that is waited out once we are asked to end.
+    /// After a request to end: the longest absence to wait for.
     patience: Duration,
     pause: Duration,
-    /// Connections made before the attempt that runs.
+    /// Connections made before the current attempt.
     connections: u64,
     since: Option<Instant>,
 }
 
 impl<'a> Absence<'a> {
-    /// Nothing was tried yet.
+    /// No attempt has been made yet.
     pub(super) fn new(control: &'a Control, patience: Duration) -> Self {
         Self {
             control,
@@ -36,8 +36,9 @@ impl<'a> Absence<'a> {
         self.connections = self.control.status().connections;
     }
 
-    /// The attempt failed, or its connection broke: says `note`, and pauses. `false` if there is to be no other one:
-    /// we are asked to end, and everything `is_delivered`, or the far side is away for too long.
+    /// The attempt failed, or its connection broke: reports `note`, and pauses. Returns `false` if
+    /// no other attempt follows: an end is requested, and everything `is_delivered` or the far side
+    /// is away for too long.
     pub(super) fn goes_on(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
         let was_connected = self.control.status().connections > self.connections;
         self.control.report(|status| {
@@ -55,7 +56,7 @@ impl<'a> Absence<'a> {
         if asked && (is_delivered() || away > self.patience) {
             return false;
         }
-        // Not all at once, where many lost the same far side.
+        // Random, because many connections may lose the same far side at once.
         let share = u32::try_from(draw() % 128).unwrap_or(0);
         self.control.pause(self.pause * (128 + share) / 256);
         self.pause = (self.pause * 2).min(PAUSE_MAX);

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 /// Carries messages from one channel to another until it is stopped.
 ///
-/// At least one of the two is `shm://` (or `inproc://`): the ring that the bridge reads, or writes. Between
-/// `shm://` and a place elsewhere it loses and repeats nothing, also when it is killed and started again with the same
-/// two URIs on the same machine; see [`Bridge::start`] for the name that makes that so.
+/// At least one of the two is `shm://` (or `inproc://`): the ring that the bridge reads or writes.
+/// Between `shm://` and another scheme it loses and repeats no message, also if it is killed and
+/// started again with the same two URIs on the same machine. [`Bridge::start`] describes the name
+/// that makes this work.
 ///
 /// ```
 /// use olivine::{Bridge, Config, Publisher, Subscriber};
@@ -33,22 +34,23 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Bridge {
     link: Link,
-    /// The name under which it has a durable place in its source, where that is in shared memory.
+    /// Name of its durable position in the source, if the source is in shared memory.
     place: Option<String>,
 }
 
 impl Bridge {
-    /// Starts a thread that carries from `source` to `destination`. With `until_end` it ends once every publisher
-    /// of the source has closed and everything is delivered; else it goes on for as long as it is not stopped.
+    /// Starts a thread that copies messages from `source` to `destination`. With `until_end` it
+    /// ends once every publisher of the source has closed and everything is delivered. Otherwise it
+    /// runs until it is stopped.
     ///
-    /// A durable `name` in the URI elsewhere says who this bridge is. Left out, it is made from the two URIs and the
-    /// name of this machine, so that the next bridge between the two takes this one's place. A place under such a name is
-    /// given up when the source has ended and everything is delivered, and by [`Bridge::leave`]; one under a name that
-    /// was given is kept.
+    /// The durable `name` in the remote URI identifies this bridge. The default name is made from
+    /// the two URIs and the name of this machine, so the next bridge between the two continues at
+    /// this one's position. A position with a default name is given up when the source has ended
+    /// and everything is delivered, and by [`Bridge::leave`]. A position with a given name is kept.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; two channels elsewhere are refused as a pair.
+    /// [`OpenError`]; two remote channels are refused as a pair.
     pub fn start(
         source: &Config,
         destination: &Config,
@@ -138,14 +140,15 @@ impl Bridge {
         self.link.control().status()
     }
 
-    /// Whether it has ended by itself, or failed.
+    /// Whether it has ended without a request, or failed.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.status().stage, LinkStage::Ended | LinkStage::Failed)
     }
 
-    /// As [`Bridge::finish`], for good: where everything was delivered and its place in the source goes by a name that
-    /// was not given, the place is given up, and publishers wait for it no longer.
+    /// Like [`Bridge::finish`], and permanent: if everything was delivered and the name of its
+    /// position in the source is the default one, the position is given up. Publishers then no
+    /// longer wait for it.
     ///
     /// # Errors
     ///
@@ -155,8 +158,8 @@ impl Bridge {
         self.finish(linger)
     }
 
-    /// The name under which its place in the source is kept for the next one, while publishers wait for it; `None` if
-    /// it has none, or gave it up.
+    /// The name of its position in the source, which publishers wait for. `None` if it has none, or
+    /// gave it up.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         let control = self.link.control();
@@ -164,7 +167,7 @@ impl Bridge {
         self.place.as_deref().filter(|_| !is_given_up)
     }
 
-    /// Stops it as [`Bridge::finish`] does, for whoever needs no counts afterwards.
+    /// Stops it like [`Bridge::finish`], without counts afterwards.
     ///
     /// # Errors
     ///
@@ -173,21 +176,22 @@ impl Bridge {
         self.finish(linger)
     }
 
-    /// Asks it to deliver what is published and to end then, and returns at once: [`Bridge::has_ended`] says when it
-    /// has. What is published later is left for the next bridge. [`Bridge::finish`] cuts it short.
+    /// Asks it to deliver what is published so far and then to end. Returns at once;
+    /// [`Bridge::has_ended`] reports the end. Later messages are left for the next bridge.
+    /// [`Bridge::finish`] ends it early.
     pub fn ask_to_finish(&self) {
         self.link.control().stop(Stop::Delivered(None));
     }
 
-    /// As [`Bridge::ask_to_finish`], and as [`Bridge::leave`] for its place in the ring.
+    /// Like [`Bridge::ask_to_finish`]; its position in the ring is treated as by [`Bridge::leave`].
     pub fn ask_to_leave(&self) {
         self.link.control().leave();
         self.ask_to_finish();
     }
 
-    /// Stops it, after it has delivered what is published, for which it has `linger`; zero leaves that open.
-    /// Returns whether it did. What it did not deliver stays in the ring, for the next one. [`Bridge::status`] has the
-    /// final counts afterwards.
+    /// Stops it after it has delivered what is published so far, or after `linger`; zero means no
+    /// limit. Returns whether everything was delivered. Undelivered messages stay in the ring for
+    /// the next bridge. [`Bridge::status`] then has the final counts.
     ///
     /// # Errors
     ///
@@ -199,8 +203,7 @@ impl Bridge {
     }
 }
 
-/// Gives the place of a bridge that has ended well up, if it does not stay for the next one: `is_ours` says that its name
-/// was not given.
+/// Gives up the position of a bridge that ended without error, if it has a default name: `is_ours`.
 fn give_up_place(
     ring: &Config,
     part: Part,
@@ -221,7 +224,7 @@ fn is_near(config: &Config) -> bool {
     )
 }
 
-/// `config` with a durable name, where it can have one and has none.
+/// `config` with a durable name, if it can have one and has none.
 fn named(config: &Config, name: &str) -> Config {
     let mut config = config.clone();
     let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp | Scheme::Nats);
@@ -231,9 +234,9 @@ fn named(config: &Config, name: &str) -> Config {
     config
 }
 
-/// The same for the same two URIs on the same machine.
+/// The same name for the same two URIs on the same machine.
 fn default_name(words: &str) -> String {
-    // Where the system does not tell, all machines have the same name: then two of them need `name=`.
+    // If the system reports no host name, all machines share one: then two of them need `name=`.
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let bytes = host.trim().bytes().chain(words.bytes());
     format!("bridge.{:016x}", fnv(bytes))

@@ -14,32 +14,32 @@ use std::os::fd::BorrowedFd;
 
 /// Takes frames out of a ring for the far side.
 ///
-/// Per lane it has two positions: what was handed over ([`Egress::position`]) and what the far side has
-/// ([`Egress::acknowledged`]). Only the second holds publishers back, and only [`Egress::acknowledge`] moves it;
-/// [`Egress::rewind`] goes back to it after a connection broke. Dropping it leaves the second where it is, so that
-/// a durable one goes on from there.
+/// Each lane has two positions: the end of what was handed over ([`Egress::position`]), and the end
+/// of what the far side acknowledged ([`Egress::acknowledged`]). Only the second holds publishers
+/// back, and only [`Egress::acknowledge`] moves it. [`Egress::rewind`] goes back to it after a
+/// connection broke. Dropping leaves it in place, so that a durable bridge continues from there.
 #[derive(Debug)]
 pub(crate) struct Egress {
     subscriber: Subscriber,
     copy: Vec<u8>,
-    /// Where each lane ended when the bridge was asked to end: what comes later is for the next one.
+    /// End of each lane when the bridge was asked to end. Later messages are for the next bridge.
     goal: Option<Vec<u64>>,
 }
 
-/// Whole frames of one lane as they lie in the ring, padding included.
+/// Whole frames of one lane as in the ring, padding included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frames<'a> {
-    /// Where they start in the lane.
+    /// Start in the lane.
     pub(crate) position: u64,
-    /// Where they end.
+    /// End in the lane.
     pub(crate) end: u64,
     /// Headers, payloads and padding.
     pub(crate) bytes: &'a [u8],
 }
 
 impl Egress {
-    /// Subscribes to the ring that `config` names, whatever type its messages are of. `part` says what it does with a
-    /// shape that is open.
+    /// Subscribes to the ring that `config` names, for messages of any type. `part` says how it
+    /// treats an open geometry.
     ///
     /// # Errors
     ///
@@ -56,22 +56,23 @@ impl Egress {
         })
     }
 
-    /// The shape of the channel.
+    /// The geometry of the channel.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.subscriber.attached().geometry
     }
 
-    /// Tells the channel from others that had or will have its name.
+    /// Distinguishes the channel from earlier and later ones of its name.
     pub(crate) fn incarnation(&self) -> u64 {
         self.subscriber.attached().incarnation()
     }
 
-    /// Looks for new lanes; returns how many there are. They keep their places in the order of appearance.
+    /// Looks for new lanes; returns their number. Each keeps its index, in the order of appearance.
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`] where a lane was closed with a
-    /// failure and everything before it is acknowledged: what follows at the far side must not look like its end.
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`] if a lane was
+    /// closed with a failure and everything before it is acknowledged. The far side must not take
+    /// this for the end.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         if let Some(error) = self.subscriber.eviction() {
             return Err(error);
@@ -88,17 +89,17 @@ impl Egress {
         u32::try_from(self.subscriber.consumers()[place].index()).unwrap_or(u32::MAX)
     }
 
-    /// Where the next frames to hand over start.
+    /// Start of the next frames to hand over.
     pub(crate) fn position(&mut self, place: usize) -> u64 {
         self.subscriber.consumers()[place].position()
     }
 
-    /// Everything before this was acknowledged.
+    /// End of what was acknowledged.
     pub(crate) fn acknowledged(&mut self, place: usize) -> u64 {
         self.subscriber.consumers()[place].released()
     }
 
-    /// End of what is published, from the position on.
+    /// End of what is published from the position on.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl Egress {
         self.judged(committed)
     }
 
-    /// Whole frames from the position up to `most`, a position; empty if there are none. They stay in place until
-    /// they are acknowledged.
+    /// Whole frames from the position up to position `most`; empty if there are none. They stay in
+    /// the ring until they are acknowledged.
     ///
     /// # Errors
     ///
@@ -136,7 +137,8 @@ impl Egress {
         })
     }
 
-    /// End of the whole frames from the position up to `most`; the position if not even one ends there.
+    /// End of the whole frames from the position up to `most`; the position itself if no frame ends
+    /// there.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl Egress {
         self.judged(end)
     }
 
-    /// End of the frame at the position and bytes of its payload; `None` if there is none.
+    /// End of the frame at the position, and the bytes of its payload; `None` if there is no frame.
     ///
     /// # Errors
     ///
@@ -166,12 +168,13 @@ impl Egress {
             .map(|frame| (frame.end, frame.length as u64)))
     }
 
-    /// Frames must be copied out and checked, because a publisher may evict us and overwrite them.
+    /// Whether frames must be copied out and checked, because a publisher may evict this subscriber
+    /// and overwrite them.
     pub(crate) fn is_checked(&self) -> bool {
         self.subscriber.is_checked()
     }
 
-    /// The bytes between two positions that are held and committed, as they lie.
+    /// The held and committed bytes between two positions, unchanged.
     pub(crate) fn bytes(&mut self, place: usize, from: u64, end: u64) -> &[u8] {
         // The ring is read from word boundaries; a connection takes any number of bytes.
         let (word, skip) = (from & !7, usize::from(from.to_le_bytes()[0] & 7));
@@ -183,7 +186,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Evicted`] if they were overwritten meanwhile.
+    /// [`ReceiveError::Evicted`] if they were overwritten in the meantime.
     pub(crate) fn copy_frames(
         &mut self,
         place: usize,
@@ -194,13 +197,13 @@ impl Egress {
         whole.then_some(()).ok_or(ReceiveError::Evicted)
     }
 
-    /// Goes past frames that were handed over, up to `end`. They are still held.
+    /// Moves the position to `end`, behind frames that were handed over. They stay held.
     pub(crate) fn advance(&mut self, place: usize, end: u64) {
         self.subscriber.consumers()[place].go_to(end);
     }
 
-    /// The far side has everything before `position`, the end of a frame: gives the room back. Positions that were
-    /// acknowledged already change nothing; `false` if it was never handed over.
+    /// The far side has everything before `position`, the end of a frame: frees the room. An old
+    /// acknowledgement changes nothing. Returns `false` if `position` was never handed over.
     pub(crate) fn acknowledge(&mut self, place: usize, position: u64) -> bool {
         let consumer = &mut self.subscriber.consumers()[place];
         if position > consumer.position() {
@@ -212,8 +215,9 @@ impl Egress {
         true
     }
 
-    /// As [`Egress::acknowledge`] for a far side that is not trusted, where a part of the frames after the position was
-    /// handed over too, up to `handed_over`. `false` also if no frame ends there.
+    /// Like [`Egress::acknowledge`], for an untrusted far side that also got a part of the frames
+    /// behind the position, up to `handed_over`. Also returns `false` if no frame ends at
+    /// `position`.
     ///
     /// # Errors
     ///
@@ -230,11 +234,11 @@ impl Egress {
         if position > consumer.position().max(handed_over) {
             return Ok(false);
         }
-        // What everything was handed over up to is a boundary: the common case costs nothing.
+        // The end of everything handed over is a frame boundary: the common case needs no walk.
         if position > released && position != consumer.position() {
             let boundary = consumer.boundary(released, position, position);
             if !matches!(boundary, Ok(end) if end == position) {
-                // Headers that were overwritten meanwhile say nothing about the far side.
+                // Overwritten headers prove nothing about the far side.
                 return self.judged(boundary).map(|_| false);
             }
         }
@@ -245,20 +249,21 @@ impl Egress {
         Ok(true)
     }
 
-    /// `answer`, unless it is an error and we were evicted: a publisher was free to overwrite what it was found in.
+    /// `answer`; but if it is an error and we were evicted, the eviction: a publisher may have
+    /// overwritten the frames it comes from.
     fn judged<T>(&mut self, answer: Result<T, ReceiveError>) -> Result<T, ReceiveError> {
         answer.map_err(|error| self.subscriber.eviction().unwrap_or(error))
     }
 
-    /// Hands everything over again that was not acknowledged.
+    /// Hands over again everything that was not acknowledged.
     pub(crate) fn rewind(&mut self) {
         for consumer in self.subscriber.consumers() {
             consumer.go_to(consumer.released());
         }
     }
 
-    /// Goes on from `position`, which the far side says it has reached: everything before it is acknowledged.
-    /// `false` if it is no frame boundary of what is held.
+    /// Continues from `position`, where the far side says it is: everything before it is
+    /// acknowledged. Returns `false` if no held frame starts or ends there.
     ///
     /// # Errors
     ///
@@ -280,8 +285,8 @@ impl Egress {
         Ok(true)
     }
 
-    /// The bridge is asked to end: what is published by now is delivered, and nothing that comes later. Publishers that
-    /// go on cannot keep it from its end.
+    /// The bridge is asked to end: it delivers what is published so far and nothing later.
+    /// Publishers that continue cannot delay its end.
     ///
     /// # Errors
     ///
@@ -295,7 +300,7 @@ impl Egress {
         Ok(())
     }
 
-    /// Position up to which a lane is delivered.
+    /// Position up to which a lane is to be delivered.
     pub(crate) fn goal(&self, place: usize) -> u64 {
         match &self.goal {
             Some(goal) => goal.get(place).copied().unwrap_or(0),
@@ -303,7 +308,8 @@ impl Egress {
         }
     }
 
-    /// Whether everything published, or everything up to the goal, was handed over and acknowledged.
+    /// Whether everything published, or everything up to the goal, was handed over and
+    /// acknowledged.
     ///
     /// # Errors
     ///
@@ -325,13 +331,14 @@ impl Egress {
         Ok(true)
     }
 
-    /// Messages that were published, up to the goal, and not acknowledged. They are handed over again afterwards.
+    /// Number of messages up to the goal that were published and not acknowledged. They are handed
+    /// over again afterwards.
     pub(crate) fn undelivered(&mut self) -> u64 {
         self.rewind();
         let mut messages = 0;
         for place in 0..self.subscriber.consumers().len() {
             let goal = self.goal(place);
-            // What cannot be read any more is counted by its loss, not here.
+            // Unreadable messages are counted as lost elsewhere.
             while let Ok(Some((end, _))) = self.next_frame(place)
                 && end <= goal
             {
@@ -348,22 +355,22 @@ impl Egress {
         self.subscriber.is_lane_ended(place)
     }
 
-    /// Whether every publisher has closed and everything was handed over, given that there was one.
+    /// Whether at least one publisher existed, all have closed, and everything was handed over.
     pub(crate) fn is_ended(&self) -> bool {
         self.subscriber.is_at_end()
     }
 
-    /// Whether the durable name was known: somebody before us went on under it.
+    /// Whether the durable name existed: an earlier bridge used it.
     pub(crate) fn is_resumed(&self) -> bool {
         self.subscriber.durable() == Some(Durable::Resumed)
     }
 
-    /// Publishers that have closed by now count as an end, though we heard nothing of them.
+    /// Publishers that closed before the bridge looked count as an end.
     pub(crate) fn expect_end(&mut self) {
         self.subscriber.expect_end();
     }
 
-    /// A descriptor that becomes readable once there is more than there was at the last [`Egress::arm`].
+    /// A descriptor that becomes readable once there is more than at the last [`Egress::arm`].
     ///
     /// # Errors
     ///
@@ -372,23 +379,23 @@ impl Egress {
         self.subscriber.event_fd()
     }
 
-    /// Clears the descriptor and arms it from the positions as they are. Look once more afterwards: what came
-    /// before is not told.
+    /// Clears the descriptor and arms it from the current positions. Look once more afterwards: it
+    /// does not report earlier messages.
     pub(crate) fn arm(&mut self) {
         self.subscriber.arm();
     }
 
-    /// What a thread sleeps by that waits for more, and is woken by.
+    /// What a waiting thread sleeps on.
     pub(crate) fn sleeper(&self) -> Sleeper {
         self.subscriber.sleeper()
     }
 
-    /// Whether a thread that sleeps by [`Egress::sleeper`] may sleep long; `park` is its word.
+    /// Whether a thread that sleeps with [`Egress::sleeper`] may sleep long; `park` is its word.
     pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
         self.subscriber.rely(watches, park)
     }
 
-    /// Gives a durable name up, with everything that was not acknowledged.
+    /// Gives up a durable name with everything that was not acknowledged.
     pub(crate) fn unsubscribe(mut self) {
         self.subscriber.forget_name();
     }
@@ -396,9 +403,10 @@ impl Egress {
 
 impl Drop for Egress {
     fn drop(&mut self) {
-        // A subscriber releases what it has gone past when it leaves: what is not acknowledged is not gone past.
+        // A subscriber that leaves releases everything before its position: without this it would
+        // release unacknowledged frames.
         self.rewind();
-        // A bridge that ends, and is not killed, has told the end of what it has delivered.
+        // A bridge that ends without being killed has reported the end of what it delivered.
         self.subscriber.hand_on_end();
     }
 }
@@ -408,7 +416,7 @@ mod tests {
     use super::*;
     use crate::channel::publisher::Publisher;
 
-    /// A ring of which everything is overwritten says nothing: neither of its publisher nor of a frame.
+    /// A ring that is completely overwritten proves nothing about its publisher or a frame.
     #[test]
     fn who_was_evicted_and_lapped_is_told_so_by_every_question() {
         let config = Config::parse("inproc://lapped?capacity=4KiB&slow=evict:1ms").unwrap();
@@ -417,7 +425,7 @@ mod tests {
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         publisher.publish(&[1; 24]).unwrap();
         assert_eq!(egress.look().unwrap(), 1);
-        // Other lengths than ours, so that where a frame of ours began lies the middle of another one.
+        // Lengths differ from those before, so a former frame start is now inside another frame.
         for length in (0..400).map(|n| 16 + n % 90) {
             publisher.publish(&vec![0x11; length]).unwrap();
         }
@@ -440,7 +448,8 @@ mod tests {
         }
     }
 
-    /// The cursor follows the header by an instruction, or never, where the publisher is killed between the two.
+    /// The cursor follows the header one instruction later, or never, if the publisher is killed
+    /// between the two.
     #[test]
     fn frame_that_only_its_header_tells_of_is_handed_over_whole() {
         let config = Config::parse("inproc://shown").unwrap();
@@ -458,7 +467,7 @@ mod tests {
         assert_eq!(frames.bytes.get(8..32), Some(&[7; 24][..]));
     }
 
-    /// A publisher that never stops would keep a bridge from its end.
+    /// A publisher that never stops must not keep a bridge from ending.
     #[test]
     fn what_is_published_after_the_wish_to_end_is_neither_delivered_nor_missed() {
         let config = Config::parse("inproc://goal").unwrap();

@@ -1,4 +1,4 @@
-//! Into a ring: a publisher per lane of the source, which acknowledges after commit.
+//! Into a ring: one publisher for each lane of the source, which acknowledges after commit.
 
 #[cfg(test)]
 mod tests;
@@ -18,26 +18,26 @@ use crate::uri::{Config, Expire};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to do where the types of two channels differ.
+/// What to do if the types of two channels differ.
 pub(super) const TYPE_RULE: &str = "carry messages into a channel of their own type";
 
-/// Publishes frames that come from elsewhere.
+/// Publishes frames that come from another channel.
 ///
-/// Each lane of the source has a lane here that is kept for it and remembers where it was: for a ring in shared
-/// memory also after this process was killed, so that the source is asked for exactly what is missing. What is
-/// committed is acknowledged ([`Ingress::acknowledged`]); a message of which only a part has come is not visible
-/// and not acknowledged.
+/// Each lane of the source has a reserved lane here, which stores its position. In shared memory it
+/// stays stored after this process is killed, so the source is asked for exactly the missing
+/// frames. Committed frames are acknowledged ([`Ingress::acknowledged`]). A partly received message
+/// is neither visible nor acknowledged.
 #[derive(Debug)]
 pub(crate) struct Ingress {
     config: Config,
     typed: TypeTag,
     attached: Attached,
-    /// Shape of the ring, or the one that it gets with the first lane.
+    /// Geometry of the ring, or the one it gets with the first lane.
     geometry: Geometry,
     key: u64,
     lanes: Vec<Lane>,
     messages: u64,
-    /// Says why the bridge gave up, or that it was asked to stop.
+    /// Records why the bridge failed, or that it was asked to stop.
     control: Arc<Control>,
 }
 
@@ -45,34 +45,34 @@ pub(crate) struct Ingress {
 struct Lane {
     /// Index at the source.
     index: u32,
-    /// Absent while the lane is closed at the source.
+    /// `None` while the lane is closed at the source.
     publisher: Option<Publisher>,
     origin: Origin,
-    /// Position here after the last committed frame; kept while the publisher is absent.
+    /// Position here after the last committed frame; kept while the publisher is `None`.
     position: u64,
-    /// The message of which only a part has come.
+    /// A partly received message.
     partial: Option<Partial>,
-    /// Bytes of payload for which the source has no room.
+    /// Payload bytes of a message that has no room at the source.
     wanted: Option<usize>,
-    /// It was opened here only because it is kept, and the source has not announced it since: whether the bridge before
-    /// this one left it without an end.
+    /// `Some` if the lane was opened here only because it is reserved, and the source has not
+    /// announced it since: whether the bridge before this one left it without an end.
     kept: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Partial {
     header: u64,
-    /// Bytes of the frame that have come, its header included.
+    /// Bytes of the frame that have arrived, its header included.
     come: u64,
 }
 
 /// Why frames were not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotTaken {
-    /// The source breaks the rules.
+    /// The source breaks the protocol.
     #[error("{0}")]
     Wrong(String),
-    /// There is no room yet for the message that comes next. What came before it was taken.
+    /// The next message has no room yet. Everything before it was taken.
     #[error("no room in the ring yet")]
     NoRoom {
         /// Bytes taken.
@@ -87,13 +87,14 @@ pub(crate) enum NotTaken {
 }
 
 impl Ingress {
-    /// For the ring that `config` names, which is made with the type `typed` if need be. `who` says who brings the
-    /// messages: the same words each time, others for others.
+    /// Opens the ring that `config` names; a new one gets the type `typed`. `who` identifies the
+    /// source: it must be the same for the same source, and different for others.
     ///
-    /// Lanes that are kept for it are opened. What becomes of lanes that are open when it is dropped is in `control`:
-    /// after a wish to stop they are left as of a dead publisher, for the next bridge; else they are closed with the
-    /// reason for which the bridge gave up. So no way out of a bridge looks like the end of the stream: only
-    /// [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] close a lane in order.
+    /// Opens the lanes that are reserved for this source. What happens to open lanes on drop
+    /// depends on `control`. After a request to stop they stay like lanes of a dead publisher, for
+    /// the next bridge. Otherwise they are closed with the reason of the failure. So only
+    /// [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] look like the end of
+    /// the stream.
     ///
     /// # Errors
     ///
@@ -105,9 +106,9 @@ impl Ingress {
         control: &Arc<Control>,
     ) -> Result<Self, OpenError> {
         let key = fnv(who.bytes()).max(1);
-        // Each lane is a publisher of its own; what else the settings say concerns the source.
+        // Each lane is a separate publisher; the other settings concern the source.
         let mut config = config.clone();
-        // What comes from there has its topic already.
+        // Messages from there already have their topics.
         (config.name, config.expire, config.topic) = (None, Expire::Never, None);
         (config.cpu, config.linger) = (None, Duration::ZERO);
         let (attached, (kept, geometry)) =
@@ -116,7 +117,7 @@ impl Ingress {
                 let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
                 Ok((lanes_kept_for(attached, key), geometry))
             })?;
-        // Frames are taken as they lie: each lane's ring is as it is said here, or is refused.
+        // Frames are copied unchanged: each lane's ring must have this capacity.
         config.capacity = Some(geometry.capacity);
         config.align = Some(geometry.align);
         let mut ingress = Self {
@@ -155,7 +156,7 @@ impl Ingress {
         })
     }
 
-    /// Why the lanes that are open now are to be closed with a failure; `None` if they are to be left to the next
+    /// Reason with which the open lanes are closed as failed; `None` if they are left to the next
     /// bridge.
     fn failure(&self) -> Option<String> {
         match self.control.failure() {
@@ -166,12 +167,13 @@ impl Ingress {
         }
     }
 
-    /// The shape of the ring, or the one that it gets with the first lane.
+    /// The geometry of the ring, or the one it gets with the first lane.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Takes over the type of the source's messages, where the ring takes any and no participant has fixed one.
+    /// Takes over the type of the source's messages, if the ring accepts any and no participant has
+    /// fixed one.
     #[cfg(any(feature = "journal", feature = "nats"))]
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
@@ -184,13 +186,13 @@ impl Ingress {
         }
     }
 
-    /// Tells the ring from others that had or will have its name.
+    /// Distinguishes the ring from earlier and later ones of its name.
     pub(crate) fn incarnation(&self) -> u64 {
         self.attached.incarnation()
     }
 
-    /// Whether frames of a ring of the shape `source`, which `far` has, can be taken as they lie: the ring of this side
-    /// may have been made by somebody else.
+    /// Whether frames of a ring with the geometry `source` at `far` fit unchanged: another process
+    /// may have created the ring of this side.
     ///
     /// # Errors
     ///
@@ -220,7 +222,7 @@ impl Ingress {
         self.check_type(far, source.type_hash, &source.type_name)
     }
 
-    /// Whether messages of this type, which `far` has, may lie in the ring of this side.
+    /// Whether messages of this type at `far` are allowed in the ring of this side.
     ///
     /// # Errors
     ///
@@ -238,8 +240,8 @@ impl Ingress {
         })
     }
 
-    /// Where to go on with a source of this incarnation: its lanes, and positions there. Lanes that are not named
-    /// start where the source says.
+    /// Where to continue with a source of this incarnation: lanes and their positions. Lanes not
+    /// listed start where the source says.
     pub(crate) fn resume(&self, incarnation: u64) -> Vec<(u32, u64)> {
         let ours = |lane: &&Lane| lane.origin.incarnation == incarnation;
         self.lanes
@@ -255,22 +257,22 @@ impl Ingress {
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
     }
 
-    /// Whether the bridge before us left this lane of the source without its end.
+    /// Whether the bridge before this one left this lane without its end.
     #[cfg(feature = "journal")]
     pub(crate) fn was_left_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|lane| lane.index == index && lane.kept == Some(true))
     }
 
-    /// The source carries the channel of this incarnation from here on.
+    /// From here on the source carries the channel of this incarnation.
     ///
-    /// It does not announce lanes of another one that were opened only because they are kept. Those that had ended are
-    /// closed; those that the bridge before this one left fail, because what was in them and did not arrive is lost.
+    /// Reserved lanes of another incarnation, opened but not announced, are closed if they had
+    /// ended. They fail if the bridge before this one left them open: their undelivered messages
+    /// are lost.
     ///
     /// # Errors
     ///
-    /// Why not: lanes of another incarnation that we followed are open, which never told their end. What was in it and
-    /// did not arrive is lost.
+    /// Lanes of another incarnation are open without an end. Their undelivered messages are lost.
     #[cfg(feature = "tcp")]
     pub(crate) fn follow(&mut self, incarnation: u64) -> Result<(), String> {
         let is_other =
@@ -289,7 +291,7 @@ impl Ingress {
             let rule = "open the channel again to go on without them";
             return Err(format!("{}; {rule}", lost(lane)));
         }
-        // A lane without an incarnation was taken by a bridge that was killed before it published.
+        // A lane without an incarnation belongs to a bridge that was killed before it published.
         let was_left = |lane: &&Lane| {
             is_other(lane) && lane.kept == Some(true) && lane.origin.incarnation != 0
         };
@@ -298,7 +300,7 @@ impl Ingress {
             .map(|lane| (lane.index, lost(lane)))
             .collect::<Vec<_>>()
         {
-            // It is open, so that nothing has to be opened for this.
+            // It is open, so `fail_lane` opens nothing.
             let _ = self.fail_lane(index, &reason);
         }
         for lane in self.lanes.iter_mut().filter(|lane| is_other(lane)) {
@@ -307,7 +309,7 @@ impl Ingress {
         Ok(())
     }
 
-    /// Every lane that was kept or opened: its index, the incarnation that it goes by, and the position there.
+    /// Every reserved or opened lane: its index, its incarnation, and the position there.
     #[cfg(feature = "nats")]
     pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
         self.lanes
@@ -322,7 +324,7 @@ impl Ingress {
             .collect()
     }
 
-    /// An open lane goes by another incarnation of the source from here on; its positions stay.
+    /// Changes the incarnation of an open lane; its positions stay.
     #[cfg(feature = "nats")]
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
@@ -334,7 +336,7 @@ impl Ingress {
         }
     }
 
-    /// The connection broke: forgets messages of which only a part has come.
+    /// The connection broke: discards partly received messages.
     pub(crate) fn interrupt(&mut self) {
         for lane in &mut self.lanes {
             lane.partial = None;
@@ -342,11 +344,11 @@ impl Ingress {
         }
     }
 
-    /// A lane of the source is open, and goes on from `position` there.
+    /// A lane of the source is open, and continues from `position` there.
     ///
     /// # Errors
     ///
-    /// [`NotTaken::Wrong`] if that is not where we are; [`NotTaken::Ring`].
+    /// [`NotTaken::Wrong`] if `position` is not the expected one; [`NotTaken::Ring`].
     pub(crate) fn open_from(
         &mut self,
         incarnation: u64,
@@ -383,11 +385,11 @@ impl Ingress {
         )))
     }
 
-    /// What lies before `position` in an open lane of the source is not for us: goes on there.
+    /// Skips to `position` in an open lane of the source: what is before it is not for this side.
     ///
     /// # Errors
     ///
-    /// [`NotTaken::Wrong`] if the lane was never opened, or a part of a message has come.
+    /// [`NotTaken::Wrong`] if the lane was never opened, or a message is partly received.
     pub(crate) fn skip_to(&mut self, index: u32, position: u64) -> Result<(), NotTaken> {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         let Some(lane) = lane.filter(|lane| lane.partial.is_none()) else {
@@ -410,7 +412,7 @@ impl Ingress {
         }
     }
 
-    /// Every publisher of the source has closed: closes every lane, and remembers where it was.
+    /// Every publisher of the source has closed: closes every lane, and keeps the positions.
     #[cfg(feature = "tcp")]
     pub(crate) fn close_lanes(&mut self) {
         for lane in &mut self.lanes {
@@ -419,7 +421,7 @@ impl Ingress {
         }
     }
 
-    /// The source has ended for good: closes every lane, and gives them back to everybody.
+    /// The source has ended permanently: closes every lane, and makes it available to others.
     pub(crate) fn end(&mut self) {
         for mut lane in std::mem::take(&mut self.lanes) {
             if lane.publisher.is_none()
@@ -427,17 +429,17 @@ impl Ingress {
             {
                 lane = opened;
             }
-            // One that cannot be opened stays kept for whoever says the same words.
+            // A lane that cannot be opened stays reserved for the same `who`.
             lane.give_back();
         }
     }
 
-    /// Nothing after this point of a lane of the source will come, because of a failure: closes it with this reason, and
-    /// gives it back to everybody.
+    /// A failure cuts a lane of the source off at this point: closes it with this reason, and makes
+    /// it available to others.
     ///
     /// # Errors
     ///
-    /// [`NotTaken::Ring`] if it was closed and cannot be opened for that.
+    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
     pub(crate) fn fail_lane(&mut self, index: u32, reason: &str) -> Result<(), NotTaken> {
         if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
             if self.lanes[place].publisher.is_none() {
@@ -451,23 +453,24 @@ impl Ingress {
         Ok(())
     }
 
-    /// The far side that brought these lanes does not come back: closes each that it had not ended with this reason,
-    /// and gives all of them back to everybody.
+    /// The far side of these lanes does not come back: closes each lane without an end with this
+    /// reason, and makes all of them available to others.
     #[cfg(feature = "tcp")]
     pub(crate) fn abandon(mut self, reason: &str) {
         let open = self.lanes.iter().filter(|lane| lane.publisher.is_some());
         for index in open.map(|lane| lane.index).collect::<Vec<_>>() {
-            // One that cannot be opened stays kept for whoever says the same words.
+            // A lane that cannot be opened stays reserved for the same `who`.
             let _ = self.fail_lane(index, reason);
         }
         self.end();
     }
 
-    /// A lane of the source has ended for good: closes it if it is open, and gives it back to everybody.
+    /// A lane of the source has ended permanently: closes it if it is open, and makes it available
+    /// to others.
     ///
     /// # Errors
     ///
-    /// [`NotTaken::Ring`] if it was closed and cannot be opened for that.
+    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
     #[cfg(feature = "nats")]
     pub(crate) fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
         if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
@@ -479,8 +482,8 @@ impl Ingress {
         Ok(())
     }
 
-    /// Takes frames, or parts of them, of a lane of the source that start at `position` there. Their number of
-    /// bytes is a multiple of 8. Whole messages become visible together.
+    /// Takes whole or partial frames of a lane of the source that start at `position` there. The
+    /// number of bytes is a multiple of 8. Whole messages become visible together.
     ///
     /// # Errors
     ///
@@ -506,23 +509,23 @@ impl Ingress {
         Some(lane.there(lane.position))
     }
 
-    /// Position at the source up to which whole frames have room here now. A promise that a new subscriber may
-    /// break: then [`Ingress::take`] finds no room.
+    /// Position at the source up to which whole frames have room here now. A new subscriber may
+    /// take this room: then [`Ingress::take`] finds none.
     pub(crate) fn room(&mut self, index: u32) -> Option<u64> {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index)?;
         let end = lane.publisher.as_mut()?.room_end();
         Some(lane.there(end))
     }
 
-    /// The source has no room for a message of `length` bytes: asks for it, as a publisher that waits does, so that
-    /// subscribers that died are reclaimed and slow ones judged.
+    /// The source has no room for a message of `length` bytes: requests it like a waiting
+    /// publisher, so that dead subscribers are reclaimed and slow ones evicted.
     pub(crate) fn want(&mut self, index: u32, length: usize) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.index == index) {
             lane.wanted = Some(length);
         }
     }
 
-    /// Looks after the lanes that want room; `true` if one still does.
+    /// Retries the lanes that need room; `true` if one still does.
     pub(crate) fn press(&mut self) -> bool {
         let mut wanting = false;
         for lane in &mut self.lanes {
@@ -546,10 +549,11 @@ impl Ingress {
 impl Drop for Ingress {
     fn drop(&mut self) {
         let failure = self.failure();
-        // A bridge that ended in order, as it was to at the end of the source, has closed every lane and says no more.
+        // A bridge that ended in order has closed every lane, and adds nothing.
         let gave_up = self.control.has_failed() || std::thread::panicking();
         if gave_up && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
-            // Every lane had ended, and another stream would have followed: one of them tells that none does.
+            // Every lane had ended, but another stream would have followed: one lane reports the
+            // failure.
             if let Some(lane) = self.lanes.first_mut()
                 && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.key, lane.index)
             {
@@ -562,7 +566,7 @@ impl Drop for Ingress {
                 None => publisher.leave_open(),
             }
         }
-        // The last one to leave removes the ring.
+        // The last participant removes the ring.
         self.attached.leave(|_| ());
     }
 }
@@ -575,7 +579,7 @@ impl Lane {
         self.publisher = None;
     }
 
-    /// A position of ours as the source counts.
+    /// A position of ours in positions of the source.
     fn there(&self, here: u64) -> u64 {
         here.wrapping_add(self.origin.shift)
     }
@@ -596,7 +600,7 @@ impl Lane {
                 "a frame of {length} bytes, where 8 to {frame_max} are possible"
             ))
         };
-        // First the rest of the message of which a part has come.
+        // First the rest of a partly received message.
         if let Some(partial) = &mut self.partial {
             let frame = frame_bytes(partial.header);
             let padded = frame.next_multiple_of(align);
@@ -617,7 +621,7 @@ impl Lane {
             self.partial = None;
             *messages += 1;
         }
-        // Then whole ones, together and as they lie, as many at a time as there is room for.
+        // Then whole messages, unchanged, as many at once as have room.
         let mut rest = bytes;
         let mut outcome = Ok(());
         while let Some((header, _)) = rest.split_first_chunk::<8>() {
@@ -629,7 +633,7 @@ impl Lane {
             if padded > rest.len() as u64 {
                 break;
             }
-            // Asks the gate if need be; what follows takes what it said.
+            // Reads the gate if necessary; the code below uses the result.
             if let Err(why) = publisher.ask_room(usize_of(frame_bytes(header) - HEADER_BYTES)) {
                 outcome = Err(refused(why, all - rest.len()));
                 break;
@@ -637,7 +641,7 @@ impl Lane {
             let most = publisher.room_left().min(rest.len() as u64);
             let (run, count) = whole_frames(rest, align, frame_max, most);
             if run == 0 {
-                // Another process's memory that changed meanwhile.
+                // The bytes are another process's memory and changed in the meantime.
                 outcome = Err(wrong(header));
                 break;
             }
@@ -648,7 +652,7 @@ impl Lane {
         }
         self.position = publisher.cursor().0;
         outcome?;
-        // Last the first part of the next one.
+        // Last the first part of the next message.
         if let Some((header, part)) = rest.split_first_chunk::<8>() {
             let header = u64::from_le_bytes(*header);
             let frame = frame_bytes(header);
@@ -665,7 +669,8 @@ impl Lane {
     }
 }
 
-/// Bytes of the frame that begins with `header`, padding included; `None` for a length that no message has here.
+/// Bytes of the frame with this `header`, padding included; `None` if no message here has this
+/// length.
 #[inline]
 fn padded_frame(header: u64, align: u64, frame_max: u64) -> Option<u64> {
     let frame = frame_bytes(header);
@@ -674,8 +679,8 @@ fn padded_frame(header: u64, align: u64, frame_max: u64) -> Option<u64> {
         .then(|| frame.next_multiple_of(align))
 }
 
-/// Bytes and number of the whole frames at the start of `bytes`, `most` bytes at most. Ends before a frame of a length
-/// that no message has.
+/// Bytes and number of the whole frames at the start of `bytes`, at most `most` bytes. Stops before
+/// a frame of an invalid length.
 fn whole_frames(bytes: &[u8], align: u64, frame_max: u64, most: u64) -> (usize, u64) {
     let (mut end, mut count) = (0, 0);
     while let Some(header) = bytes.get(end..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -692,7 +697,7 @@ fn whole_frames(bytes: &[u8], align: u64, frame_max: u64, most: u64) -> (usize, 
     (end, count)
 }
 
-/// What a lane's publisher answered, after `taken` bytes were taken.
+/// Converts the answer of a lane's publisher after `taken` bytes.
 fn refused(why: NotSent, taken: usize) -> NotTaken {
     match why {
         NotSent::BackPressured | NotSent::NotConnected => NotTaken::NoRoom { taken },
@@ -703,7 +708,7 @@ fn refused(why: NotSent, taken: usize) -> NotTaken {
     }
 }
 
-/// A number of bytes that a ring of ours holds.
+/// A number of bytes that one of our rings holds.
 fn usize_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

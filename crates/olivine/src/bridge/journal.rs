@@ -1,15 +1,16 @@
 //! Journals: channels recorded in files, and replayed.
 //!
-//! A [`Recorder`] appends runs of frames, the bytes of rings as they lie there, with the time they came. A
-//! [`Replay`] hands the runs out again in the order of the recording, from the start, a position or a time, also
-//! while they are being recorded. Frames of several channels and publishers may share a journal; order is kept
-//! for each publisher, and between them as the recorder saw it.
+//! A [`Recorder`] appends runs of frames: unchanged bytes of rings, with their time of arrival. A
+//! [`Replay`] returns the runs in the order of the recording, from the start, a position or a time,
+//! also while they are being recorded. Frames of several channels and publishers may share a
+//! journal. Their order is kept for each publisher; between publishers it is the order in which the
+//! recorder saw them.
 //!
-//! A file that was cut, or has a damaged byte, at any place never crashes a reader and never yields a message
-//! that was not recorded: every byte of it is covered by a check. It does not protect against somebody who
-//! wants to forge messages.
+//! A file that is truncated or damaged at any byte never crashes a reader and never yields a
+//! message that was not recorded: a checksum covers every byte. It does not protect against
+//! deliberate forgery.
 //!
-//! The files are described in `docs/journal.md`.
+//! `docs/journal.md` describes the files.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod claims;

@@ -1,15 +1,18 @@
-//! `nats://`: messages in a stream of a NATS server, with acknowledgement. `docs/nats.md` describes what is stored.
+//! `nats://`: messages in a stream of a NATS server, with acknowledgement. `docs/nats.md` describes
+//! the stored form.
 //!
-//! Each message of a ring is one message of the stream, so that any NATS client can read it, and a message that any
-//! NATS client publishes on the channel's subject reaches the subscribers. Who publishes and who subscribes meet
-//! nowhere but in the stream.
+//! Each message of a ring is one message of the stream, so any NATS client can read it. A message
+//! that a NATS client publishes on the channel's subject reaches the subscribers. Publishers and
+//! subscribers meet only in the stream.
 //!
-//! * [`publish`] sends many at a time; [`window`] says what is stored and may be given back.
-//! * [`subscribe`] pulls through a consumer of the server, in the order of the stream; [`sources`] puts each lane
-//!   together in a lane of this side, which remembers how far it is.
-//! * [`label`] is what ties the two: each message says which frame of which lane it is.
+//! * [`publish`] has many messages in flight; [`window`] decides which are stored and may be
+//! released.
+//! * [`subscribe`] pulls through a consumer of the server, in the order of the stream; [`sources`]
+//! writes each lane to a lane of this side, which stores its position.
+//! * [`label`] connects the two: each message names its lane and frame.
 //!
-//! The client library is asynchronous: each bridge runs it on its own thread, and nothing of it shows elsewhere.
+//! The client library is asynchronous. Each bridge runs it on its own thread; no other code sees
+//! it.
 
 mod connect;
 mod label;
@@ -27,14 +30,14 @@ use crate::uri::Config;
 use settings::Settings;
 use std::sync::Arc;
 
-/// One side of `nats://`, as its settings say.
+/// One side of `nats://` with its settings.
 #[derive(Debug)]
 pub(super) struct Nats {
     settings: Settings,
 }
 
 impl Nats {
-    /// Reads what the settings name.
+    /// Reads the files that the settings name.
     ///
     /// # Errors
     ///
@@ -45,7 +48,7 @@ impl Nats {
     }
 }
 
-/// What runs the client library on the thread of the bridge.
+/// The event loop of the client library on the bridge's thread.
 fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, LinkError> {
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -11,14 +11,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of one lane before the next gets its turn.
+/// Bytes of one lane before the next lane's turn.
 const TURN_BYTES: u64 = 1 << 20;
-/// Longest sleep without a look at whether to end.
+/// Longest sleep without a check for an end request.
 const NAP: Duration = Duration::from_millis(100);
 /// Sleep while there is no room.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 
-/// Carries until everything was delivered and the wish to end came, or, with `until_end`, every publisher closed.
+/// Copies until an end is requested and everything is delivered, or, with `until_end`, until every
+/// publisher has closed.
 pub(super) fn run(
     mut source: Source,
     mut destination: Destination,
@@ -31,14 +32,14 @@ pub(super) fn run(
     destination.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
     let mut ingress = destination.ingress(&who)?;
     if ingress.incarnation() == egress.incarnation() {
-        // By other words, perhaps: a link to the folder, or a default that is spelled out.
+        // The same ring under another URI: a symbolic link to the folder, or an explicit default.
         egress.unsubscribe();
         return Err(LinkError::Loop {
             far: destination.ring.uri(),
         });
     }
     ingress.fits("the source", &geometry)?;
-    // Before the lanes are left: whoever reads them is told why.
+    // Before the lanes are closed, so that readers get the reason.
     carry(&mut egress, &mut ingress, control, until_end).inspect_err(|error| control.give_up(error))
 }
 
@@ -97,7 +98,7 @@ struct Pass {
     full: bool,
 }
 
-/// Carries what is there, once around the lanes.
+/// Copies what is there, one round over the lanes.
 fn pass(
     egress: &mut Egress,
     ingress: &mut Ingress,
@@ -148,7 +149,7 @@ fn pass(
             }
             Err(error) => return Err(writing(error)),
         }
-        // What is committed there is done with here; of a message that is half there nothing is.
+        // Committed messages are released here; a partly copied message is not.
         let done = ingress.acknowledged(lane).unwrap_or(position);
         ingress.interrupt();
         egress.advance(place, done);
@@ -158,8 +159,9 @@ fn pass(
     Ok(carried)
 }
 
-/// Goes on where the destination is: what it has, from a run before that was killed, is done with. Returns which lanes
-/// are open there: they may have ended here meanwhile, which is still to be told.
+/// Continues at the positions of the destination: messages that it has from an earlier, killed run
+/// are released. Returns the lanes that are open there: they may have ended here, which must still
+/// be reported.
 fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkError> {
     let lanes = egress.look().map_err(reading)?;
     let mut open = vec![false; lanes];

@@ -1,16 +1,17 @@
-//! Words that a URI gives as they are, or by the file that holds them.
+//! Secrets in a URI: literal, or in a file.
 
 use crate::error::{LinkError, OpenError};
 use crate::small_file::{self, WORD_FILE_MAX};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The word itself, or what the file after `@` holds, a line end left out. `what` is what it is for, for people.
+/// The secret, or the content of the file after `@` without the line end. `what` names its purpose
+/// in errors.
 ///
 /// # Errors
 ///
 /// [`LinkError::Io`], also for a file that is too large or not a regular one.
-/// [`LinkError::Damaged`] if the file holds something else.
+/// [`LinkError::Damaged`] if the file holds anything else.
 pub(super) fn read(what: &'static str, word: &str) -> Result<String, OpenError> {
     let Some(path) = word.strip_prefix('@') else {
         return Ok(word.to_owned());

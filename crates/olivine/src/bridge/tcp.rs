@@ -1,15 +1,17 @@
-//! `tcp://`: ring bytes over a connection. `docs/wire.md` describes what is said; `docs/adr/0010` why this runs on
-//! threads of its own.
+//! `tcp://`: ring bytes over a connection. `docs/wire.md` describes the protocol; `docs/adr/0010`
+//! why this runs on separate threads.
 //!
-//! One side listens, the other connects; which is a matter of `role=` and has nothing to do with who sends.
+//! One side listens, the other connects, as `role=` says. This is independent of the direction of
+//! the messages.
 //!
 //! | | listens | connects |
 //! |---|---|---|
-//! | source (publisher) | [`seats`]: a thread and a subscriber of the ring per destination | [`connect`] |
-//! | destination (subscriber) | [`seats`]: a thread and a lane per source | [`connect`] |
+//! | source (publisher) | [`seats`]: one thread and one ring subscriber for each destination | [`connect`] |
+//! | destination (subscriber) | [`seats`]: one thread and one lane for each source | [`connect`] |
 //!
-//! A connection that broke is made again by the side that connects, with a pause that doubles up to a second, and
-//! goes on from the last acknowledged position. The side that listens keeps the other's place meanwhile.
+//! The side that connects restores a broken connection, with a pause that doubles up to a second,
+//! and continues from the last acknowledged position. The side that listens keeps the other side's
+//! session in the meantime.
 
 mod bell;
 mod connect;
@@ -34,9 +36,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
 
-/// How long a hello may take, from the first byte to the last.
+/// Longest time for a hello, from the first byte to the last.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long an adaptive bridge looks again before it sleeps.
+/// How long an adaptive bridge polls before it sleeps.
 const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
 
 /// One side of `tcp://`, as its settings say.
@@ -48,12 +50,12 @@ pub(super) struct Tcp {
     tls: Option<Tls>,
     token: String,
     timeout: Duration,
-    /// Drawn for this handle or bridge.
+    /// Random, for this handle or bridge.
     instance: u64,
 }
 
 impl Tcp {
-    /// Reads what the settings name, for this side of the channel.
+    /// Reads the files that the settings name, for this side of the channel.
     pub(super) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
         config.validate()?;
         let remote = &config.remote;
@@ -61,7 +63,7 @@ impl Tcp {
             Side::Source => Role::Listen,
             Side::Destination => Role::Connect,
         });
-        // `validate` has seen that there is one.
+        // `validate` has checked that there is one.
         let address = remote.address.clone().unwrap_or(Address {
             host: String::new(),
             port: 0,
@@ -89,7 +91,7 @@ impl Tcp {
         self.config.wait
     }
 
-    /// How long the other side is to keep our place; zero for ever.
+    /// How long the other side is to keep our session; zero for ever.
     fn expire(&self) -> Duration {
         match (self.config.expire, &self.config.name) {
             (Expire::After(after), _) => after,
@@ -135,7 +137,7 @@ impl Inlet for Tcp {
     }
 }
 
-/// What was carried, told to whoever asks.
+/// Counts what was carried, for [`LinkStatus`].
 #[derive(Clone, Copy, Debug)]
 struct Tally<'a>(&'a Control);
 
@@ -157,7 +159,7 @@ impl Tally<'_> {
     }
 }
 
-/// Counts fruitless looks, and says when to sleep.
+/// Counts empty polls, and decides when to sleep.
 #[derive(Debug)]
 struct Looks {
     strategy: WaitStrategy,
@@ -179,7 +181,7 @@ impl Looks {
         (self.since, self.slept) = (None, false);
     }
 
-    /// Nothing was found: whether to look again at once.
+    /// Nothing was found: whether to poll again at once.
     fn again(&mut self) -> bool {
         match self.strategy {
             WaitStrategy::Spin => std::hint::spin_loop(),
@@ -193,7 +195,7 @@ impl Looks {
         true
     }
 
-    /// We slept: look once, and sleep again if that was in vain.
+    /// We slept: poll once, and sleep again if it is empty.
     fn woke(&mut self) {
         self.slept = true;
     }

@@ -1,10 +1,10 @@
-//! What goes over a connection of `tcp://`: bytes in, blocks out, and the other way round. No input or output here.
+//! The protocol of `tcp://`: decodes received bytes and encodes blocks. It does no input or output.
 //!
-//! `docs/wire.md` describes it for other implementations. In short: each side begins with a [`Hello`]; then come
-//! **blocks**, a header of 24 bytes and a body. Frames travel as they lie in the ring. Every byte that arrives is
-//! hostile until checked: a length is compared with its bound before anything is reserved for it, and a block that
-//! is out of place ends the connection. Checksums cover every byte, and nothing of a block is handed on before its
-//! checksum was compared.
+//! `docs/wire.md` describes it for other implementations. Each side begins with a [`Hello`]. Then
+//! come **blocks**, each with a header of 24 bytes and a body. Frames are sent unchanged from the
+//! ring. Every received byte is untrusted until it is checked: a length is compared with its limit
+//! before memory is reserved, and an unexpected block ends the connection. Checksums cover every
+//! byte, and nothing of a block is used before its checksum was compared.
 #![forbid(unsafe_code)]
 
 #[cfg(any(test, fuzzing))]
@@ -15,11 +15,11 @@ mod tests;
 
 use hello::Hello;
 
-/// Version of everything in this file. The first thing that is compared.
+/// Version of everything in this file. It is compared first.
 pub(crate) const WIRE_VERSION: u32 = 3;
 /// First bytes on a connection.
 pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
-/// First byte of who speaks TLS: an alert, because it understood nothing, or the beginning of a handshake.
+/// First byte of a TLS peer: an alert, because it understood nothing, or the start of a handshake.
 const TLS_ALERT: u8 = 21;
 const TLS_HANDSHAKE: u8 = 22;
 /// Bytes before the hello's fields: magic, version, length of the fields.
@@ -32,20 +32,20 @@ const SUM_BYTES: usize = 4;
 const HEAD_BYTES: usize = 16;
 /// Bytes of a block's header: the checksum of the body, then that of everything before it.
 pub(super) const HEADER_BYTES: usize = HEAD_BYTES + 2 * SUM_BYTES;
-/// Longest body of frames in bytes. A block is handed on once it is whole, so that this is a part of the latency of a
-/// long run, and must fit into the buffer.
+/// Longest body of frames in bytes. A block is used once it is whole, so this adds to the latency
+/// of a long run, and it must fit into the buffer.
 pub(super) const FRAMES_MAX: usize = 1 << 16;
 /// Longest text of a close in bytes.
 const REASON_MAX: usize = 512;
-/// Bytes of one place in a resume.
+/// Bytes of one lane in a resume.
 const PLACE_BYTES: usize = 16;
 /// Most lanes a channel has.
 const LANES_MAX: usize = 256;
 const _: () = assert!(LANES_MAX as u64 == crate::uri::PUBLISHERS_LIMIT);
-/// Bytes of the buffer that bytes arrive in: enough for several blocks.
+/// Bytes of the receive buffer: enough for several blocks.
 const BUFFER_BYTES: usize = 256 * 1024;
 const _: () = assert!(BUFFER_BYTES >= 2 * (HEADER_BYTES + FRAMES_MAX));
-/// The lane of a place in a resume is open at the destination.
+/// Flag of a lane in a resume: it is open at the destination.
 const PLACE_OPEN: u32 = 1;
 
 const KIND_RESUME: u8 = 1;
@@ -63,7 +63,7 @@ const KIND_CLOSE: u8 = 8;
 pub(crate) enum Close {
     /// Every publisher has closed and everything was acknowledged.
     End = 1,
-    /// This side stops; the place is kept for a durable one.
+    /// This side stops; a durable session is kept.
     Leaving = 2,
     /// The other side broke the protocol.
     Protocol = 3,
@@ -85,13 +85,13 @@ pub(crate) enum Close {
     Full = 11,
     /// Held a publisher back for longer than it allows.
     Evicted = 12,
-    /// What was asked for is gone.
+    /// The requested data is gone.
     Lost = 13,
-    /// This side cannot go on.
+    /// This side cannot continue.
     Failed = 14,
     /// Bytes were changed on the way.
     Corrupt = 15,
-    /// What feeds the source's channel failed: its lanes end with this reason.
+    /// The source of the channel failed: its lanes end with this reason.
     Upstream = 16,
 }
 
@@ -120,32 +120,32 @@ impl Close {
     }
 }
 
-/// Where a destination wants to go on in one lane.
+/// Where a destination continues in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Index at the source.
     pub(crate) lane: u32,
     /// The first byte there that it has not committed.
     pub(crate) position: u64,
-    /// The lane is open at the destination: it has not heard of its end.
+    /// The lane is open at the destination: its end has not arrived.
     pub(crate) open: bool,
 }
 
-/// What arrived.
+/// A received block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrived<'a> {
-    /// The other side introduces itself: first, and once.
+    /// The hello of the other side: first, and once.
     Hello(Hello),
-    /// Destination to source: where to go on, per lane, in the channel of this incarnation; once, before anything
-    /// else.
+    /// Destination to source: where to continue in each lane, in the channel of this incarnation;
+    /// once, before anything else.
     Resume {
         incarnation: u64,
         places: Vec<Place>,
     },
-    /// Source to destination: a lane is open and goes on from this position.
+    /// Source to destination: a lane is open and continues from this position.
     Lane { lane: u32, position: u64 },
-    /// Source to destination: frames, or a part of some, a multiple of 8 bytes: the rest of a whole block. They stay
-    /// until [`Decoder::took`].
+    /// Source to destination: whole or partial frames, a multiple of 8 bytes: the rest of a whole
+    /// block. They stay until [`Decoder::took`].
     Frames {
         lane: u32,
         position: u64,
@@ -153,17 +153,18 @@ pub(crate) enum Arrived<'a> {
     },
     /// Source to destination: the lane's publisher has closed it.
     LaneEnd { lane: u32 },
-    /// Destination to source: everything before `position` is committed, and whole frames up to `room` have room.
+    /// Destination to source: everything before `position` is committed, and whole frames up to
+    /// `room` have room.
     Ack { lane: u32, position: u64, room: u64 },
     /// Source to destination: the next message, of `length` bytes, has no room.
     Want { lane: u32, length: u64 },
-    /// Nothing but a sign of life.
+    /// A keepalive.
     Beat,
-    /// The last word of the other side.
+    /// The last block of the other side.
     Close { close: Close, reason: String },
 }
 
-/// Why what arrived cannot be from one of ours.
+/// Why received bytes are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WireError {
     /// The first bytes are not ours.
@@ -178,14 +179,14 @@ pub(crate) enum WireError {
         /// Its version.
         found: u32,
     },
-    /// A length beyond its bound.
+    /// A length above its limit.
     #[error("{what} of {found} bytes, where {most} are allowed")]
     Length {
         /// Of what.
         what: &'static str,
         /// Length found.
         found: u64,
-        /// The bound.
+        /// The limit.
         most: u64,
     },
     /// A checksum that does not match.
@@ -194,13 +195,13 @@ pub(crate) enum WireError {
         /// Of what.
         what: &'static str,
     },
-    /// Something that nobody of ours writes.
+    /// Something that no implementation sends.
     #[error("{0}")]
     Nonsense(String),
 }
 
 impl WireError {
-    /// Whether it is about the first bytes of a connection, which no checksum covers.
+    /// Whether it concerns the first bytes of a connection, which no checksum covers.
     pub(crate) fn is_of_the_preamble(&self) -> bool {
         match self {
             Self::Magic | Self::Tls | Self::Version { .. } | Self::Length { .. } => true,
@@ -213,11 +214,11 @@ fn nonsense(text: impl Into<String>) -> WireError {
     WireError::Nonsense(text.into())
 }
 
-/// Takes bytes in pieces of any size, gives what they mean.
+/// Decodes bytes that arrive in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     buffer: Vec<u8>,
-    /// What has arrived and is not consumed lies here.
+    /// Bounds of the bytes that have arrived and are not consumed.
     start: usize,
     end: usize,
     stage: Stage,
@@ -228,13 +229,13 @@ enum Stage {
     Preamble,
     Hello(usize),
     Block,
-    /// Inside a body of frames that is all there: where the next byte belongs, and how many are left.
+    /// Inside a whole body of frames: the position of the next byte, and the bytes left.
     Frames {
         lane: u32,
         position: u64,
         left: usize,
     },
-    /// After a close nothing is read any more.
+    /// After a close nothing more is read.
     Closed,
 }
 
@@ -248,13 +249,13 @@ impl Decoder {
         }
     }
 
-    /// Where the next bytes go; empty only while what arrived has not been consumed. Say how many by
-    /// [`Decoder::filled`].
+    /// Where the next bytes go; empty only while received bytes have not been consumed. Report the
+    /// count with [`Decoder::filled`].
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.end == self.buffer.len() {
-            // Only the beginning of a block, or frames that have no room yet, is ever moved.
+            // Only the beginning of a block, or frames without room, are ever moved.
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
@@ -266,16 +267,16 @@ impl Decoder {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
-    /// Whether there is no space until what arrived is consumed.
+    /// Whether there is no space until received bytes are consumed.
     pub(crate) fn is_full(&self) -> bool {
         self.end - self.start == self.buffer.len()
     }
 
-    /// What arrived next; `None` where more bytes are needed to tell.
+    /// The next received block; `None` if more bytes are needed.
     ///
     /// # Errors
     ///
-    /// [`WireError`]: the connection is of no use any more.
+    /// [`WireError`]: the connection is unusable.
     pub(crate) fn next(&mut self) -> Result<Option<Arrived<'_>>, WireError> {
         loop {
             let bytes = &self.buffer[self.start..self.end];
@@ -303,7 +304,7 @@ impl Decoder {
                     position,
                     left,
                 } => {
-                    // All of them are there: the checksum was compared.
+                    // The whole body is there: the checksum was compared.
                     let bytes = bytes.get(..left).unwrap_or_default();
                     return Ok(Some(Arrived::Frames {
                         lane,
@@ -342,7 +343,7 @@ impl Decoder {
         }
     }
 
-    /// `count` bytes of the frames that arrived last were dealt with, a multiple of 8.
+    /// The first `count` bytes of the last frames were handled; a multiple of 8.
     pub(crate) fn took(&mut self, count: usize) {
         if let Stage::Frames { position, left, .. } = &mut self.stage {
             let count = count.min(*left);
@@ -353,8 +354,8 @@ impl Decoder {
     }
 }
 
-/// Length of the hello that follows, once the whole preamble is there. Refuses at the first wrong byte, so that a
-/// stranger is not waited for.
+/// Length of the hello that follows, once the whole preamble is there. Refuses at the first wrong
+/// byte, without waiting for the rest.
 fn preamble(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     if let Some(&(TLS_ALERT | TLS_HANDSHAKE)) = bytes.first() {
         return Err(WireError::Tls);
@@ -382,7 +383,7 @@ fn preamble(bytes: &[u8]) -> Result<Option<usize>, WireError> {
     }
 }
 
-/// Compares `bytes` with the checksum that came with them.
+/// Compares `bytes` with the received checksum.
 fn compare(what: &'static str, bytes: &[u8], sum: u32) -> Result<(), WireError> {
     match crc32c::crc32c(bytes) == sum {
         true => Ok(()),
@@ -393,7 +394,7 @@ fn compare(what: &'static str, bytes: &[u8], sum: u32) -> Result<(), WireError> 
 /// A block's header, checked.
 #[derive(Clone, Copy, Debug)]
 struct Header {
-    /// Its kind, for people.
+    /// Its kind, for messages.
     what: &'static str,
     kind: u8,
     code: u8,
@@ -445,7 +446,7 @@ impl Header {
         })
     }
 
-    /// What a block without frames means.
+    /// Decodes a block without frames.
     fn arrived(self, body: &[u8]) -> Result<Arrived<'static>, WireError> {
         let Self { lane, position, .. } = self;
         Ok(match self.kind {
@@ -490,7 +491,7 @@ impl Header {
             KIND_CLOSE => {
                 let code = self.code;
                 let close = Close::of(code).ok_or_else(|| nonsense(format!("close {code}")))?;
-                // Printable, whatever they send: it ends up in somebody's terminal.
+                // Printable, whatever the peer sends: the text may reach a terminal.
                 let text = String::from_utf8_lossy(body);
                 let reason = text.chars().filter(|c| !c.is_control()).collect();
                 Arrived::Close { close, reason }
@@ -506,7 +507,7 @@ fn word32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*word))
 }
 
-/// As `word32`, of 8 bytes.
+/// Like `word32`, of 8 bytes.
 fn word64(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..)?.first_chunk::<8>()?;
     Some(u64::from_le_bytes(*word))
@@ -515,7 +516,7 @@ fn word64(bytes: &[u8], at: usize) -> Option<u64> {
 /// The header of a block with this body.
 fn header(kind: u8, code: u8, lane: u32, position: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
-    // Lanes and lengths are bounded where they come from: a lane by 256, a body by `FRAMES_MAX`.
+    // Lanes and lengths are bounded by their callers: a lane by 256, a body by `FRAMES_MAX`.
     let lane = u16::try_from(lane).unwrap_or(u16::MAX);
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
     (bytes[0], bytes[1]) = (kind, code);
@@ -528,7 +529,7 @@ fn header(kind: u8, code: u8, lane: u32, position: u64, body: &[u8]) -> [u8; HEA
     bytes
 }
 
-/// The header of these bytes of frames, at most [`FRAMES_MAX`], which follow as they lie.
+/// The header of these frame bytes, at most [`FRAMES_MAX`]; the bytes follow unchanged.
 pub(crate) fn frames_header(lane: u32, position: u64, bytes: &[u8]) -> [u8; HEADER_BYTES] {
     header(KIND_FRAMES, 0, lane, position, bytes)
 }
@@ -565,17 +566,17 @@ pub(crate) fn put_ack(out: &mut Vec<u8>, lane: u32, position: u64, room: u64) {
     put(out, KIND_ACK, 0, lane, position, &room.to_le_bytes());
 }
 
-/// Puts the wish for room.
+/// Puts a request for room.
 pub(crate) fn put_want(out: &mut Vec<u8>, lane: u32, length: u64) {
     put(out, KIND_WANT, 0, lane, length, &[]);
 }
 
-/// Puts a sign of life.
+/// Puts a keepalive.
 pub(crate) fn put_beat(out: &mut Vec<u8>) {
     put(out, KIND_BEAT, 0, 0, 0, &[]);
 }
 
-/// Puts the last word.
+/// Puts a close.
 pub(crate) fn put_close(out: &mut Vec<u8>, close: Close, reason: &str) {
     let mut end = reason.len().min(REASON_MAX);
     while !reason.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! Messages that come in parts, while subscribers come and go between them.
+//! Messages in parts, while subscribers join and leave between the parts.
 
 use super::*;
 use crate::Subscriber;
@@ -8,7 +8,7 @@ use crate::link::Stop;
 const CAPACITY: usize = 4096;
 const LONG: usize = 2000;
 
-/// A frame as it lies in a ring: header, payload, padding.
+/// A frame as in a ring: header, payload, padding.
 fn frame(kind: u8, length: usize) -> Vec<u8> {
     let mut bytes = (length as u64 + HEADER_BYTES).to_le_bytes().to_vec();
     bytes.resize(bytes.len() + length, kind);
@@ -16,7 +16,7 @@ fn frame(kind: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Who carries from lane 0 of a source into the ring `uri`.
+/// An ingress from lane 0 of a source into the ring `uri`.
 fn carrier(uri: &str) -> Ingress {
     let typed = TypeTag {
         hash: 0,
@@ -54,7 +54,8 @@ fn kinds(subscriber: &mut Subscriber) -> Vec<(u8, usize)> {
     found
 }
 
-/// The room of the first part is room for the last one, whoever joins between them and wherever: no later part is refused.
+/// Room for the first part is room for the last part, whichever subscriber joins in between: no
+/// later part is refused.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
 fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
@@ -62,7 +63,7 @@ fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
         let (_folder, uri) = shm("pieces");
         let mut carrier = carrier(&uri);
         let mut position = 0;
-        // Nobody reads: the oldest are forgotten, and what is left is a ring of history.
+        // No subscriber: the oldest messages are forgotten, and the rest is history.
         for kind in 0..20 {
             let bytes = frame(kind, 400);
             carrier.take(0, position, &bytes).unwrap();
@@ -79,7 +80,7 @@ fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
             if sent < whole.len() {
                 joined.push(Subscriber::open(&format!("{uri}&from={from}")).unwrap());
                 assert_eq!(carrier.acknowledged(0), Some(position), "half a message");
-                // Both are looks at the gate between two parts.
+                // Both read the gate between two parts.
                 carrier.room(0);
                 carrier.want(0, 0);
                 carrier.press();
@@ -94,8 +95,8 @@ fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
     }
 }
 
-/// Where there is no room for a message nothing of it is taken, its first part included, and what came before it is: the
-/// source brings all of it again.
+/// A message without room is not taken, not even its first part; messages before it are. The source
+/// sends all of it again.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
 fn a_first_part_without_room_is_not_taken_and_comes_again() {

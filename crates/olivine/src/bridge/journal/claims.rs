@@ -1,4 +1,4 @@
-//! What must hold of journals for any bytes of a file, with checks that match and checks that do not.
+//! What must hold of journals for any bytes of a file, with valid and with invalid checksums.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
@@ -11,11 +11,12 @@ use zerocopy::IntoBytes as _;
 
 /// Blocks that one input may describe.
 const BLOCKS_MAX: usize = 32;
-/// Skips over damage, of which there is at most one for each byte.
+/// Skips over damage: at most one for each byte.
 const SKIPS_MAX: usize = 1 << 16;
 
-/// Checks that a file which holds `data` as it is, or blocks made of it whose checks match, is read to an end without a
-/// panic, from its start, from a position and from a time, and recorded on where it can be.
+/// Checks that a reader reaches the end of a file without a panic. The file holds `data` unchanged,
+/// or blocks made from it with valid checksums. It is read from its start, a position and a time.
+/// If possible, it is also recorded on.
 ///
 /// # Panics
 ///
@@ -28,15 +29,16 @@ pub fn check_journal(data: &[u8]) {
     } else {
         blocks(&mut input)
     };
-    // A recorder that goes on may begin another file beside it.
+    // A recorder that continues may begin another file in this folder.
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in shared memory");
     let path = folder.path().join("claimed.olv");
     std::fs::write(&path, &bytes).expect("written");
     let whole = replay(&path, |_| Ok(()));
     let position = u64::from(choice) * 8;
     let part = replay(&path, |replay| replay.seek_position(position));
-    // However one starts, no more comes than from the beginning; but where the description of a lane is damaged, the
-    // index at the end has it, and who starts by that may find messages which the others had to leave out.
+    // No start yields more than the beginning does. Exception: if a lane's description is damaged,
+    // the index at the end has it, so a start through the index may find messages that others leave
+    // out.
     if let (Some(part), Some(whole)) = (part, whole) {
         assert!(part <= whole, "{part} of {whole} messages from {position}");
     }
@@ -45,7 +47,7 @@ pub fn check_journal(data: &[u8]) {
     record_on(&path);
 }
 
-/// A file whose headers say what the input says, each with the check that it should have.
+/// A file with the headers that the input describes, each with a valid checksum.
 fn blocks(input: &mut Input<'_>) -> Vec<u8> {
     let journal = 7;
     let (mut sequence, mut position, mut time) = (0, 0, 1);
@@ -100,7 +102,8 @@ fn blocks(input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Reads everything from where `seek` leads, over every damage; how many messages that was, if nothing was damaged.
+/// Reads everything from the result of `seek`, over all damage; the number of messages, if nothing
+/// was damaged.
 fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -> Option<u64> {
     let mut replay = Replay::open(path).map_err(|error| refused(&error)).ok()?;
     seek(&mut replay).map_err(|error| refused(&error)).ok()?;
@@ -128,7 +131,7 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
         is_whole = false;
         match replay.skip_damage() {
             Ok(Some(skipped)) => {
-                // A later file of the journal sorts behind an earlier one.
+                // Later files of the journal sort after earlier ones.
                 let at = (skipped.path, skipped.offset);
                 assert!(Some(&at) > reached.as_ref(), "a skip that goes nowhere");
                 reached = Some(at);
@@ -143,7 +146,7 @@ fn replay(path: &Path, seek: impl Fn(&mut Replay) -> Result<(), JournalError>) -
     panic!("no end after {SKIPS_MAX} skips");
 }
 
-/// Where a recorder goes on behind what is whole, everything of its own comes back.
+/// If a recorder continues behind the whole part, everything it records comes back.
 fn record_on(path: &Path) {
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
     let recorder = Recorder::open(path, &settings).map_err(|error| refused(&error));
@@ -155,7 +158,7 @@ fn record_on(path: &Path) {
     }
 }
 
-/// The reasons for which a file is refused, whatever it holds.
+/// The reasons for which a file may be refused, whatever it holds.
 fn refused(error: &JournalError) {
     assert!(
         matches!(

@@ -1,5 +1,5 @@
-//! What lies where in a journal's files. The text with pictures is `docs/journal.md`; a golden test holds the
-//! two together.
+//! The layout of a journal's files. `docs/journal.md` describes it with pictures; a golden test
+//! compares the two.
 //!
 //! All numbers are little endian. Every structure is a multiple of 8 bytes long.
 
@@ -17,15 +17,15 @@ const TERM_MAGIC: [u8; 8] = *b"OLVJRNL1";
 pub(super) const BLOCK_MAGIC: [u8; 8] = *b"OLVBLOCK";
 /// Last bytes of a file that ends with an index and of a journal that was closed in order.
 const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
-/// Last bytes of a file that ends with an index, where the journal goes on in the next file.
+/// Last bytes of a file with an index, if the journal continues in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
-/// Version of everything in this file. Any change of meaning or place raises it.
+/// Version of everything in this file. Any change of meaning or position raises it.
 pub(super) const FORMAT_VERSION: u32 = 3;
 
-/// No number of a block, position or end of a lane lies further: nothing that was recorded comes near it, and what is added
-/// to one does not overflow.
+/// Upper bound of block numbers, positions and lane ends: no recording comes near it, and additions
+/// do not overflow.
 pub(super) const COUNT_MAX: u64 = u64::MAX / 4 * 3;
-/// Longest body of a block, packed or not: more than the largest ring can hold.
+/// Longest body of a block, compressed or not: more than the largest ring holds.
 pub(super) const BODY_MAX: u64 = (1 << 31) + (1 << 24);
 /// Most lanes of one journal.
 pub(super) const LANES_MAX: usize = 1 << 16;
@@ -47,7 +47,7 @@ pub(super) struct TermHeader {
     pub(super) sequence: U64,
     /// Position of its first frame.
     pub(super) position: U64,
-    /// No run in this file or a later one is older: nanoseconds since 1970.
+    /// Lower bound of the run times in this file and later ones: nanoseconds since 1970.
     pub(super) time: U64,
     reserved: U64,
 }
@@ -76,7 +76,8 @@ impl TermHeader {
     ///
     /// # Errors
     ///
-    /// [`JournalError::NotAJournal`], [`JournalError::Version`], or [`JournalError::Damaged`] at byte 0.
+    /// [`JournalError::NotAJournal`], [`JournalError::Version`], or [`JournalError::Damaged`] at
+    /// byte 0.
     pub(super) fn read(bytes: &[u8], path: &Path) -> Result<Self, JournalError> {
         let not = |problem| JournalError::NotAJournal {
             path: path.to_owned(),
@@ -146,7 +147,7 @@ impl Kind {
     }
 }
 
-/// How a block's body is packed.
+/// How a block's body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
     Plain,
@@ -167,19 +168,19 @@ impl Codec {
 #[repr(C)]
 pub(super) struct BlockHeader {
     magic: [u8; 8],
-    /// Number of the block in the journal; they count up by one, across files.
+    /// Number of the block in the journal; numbers increase by one, across files.
     pub(super) sequence: U64,
-    /// Position of its first frame: bytes of frames recorded before it.
+    /// Position of its first frame: the number of frame bytes before it.
     pub(super) position: U64,
-    /// Time of its first run; in a block without runs, of the newest run appended before it.
+    /// Time of its first run; without runs, the time of the newest run before it.
     pub(super) time: U64,
     kind: U16,
     codec: U16,
-    /// Runs, lanes or places in its body.
+    /// Number of runs, lanes or index entries in its body.
     pub(super) count: U32,
     /// Bytes of the body in the file, padding to 8 included.
     pub(super) stored: U64,
-    /// Bytes of the body when unpacked.
+    /// Bytes of the uncompressed body.
     pub(super) plain: U64,
     body_check: U32,
     check: U32,
@@ -188,7 +189,7 @@ pub(super) struct BlockHeader {
 /// Bytes of a [`BlockHeader`].
 pub(super) const BLOCK_BYTES: u64 = size_of::<BlockHeader>() as u64;
 
-/// What a block says about itself, apart from its body.
+/// Facts of a block, without its body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockFacts {
     pub(super) journal: u64,
@@ -202,7 +203,7 @@ pub(super) struct BlockFacts {
 }
 
 impl BlockHeader {
-    /// The header of a block whose body is stored as `body`, part after part.
+    /// The header of a block with the body `body`, given in parts.
     pub(super) fn new(facts: &BlockFacts, body: &[&[u8]]) -> Self {
         let stored: u64 = body.iter().map(|part| part.len() as u64).sum();
         let body_check = body
@@ -225,8 +226,8 @@ impl BlockHeader {
         header
     }
 
-    /// CRC over the journal's number and everything but the check itself: a block of another journal, one
-    /// recorded inside a message say, is none of ours.
+    /// CRC over the journal's number and all fields except the CRC. So a block of another journal,
+    /// for example recorded inside a message, does not match.
     fn checksum(&self, journal: u64) -> u32 {
         let bytes = self.as_bytes();
         crc32c::crc32c_append(
@@ -264,7 +265,7 @@ impl BlockHeader {
         Ok(header)
     }
 
-    /// Whether `body`, as it is stored, is what was written.
+    /// Whether the stored `body` is what was written.
     pub(super) fn matches(&self, body: &[u8]) -> bool {
         body.len() as u64 == self.stored.get() && crc32c::crc32c(body) == self.body_check.get()
     }
@@ -316,15 +317,15 @@ pub(super) struct LaneHeader {
     pub(super) channel_bytes: U16,
     /// Bytes of the message type's name.
     pub(super) type_bytes: U16,
-    /// Which life of the channel.
+    /// Which incarnation of the channel.
     pub(super) incarnation: U64,
     /// Hash of the message type; 0 for untyped bytes.
     pub(super) type_hash: U64,
-    /// Where its recorded frames end, as far as earlier blocks say.
+    /// End of its recorded frames, as far as earlier blocks say.
     pub(super) end: U64,
 }
 
-/// A place in an index: where a block of frames starts.
+/// An entry of an index: the start of a block of frames.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Place {
@@ -349,17 +350,17 @@ pub(super) struct Seal {
 /// How the blocks of a file end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sealed {
-    /// Without an index: a recorder is at work, or was killed, or the file was cut.
+    /// Without an index: a recorder is active or was killed, or the file was cut.
     #[default]
     No,
-    /// With an index that says that the journal goes on in the next file.
+    /// With an index that says that the journal continues in the next file.
     GoesOn,
     /// With an index: the journal was closed in order.
     Closed,
 }
 
 impl Seal {
-    /// The seal of an index at `offset` that ends a file so; one that does not end so has none.
+    /// The seal of an index at `offset` for this ending.
     pub(super) fn new(offset: u64, time: u64, sealed: Sealed) -> Self {
         Self {
             offset: offset.into(),
@@ -371,7 +372,7 @@ impl Seal {
         }
     }
 
-    /// What it says; `No` if it is none.
+    /// The ending that it says; `No` if it is not a seal.
     pub(super) fn sealed(&self) -> Sealed {
         match self.magic {
             CLOSED_MAGIC => Sealed::Closed,
@@ -381,14 +382,14 @@ impl Seal {
     }
 }
 
-/// One frame of a run that was walked.
+/// One frame of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
     pub(super) tag: u32,
     pub(super) payload: &'a [u8],
     /// Empty for a message without a topic.
     pub(super) topic: &'a [u8],
-    /// Where the next frame starts in the run.
+    /// Start of the next frame in the run.
     pub(super) end: usize,
 }
 
@@ -429,7 +430,7 @@ pub(super) fn frame(run: &[u8], at: usize, align: usize) -> Result<Frame<'_>, &'
 ///
 /// # Errors
 ///
-/// Where the first thing that is no frame starts, and what is wrong with it.
+/// Where the first invalid frame starts, and what is wrong with it.
 pub(super) fn count_frames(run: &[u8], align: usize) -> Result<u64, (usize, &'static str)> {
     let (mut at, mut count) = (0, 0);
     while at < run.len() {

@@ -1,15 +1,15 @@
-//! Where blocks start, by position and by time: kept sparse, so that it stays small however long a file gets.
+//! Sparse index of block starts by position and time: it stays small for files of any length.
 
 use super::format::{Place, Seal, Sealed};
 use super::lane::{self, Known};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Most places an index holds; twice as many are thinned out to every other one.
+/// Most entries of an index; at twice as many, every other one is removed.
 const PLACES_MAX: usize = 1 << 15;
-/// Bytes of file between two places, at first.
+/// Initial distance between two entries in bytes of the file.
 const STRIDE_BYTES: u64 = 256 << 10;
 
-/// Places in one file where blocks of frames start, oldest first.
+/// Starts of frame blocks in one file, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     places: Vec<Place>,
@@ -52,18 +52,18 @@ impl Index {
         self.places.is_empty()
     }
 
-    /// Bytes that its places and its seal take.
+    /// Bytes of its entries and its seal.
     pub(super) fn bytes(&self) -> u64 {
         (size_of_val(&self.places[..]) + size_of::<Seal>()) as u64
     }
 
-    /// The last place that `is_before` what is looked for.
+    /// The last entry that `is_before` the target.
     pub(super) fn last(&self, is_before: impl Fn(&Place) -> bool) -> Option<&Place> {
         let after = self.places.partition_point(is_before);
         self.places[..after].last()
     }
 
-    /// The body of an index block that starts at `offset`: every lane, the places, the seal.
+    /// The body of an index block at `offset`: every lane, the entries, the seal.
     pub(super) fn encode(
         &self,
         lanes: &[Known],

@@ -1,7 +1,8 @@
 //! Replaying into a ring.
 //!
-//! Everything goes through one lane, in the order of the recording, whose positions at the source are those of the
-//! journal: whoever comes after a killed replay into shared memory goes on exactly where it ended.
+//! Everything goes through one lane, in the order of the recording. Its positions at the source are
+//! those of the journal: after a killed replay into shared memory, the next one continues exactly
+//! where it ended.
 
 use super::lane::Lane;
 use super::outlet::link_error;
@@ -22,9 +23,9 @@ use std::time::{Duration, Instant};
 
 /// The only lane.
 const LANE: u32 = 0;
-/// Wait between two looks for room in the ring.
+/// Pause between two checks for room in the ring.
 const ROOM_NAP: Duration = Duration::from_micros(100);
-/// Wait between two looks for a journal that is not there yet.
+/// Pause between two checks for a missing journal.
 const MISSING_NAP: Duration = Duration::from_millis(100);
 /// Longest wait for a journal to grow.
 const GROW_NAP: Duration = Duration::from_secs(1);
@@ -33,7 +34,8 @@ const GROW_NAP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct JournalInlet {
     config: Config,
-    /// The first lane that is wanted, found when the ring was shaped: it may be far behind the begin of the journal.
+    /// The first selected lane, found when the ring got its geometry; it may be far behind the
+    /// start of the journal.
     first: Option<Lane>,
 }
 
@@ -49,19 +51,18 @@ impl JournalInlet {
         self.config.file().unwrap_or_else(|| Path::new(""))
     }
 
-    /// Whether `lane` is of the channel that is asked for.
+    /// Whether `lane` belongs to the selected channel.
     fn wants(&self, lane: &Lane) -> bool {
         !self.config.remote.named || lane.channel == self.config.channel()
     }
 
-    /// The first lane that was recorded and is wanted; reads up to there. What is wrong with the
-    /// journal is reported when it is replayed.
+    /// The first recorded lane of the selected channel; reads up to there. The replay reports
+    /// errors of the journal.
     fn first_lane(&self) -> Option<Lane> {
         self.find_lane().ok()?.ok()
     }
 
-    /// The first lane that was recorded and is wanted, or else the names of all channels that
-    /// were recorded.
+    /// The first recorded lane of the selected channel, or the names of all recorded channels.
     fn find_lane(&self) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
         let mut replay = Replay::open(self.path())?;
         let mut names = BTreeSet::new();
@@ -76,7 +77,7 @@ impl JournalInlet {
         Ok(Err(names))
     }
 
-    /// Refuses a channel that was never recorded, where others were: its name is wrong.
+    /// Refuses a channel that was never recorded if others were: its name is wrong.
     fn check_known(&self) -> Result<(), LinkError> {
         let found = self.find_lane().map_err(link_error)?;
         let Some(names) = found.err().filter(|names| !names.is_empty()) else {
@@ -94,7 +95,7 @@ impl JournalInlet {
         })
     }
 
-    /// Opens the journal; one that is followed may still be to come.
+    /// Opens the journal; with `follow` it may not exist yet.
     fn open(&self, control: &Arc<Control>) -> Result<Option<Replay>, LinkError> {
         loop {
             match Replay::open(self.path()) {
@@ -115,7 +116,7 @@ impl JournalInlet {
         }
     }
 
-    /// Goes to where the ring goes on, or else to where the settings say.
+    /// Seeks to the position where the ring continues, or to the start that the settings name.
     fn seek(&self, replay: &mut Replay, destination: &Ingress) -> Result<(), JournalError> {
         let resumed = destination.resume(replay.journal());
         if let Some((_, position)) = resumed.iter().find(|(lane, _)| *lane == LANE) {
@@ -149,16 +150,17 @@ impl Inlet for JournalInlet {
         let Some(mut replay) = self.open(control)? else {
             return Ok(());
         };
-        // What was not there when the ring was shaped may be there now.
+        // A lane that was missing then may exist now.
         let first = self.first.take().or_else(|| self.first_lane());
-        // The first recording decides the type, where the ring takes any.
+        // The first recording decides the type, if the ring accepts any.
         let is_typed = first.is_some() || !destination.typed().any;
         if let Some(lane) = first {
             destination.adopt(lane.type_hash, &lane.type_name, 0);
         }
         let ingress = destination.ingress(&self.who())?;
         self.seek(&mut replay, &ingress).map_err(link_error)?;
-        // Who replayed before us may have delivered everything, and was killed before it told the end.
+        // An earlier replay may have delivered everything, and was killed before it reported the
+        // end.
         let is_resumed = !ingress.resume(replay.journal()).is_empty();
         let is_owed = ingress.was_left_open(LANE) && is_resumed;
         let mut replaying = Replaying {
@@ -193,7 +195,7 @@ impl Inlet for JournalInlet {
 }
 
 impl JournalInlet {
-    /// Words that say who brings the messages.
+    /// Identifies this source of messages.
     fn who(&self) -> String {
         let channel = if self.config.remote.named {
             self.config.channel()
@@ -218,7 +220,8 @@ impl JournalInlet {
     ) -> Result<(), LinkError> {
         let mut note = String::new();
         let mut looked_again = false;
-        // Where the journal ended when we were asked to end: a recorder that goes on cannot keep us from it.
+        // End of the journal when the end was requested: a recorder that continues cannot delay the
+        // end.
         let mut goal = None;
         loop {
             if control.stopping().is_some() {
@@ -228,7 +231,7 @@ impl JournalInlet {
                 };
                 if control.must_stop() || replay.position() >= goal {
                     if replay.position() < goal {
-                        // The next replay goes on here.
+                        // The next replay continues here.
                         control.leave_undelivered(0);
                     }
                     return Ok(());
@@ -256,14 +259,14 @@ impl JournalInlet {
                 control.report(|status| status.note.clone_from(&note));
             }
             if control.stopping().is_some() {
-                // The next replay goes on here.
+                // The next replay continues here.
                 return Ok(());
             }
             if !self.config.remote.follow && state != ReplayState::Growing {
                 if looked_again {
                     break;
                 }
-                // What was recorded before its recorder was seen to have left.
+                // A recorder may have appended before it was seen to have left.
                 looked_again = true;
                 continue;
             }
@@ -280,10 +283,10 @@ impl JournalInlet {
         if self.config.remote.unfinished != Some(Unfinished::Accept) {
             replay.check_finished().map_err(link_error)?;
         }
-        // Also where nothing was recorded: the end is told by a lane.
+        // Also if nothing was recorded: a lane must report the end.
         replaying.open()?;
         if self.config.name.is_some() {
-            // Who comes back under this name goes on behind what it had.
+            // A later replay of this name continues behind what it delivered.
             replaying.destination.close_lane(LANE);
         } else {
             replaying.destination.end();
@@ -297,11 +300,11 @@ impl JournalInlet {
 }
 
 struct Replaying {
-    /// The journal, for people.
+    /// Path of the journal, for messages.
     path: String,
     destination: Ingress,
     journal: u64,
-    /// Journal position behind what was delivered.
+    /// Journal position behind the last delivered frame.
     position: u64,
     pacer: Pacer,
     /// The channel whose messages are delivered.
@@ -310,15 +313,15 @@ struct Replaying {
     is_open: bool,
     /// A replay before this one delivered messages.
     is_resumed: bool,
-    /// Somebody recorded since we last were at the end.
+    /// A recorder was active since the last end of the journal.
     is_live: bool,
-    /// The last look found that nobody records any more.
+    /// The last look found no recorder.
     saw_end: bool,
     bytes: u64,
 }
 
 impl Replaying {
-    /// Opens the lane where the ring goes on.
+    /// Opens the lane at the position of the ring.
     fn open(&mut self) -> Result<(), LinkError> {
         if self.is_open {
             return Ok(());
@@ -334,15 +337,15 @@ impl Replaying {
         Ok(())
     }
 
-    /// At the end of a journal that is followed: a recorder that closed it in order ends the stream, as a publisher
-    /// does who closes. The next one begins it again. `true` where one more look is needed to know that nothing was
-    /// recorded before the end was seen.
+    /// At the end of a followed journal: a recorder that closed it in order ends the stream, like a
+    /// publisher that closes. The next one begins it again. Returns `true` if one more look must
+    /// show that nothing was recorded before the end was seen.
     fn looks_again(&mut self, state: &ReplayState) -> Result<bool, LinkError> {
         let is_closed = matches!(state, ReplayState::Ended { is_sealed: true });
         self.is_live |= *state == ReplayState::Growing;
         let sees_first = is_closed && self.is_live && !self.saw_end;
         if is_closed && self.is_live && self.saw_end {
-            // Also where nothing was recorded: the end is told by a lane.
+            // Also if nothing was recorded: a lane must report the end.
             self.open()?;
             self.destination.close_lane(LANE);
             (self.is_open, self.is_live) = (false, false);
@@ -351,7 +354,7 @@ impl Replaying {
         Ok(sees_first)
     }
 
-    /// Refuses what does not fit the ring.
+    /// Refuses lanes that do not fit the ring.
     fn check(&mut self, lane: &Lane) -> Result<(), LinkError> {
         let far = || self.path.clone();
         match &self.channel {
@@ -367,7 +370,7 @@ impl Replaying {
             }
             None => self.channel = Some(lane.channel.clone()),
         }
-        // Nothing was recorded yet when the ring was opened.
+        // Nothing was recorded when the ring was opened.
         self.destination.adopt(lane.type_hash, &lane.type_name);
         let Geometry {
             align,
@@ -396,7 +399,8 @@ impl Replaying {
         Ok(())
     }
 
-    /// Publishes whole frames once they are due and there is room; `false` if there is no time left to.
+    /// Publishes whole frames once they are due and have room; `false` if an end request leaves no
+    /// time.
     fn deliver(
         &mut self,
         position: u64,

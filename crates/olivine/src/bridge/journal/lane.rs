@@ -1,13 +1,13 @@
-//! The lanes of a journal: whose frames its runs are.
+//! The lanes of a journal: the origin of its runs.
 
 use super::format::{COUNT_MAX, LANES_MAX, LaneHeader, TEXT_MAX};
 use crate::error::JournalError;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Whose frames a run holds: one publisher's lane of one channel, in one of the channel's lives.
+/// Origin of the frames of a run: one publisher's lane of one channel incarnation.
 ///
-/// Positions count on within a lane. A channel that was removed and made again starts over and is another
-/// life, so its lanes are others even where their numbers are the same.
+/// Positions continue within a lane. A channel that was removed and created again is another
+/// incarnation, so its lanes are others even with equal numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lane {
@@ -17,7 +17,7 @@ pub struct Lane {
     pub publisher: u32,
     /// Bytes to which frames are padded: a power of two from 8 to 4096.
     pub align: u32,
-    /// A number that differs for each life of the channel.
+    /// A number that differs for each incarnation of the channel.
     pub incarnation: u64,
     /// Hash of the message type; 0 for untyped bytes.
     pub type_hash: u64,
@@ -75,11 +75,11 @@ impl Lane {
     }
 }
 
-/// A lane and where its recorded frames end.
+/// A lane and the end of its recorded frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) lane: Lane,
-    /// Position behind its last recorded frame; 0 before its first.
+    /// Position after its last recorded frame; 0 before the first.
     pub(super) end: u64,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn bytes(lanes: &[Known]) -> u64 {
     lanes.iter().map(bytes).sum()
 }
 
-/// Appends the descriptions of `lanes`, the first of which is number `first`.
+/// Appends the descriptions of `lanes`; the first has the number `first`.
 pub(super) fn encode(first: usize, lanes: &[Known], into: &mut Vec<u8>) {
     for (index, Known { lane, end }) in lanes.iter().enumerate() {
         // Checked when the lane was added: at most 65,536 lanes, texts of at most 1024 bytes.
@@ -120,9 +120,9 @@ pub(super) fn encode(first: usize, lanes: &[Known], into: &mut Vec<u8>) {
     }
 }
 
-/// Reads `count` descriptions from the start of `body` into `lanes`; returns the bytes behind them.
+/// Reads `count` descriptions from the start of `body` into `lanes`; returns the bytes after them.
 ///
-/// A lane that is known already must be described the same; only its end may be newer.
+/// The description of a known lane must be equal; only its end may be newer.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Recording a ring: frames go straight out of it into the journal, and give their room back once they have what
-//! `sync=` promises.
+//! Recording a ring: frames go from the ring into the journal. Their room is freed once `sync=` is
+//! satisfied.
 
 use super::lane::Lane;
 use super::recorder::{LaneId, Recorder};
@@ -20,11 +20,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes taken from one lane before the next gets its turn.
+/// Bytes of one lane before the next lane's turn.
 const TURN_BYTES: u64 = 1 << 20;
-/// Bytes appended before they are made to count, however much more there is.
+/// Most bytes appended before they are flushed.
 const FLUSH_BYTES: u64 = 4 << 20;
-/// How long it waits before it tries a full disk again.
+/// Pause before another attempt on a full disk.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 /// Longest wait for messages between two looks.
 const NAP_MAX: Duration = Duration::from_secs(1);
@@ -37,12 +37,12 @@ pub(crate) struct JournalOutlet {
 }
 
 impl JournalOutlet {
-    /// Opens the journal that `config` names: before anybody takes a place in a ring for it, so that nothing holds
-    /// publishers back where there is nothing to record into.
+    /// Opens the journal that `config` names. This comes before subscribing to a ring, so that
+    /// publishers never wait for a recorder without a journal.
     ///
     /// # Errors
     ///
-    /// What [`Recorder::open`] says.
+    /// Errors of [`Recorder::open`].
     pub(crate) fn new(config: &Config) -> Result<Self, LinkError> {
         let path = config.file().unwrap_or_else(|| Path::new(""));
         Ok(Self {
@@ -63,8 +63,8 @@ impl JournalOutlet {
         settings
     }
 
-    /// Name under which the ring's channel is recorded: its own, unless the URI gives one or the ring was made for
-    /// this journal.
+    /// Name of the ring's channel in the journal: its own, unless the URI gives one or the ring was
+    /// created for this journal.
     fn channel(&self, ring: &Config) -> String {
         let is_own = ring.scheme() == Scheme::Shm && self.config.name.is_none();
         if is_own && !self.config.remote.named {
@@ -77,7 +77,7 @@ impl JournalOutlet {
 
 impl Outlet for JournalOutlet {
     fn part(&self) -> Part {
-        // A journal tells align and type with each lane.
+        // A journal stores align and type with each lane.
         Part::Leaves
     }
 
@@ -95,7 +95,8 @@ impl Outlet for JournalOutlet {
         let Self { config, recorder } = *self;
         let mut egress = source.take_first()?;
         if recorder.recovered().is_some() && egress.is_resumed() {
-            // The recorder before us may have been killed when everything was recorded, and before it said so.
+            // The recorder before may have been killed after it recorded everything and before it
+            // reported the end.
             egress.expect_end();
         }
         let recording = Recording {
@@ -124,27 +125,27 @@ impl Outlet for JournalOutlet {
 struct Recording {
     egress: Egress,
     recorder: Recorder,
-    /// Syncs while we gather the next block.
+    /// Syncs while the next block is collected.
     syncer: Syncer,
-    /// A sync runs: how far each lane is written by then, and what that comes to.
+    /// A running sync: what it makes durable.
     syncing: Option<Written>,
     channel: String,
-    /// Number in the recorder of the ring's lane at each place.
+    /// The recorder's number of each lane of the ring.
     lanes: Vec<LaneId>,
     naps: Duration,
 }
 
-/// What counts as recorded once it is synced.
+/// What counts as recorded after the sync.
 #[derive(Debug)]
 struct Written {
-    /// Of the lane at each place.
+    /// For each lane.
     positions: Vec<u64>,
     messages: u64,
     bytes: u64,
 }
 
 impl Recording {
-    /// What an earlier recorder left, for people.
+    /// What an earlier recorder left, for messages.
     fn found(&self) -> String {
         let Some(found) = self.recorder.recovered() else {
             return String::new();
@@ -163,7 +164,7 @@ impl Recording {
     }
 
     fn run(mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
-        // A way out by an error is no end of the recording.
+        // An exit by an error is not the end of the recording.
         self.recorder.finish_only_by_close();
         let ready = self
             .egress
@@ -188,7 +189,7 @@ impl Recording {
                 if self.egress.is_delivered().map_err(receive_error)? {
                     return self.recorder.close().map(|_| ()).map_err(link_error);
                 }
-                // What was committed before the publisher was seen to have closed.
+                // Messages may have been committed before the publisher was seen to have closed.
                 continue;
             }
             self.egress.arm();
@@ -216,8 +217,8 @@ impl Recording {
         }
     }
 
-    /// Appends what is there, up to a few megabytes, and acknowledges what counts by now. Returns the bytes appended,
-    /// or 1 if something else has changed.
+    /// Appends what is there, up to a few megabytes, and acknowledges what is recorded. Returns the
+    /// bytes appended, or 1 if something else has changed.
     fn pass(&mut self, control: &Arc<Control>) -> Result<u64, LinkError> {
         let places = self.egress.look().map_err(receive_error)?;
         let time = wall_ns();
@@ -234,7 +235,7 @@ impl Recording {
                 let most = goal.min(position + TURN_BYTES);
                 let mut end = self.egress.frames_end(place, most).map_err(receive_error)?;
                 if end == position {
-                    // Nothing, or a message that is longer than a turn.
+                    // No message, or one that is longer than a turn.
                     match self.egress.next_frame(place).map_err(receive_error)? {
                         Some((next, _)) => end = next,
                         None => continue,
@@ -248,7 +249,7 @@ impl Recording {
                 {
                     Ok(()) => {}
                     Err(error @ JournalError::NoSpace { .. }) => {
-                        // What was appended before still gets its chance below.
+                        // Messages appended before are still acknowledged below.
                         return self.wait_for_room(error, control).map(|()| total.max(1));
                     }
                     Err(error) => return Err(link_error(error)),
@@ -267,7 +268,7 @@ impl Recording {
         Ok(total.max(synced.into()))
     }
 
-    /// The recorder's number for the lane at `place`.
+    /// The recorder's number of the lane at `place`.
     fn lane(&mut self, place: usize) -> Result<LaneId, LinkError> {
         while self.lanes.len() <= place {
             let next = self.lanes.len();
@@ -284,7 +285,8 @@ impl Recording {
         Ok(self.lanes[place])
     }
 
-    /// Writes everything appended, and begins to sync it where the policy asks for that; else it counts already.
+    /// Writes everything appended, and starts a sync if the policy asks for one; otherwise it
+    /// counts as recorded.
     fn write(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         let file = loop {
             match self.recorder.write_for_sync() {
@@ -311,7 +313,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What was written counts: gives its room back.
+    /// What was written is recorded: frees its room.
     fn recorded(&mut self, written: &Written, control: &Arc<Control>) {
         for (place, position) in written.positions.iter().enumerate() {
             self.egress.acknowledge(place, *position);
@@ -324,7 +326,7 @@ impl Recording {
         });
     }
 
-    /// Looks whether the sync that runs is done; `true` if it is.
+    /// Checks whether the running sync is done; `true` if it is.
     fn collect(&mut self, control: &Arc<Control>) -> Result<bool, LinkError> {
         if self.syncing.is_none() {
             return Ok(false);
@@ -335,7 +337,7 @@ impl Recording {
         self.synced(outcome, control).map(|()| true)
     }
 
-    /// Waits for the sync that runs, and makes the rest count too.
+    /// Waits for the running sync, and then records the rest.
     fn settle(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         while self.syncing.is_some() {
             let outcome = self.syncer.wait();
@@ -360,7 +362,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The disk is full: says so and waits a moment, unless there is no time left.
+    /// The disk is full: reports it and pauses, unless an end request leaves no time.
     fn wait_for_room(&self, error: JournalError, control: &Arc<Control>) -> Result<(), LinkError> {
         if control.must_stop() {
             return Err(link_error(error));
@@ -374,8 +376,8 @@ impl Recording {
         Ok(())
     }
 
-    /// There is no time to record the rest: counts it. The journal is left without its end, so that nobody who reads it
-    /// takes it for complete.
+    /// No time is left to record the rest: counts it. The journal stays without its end, so that
+    /// readers do not take it for complete.
     fn give_up(mut self, control: &Control) -> Result<(), LinkError> {
         self.egress.set_goal().map_err(receive_error)?;
         if self.egress.is_delivered().map_err(receive_error)? {
@@ -400,7 +402,7 @@ fn io_error(action: &'static str, recorder: &Recorder, source: io::Error) -> Lin
     }
 }
 
-/// A journal's refusal as a bridge tells it.
+/// A journal's error as an error of a bridge.
 pub(super) fn link_error(error: JournalError) -> LinkError {
     match error {
         JournalError::Io {

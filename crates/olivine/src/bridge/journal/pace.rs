@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Pacer {
     pace: Pace,
-    /// When the first run was replayed, and its time of recording.
+    /// When the first run was replayed, and its recording time.
     first: Option<(Instant, u64)>,
 }
 

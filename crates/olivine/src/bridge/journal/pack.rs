@@ -1,4 +1,4 @@
-//! Packing blocks, where the build can.
+//! Compression of blocks, if the build has it.
 
 use crate::error::JournalError;
 use crate::uri::Compression;
@@ -14,7 +14,7 @@ mod with_zstd {
     use super::{Compression, JournalError, Path};
     use std::io::Read;
 
-    /// Packs bodies of blocks.
+    /// Compresses bodies of blocks.
     pub(in super::super) struct Packer {
         zstd: Option<zstd::bulk::Compressor<'static>>,
     }
@@ -31,7 +31,7 @@ mod with_zstd {
             Ok(Self { zstd })
         }
 
-        /// `body` packed and padded to 8 bytes; `None` where that saves nothing.
+        /// `body` compressed and padded to 8 bytes; `None` if that saves nothing.
         pub(in super::super) fn pack(&mut self, body: &[&[u8]]) -> Option<Vec<u8>> {
             let zstd = self.zstd.as_mut()?;
             let whole = body.concat();
@@ -41,8 +41,8 @@ mod with_zstd {
         }
     }
 
-    /// Unpacks to exactly `plain` bytes; `None` if it is damaged. Takes memory as the bytes come, so a lying
-    /// length costs nothing.
+    /// Decompresses to exactly `plain` bytes; `None` if it is damaged. Memory grows with the bytes,
+    /// so a false length costs nothing.
     pub(in super::super) fn unpack(
         stored: &[u8],
         plain: u64,
@@ -61,7 +61,7 @@ mod with_zstd {
 mod without {
     use super::{Compression, JournalError, Path};
 
-    /// Packs nothing: this build has no zstd.
+    /// Compresses nothing: this build has no zstd.
     pub(in super::super) struct Packer;
 
     impl Packer {

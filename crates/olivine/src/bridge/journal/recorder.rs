@@ -24,14 +24,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Bytes of frames that are collected before a block is written by itself.
+/// Frame bytes that are collected before a block is written without a flush.
 const BLOCK_TARGET: usize = 256 << 10;
 
-/// Records runs of frames into a journal. At most one is open per journal, in any process.
+/// Records runs of frames into a journal. At most one recorder of a journal is open, in any
+/// process.
 ///
-/// What was appended counts as recorded when [`Recorder::flush`] has returned: then it has what the
-/// [`SyncPolicy`] promises. Calls block while the system writes, and with a policy other than `never` while the
-/// disk does.
+/// Appended frames are recorded when [`Recorder::flush`] has returned: then they have what the
+/// [`SyncPolicy`] promises. Calls block while the system writes, and with a policy other than
+/// `never` also while the disk writes.
 ///
 /// ```
 /// use olivine::journal::{Lane, Recorder, RecorderSettings, Replay};
@@ -52,27 +53,27 @@ const BLOCK_TARGET: usize = 256 << 10;
 /// ```
 pub struct Recorder {
     base: PathBuf,
-    /// The newest file: its number, its path, its descriptor, which holds the lock.
+    /// The newest file: its number, path and descriptor. The descriptor holds the lock.
     term: u64,
     path: PathBuf,
     locks: Locks,
     journal: u64,
-    /// Where the next block goes, its number, the position of its first frame.
+    /// Offset and number of the next block, and the position of its first frame.
     offset: u64,
     sequence: u64,
     position: u64,
     /// Time of the newest run.
     time: u64,
-    /// The lanes, each up to where blocks hold it.
+    /// The lanes, each with its end in the written blocks.
     lanes: Vec<Known>,
-    /// Where each of them ends with what was appended and is in no block yet.
+    /// End of each lane with appended frames that are in no block yet.
     appended: Vec<u64>,
     /// How many of them this file describes.
     described: usize,
     index: Index,
-    /// How the file ends.
+    /// The ending of the file.
     sealed: Sealed,
-    /// Only `close` says that the journal was closed in order; dropping does not.
+    /// Only `close` marks the journal as closed in order; dropping does not.
     only_closed: bool,
     /// Appended, not written.
     runs: Vec<RunHeader>,
@@ -83,9 +84,10 @@ pub struct Recorder {
     synced: Instant,
     /// Written since the last sync.
     dirty: bool,
-    /// Up to here the file is on the disk as far as this recorder knows: a failed sync takes the rest away.
+    /// End of the part that is on the disk as far as this recorder knows: a failed sync removes the
+    /// rest.
     durable: u64,
-    /// Up to where a sync that somebody else does for this recorder reaches. No file is ended meanwhile.
+    /// End of the part that an outside sync covers. The file is not ended in the meantime.
     syncing: Option<u64>,
     /// A sync failed.
     unsynced: bool,
@@ -98,7 +100,7 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneId(usize);
 
-/// What the state of a file is when a recorder takes it up.
+/// The state of a file when a recorder opens it.
 pub(super) struct TakenUp {
     pub(super) journal: u64,
     pub(super) offset: u64,
@@ -114,15 +116,15 @@ pub(super) struct TakenUp {
 }
 
 impl Recorder {
-    /// Opens the journal at `path`, making it if need be, and goes on behind its last whole block.
+    /// Opens the journal at `path`, or creates it, and continues after its last whole block.
     ///
-    /// A torn tail, which a recorder that was killed leaves, is cut off; [`Recorder::recovered`] tells. Where
-    /// whole blocks follow something damaged nothing is cut: recording goes on in the next file.
+    /// A torn tail, left by a killed recorder, is cut off; [`Recorder::recovered`] reports it. If
+    /// whole blocks follow damage, nothing is cut: recording continues in the next file.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]: `InUse` if another recorder has it, `NotAJournal`, `Version`, `Io`, `NoSpace`,
-    /// `NoZstd`, `Value`.
+    /// [`JournalError`]: `InUse` if another recorder has it, `NotAJournal`, `Version`, `Io`,
+    /// `NoSpace`, `NoZstd`, `Value`.
     pub fn open(path: &Path, settings: &RecorderSettings) -> Result<Self, JournalError> {
         settings.check()?;
         let packer = Packer::new(settings.compress, path)?;
@@ -151,9 +153,9 @@ impl Recorder {
             settings: settings.clone(),
             opened: now,
             synced: now,
-            // Blocks of a recorder that was killed may not have reached the disk, and count as recorded with the next sync.
+            // Blocks of a killed recorder may not have reached the disk; the next sync covers them.
             dirty: found.sealed == Sealed::No && found.offset > TERM_BYTES,
-            // What an earlier recorder wrote is never taken away: it may have confirmed it.
+            // Blocks of an earlier recorder are never removed: it may have confirmed them.
             durable: found.offset,
             syncing: None,
             unsynced: false,
@@ -173,13 +175,14 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// What an earlier recorder left unfinished; `None` if it closed its file, or there was none.
+    /// What an earlier recorder left unfinished; `None` if it closed its file, or if there was
+    /// none.
     #[must_use]
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
     }
 
-    /// The number of `lane` in this recorder; the same description gives the same number.
+    /// The number of `lane` in this recorder; equal descriptions have equal numbers.
     ///
     /// # Errors
     ///
@@ -204,28 +207,28 @@ impl Recorder {
         Ok(LaneId(self.lanes.len() - 1))
     }
 
-    /// Position behind the last frame of `lane` that was appended or recorded earlier; 0 before its first.
+    /// Position after the last appended or earlier recorded frame of `lane`; 0 before its first.
     #[must_use]
     pub fn end(&self, lane: LaneId) -> u64 {
         self.appended.get(lane.0).copied().unwrap_or(0)
     }
 
-    /// Bytes of frames in the journal, over all lanes and files, appended ones included.
+    /// Frame bytes in the journal over all lanes and files, including appended ones.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position + self.frames.len() as u64
     }
 
-    /// Appends whole frames of `lane` as they lie in its ring, the first at `position`.
+    /// Appends whole frames of `lane`, unchanged, the first at `position`.
     ///
-    /// `time_ns` is when they came, in nanoseconds since 1970; a time before that of earlier runs counts as
-    /// theirs. Frames that were appended before are left out, so a publisher's unconfirmed messages may be
-    /// appended again after a crash. The run is recorded when [`Recorder::flush`] has returned, and may be
-    /// written before.
+    /// `time_ns` is the time of arrival in nanoseconds since 1970; if it is before the time of
+    /// earlier runs, theirs is used. Frames that were appended before are left out, so a
+    /// publisher's unconfirmed messages may be appended again after a crash. The run is recorded
+    /// when [`Recorder::flush`] has returned; it may be written before.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; nothing of the run was taken then.
+    /// [`JournalError`]; then nothing of the run was taken.
     pub fn append(
         &mut self,
         lane: LaneId,
@@ -268,7 +271,7 @@ impl Recorder {
             self.write_collected()?;
         }
         if new.len() >= BLOCK_TARGET {
-            // Straight from the ring.
+            // Directly from the ring.
             self.write_runs(std::slice::from_ref(&run), new)?;
         } else {
             self.frames.extend_from_slice(new);
@@ -286,7 +289,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds a run whose frames were collected; one that goes on where the last one ended becomes part of it.
+    /// Adds a run of collected frames; if it continues the last run, it becomes part of it.
     fn collect(&mut self, run: &RunHeader, first: u64) {
         if let Some(last) = self.runs.last_mut()
             && last.lane == run.lane
@@ -299,12 +302,13 @@ impl Recorder {
         }
     }
 
-    /// Makes everything appended so far recorded, as the sync policy says.
+    /// Records everything appended so far, as the sync policy says.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]. After `NoSpace` or `Io` while writing nothing is lost: call again. After a failed
-    /// sync what was appended since the last one that succeeded is not recorded, and every call answers `Unsynced`.
+    /// [`JournalError`]. After `NoSpace` or `Io` while writing nothing is lost: call again. After a
+    /// failed sync, frames appended since the last successful one are not recorded, and every call
+    /// returns `Unsynced`.
     pub fn flush(&mut self) -> Result<(), JournalError> {
         self.usable()?;
         self.write_collected()?;
@@ -314,8 +318,9 @@ impl Recorder {
         }
     }
 
-    /// Writes everything appended so far, and leaves what the policy `block` promises to the caller: the file to sync,
-    /// on whatever thread. `None` where nothing is to be synced, or the policy does not ask for it.
+    /// Writes everything appended so far, and leaves the sync of the policy `block` to the caller:
+    /// it syncs the returned file, on any thread. `None` if there is nothing to sync, or the policy
+    /// does not ask for it.
     ///
     /// # Errors
     ///
@@ -337,18 +342,19 @@ impl Recorder {
         Ok(Some(file))
     }
 
-    /// The sync of a file that [`Recorder::write_for_sync`] gave is done.
+    /// The sync of a file from [`Recorder::write_for_sync`] is done.
     pub(super) fn sync_done(&mut self) {
         self.durable = self.syncing.take().unwrap_or(self.durable);
         self.stats.syncs += 1;
     }
 
-    /// A sync has failed, here or of a file that [`Recorder::write_for_sync`] gave: nothing is recorded any more.
+    /// A sync failed, here or of a file from [`Recorder::write_for_sync`]: nothing more is
+    /// recorded.
     pub(super) fn sync_failed(&mut self, errno: Errno) -> JournalError {
-        // The kernel may have dropped what it could not write: asking again would be answered with "fine", and whoever
-        // takes the journal up would find the blocks in memory and believe them recorded. So they go; whoever sent them
-        // was not told that they are there, and sends them again. With another policy they were confirmed when they were
-        // written, and stay.
+        // The kernel may have dropped pages that it could not write. Another sync would then
+        // succeed, and the next recorder would find the blocks in memory and take them for
+        // recorded. So the blocks are removed. Their sender got no confirmation and sends them
+        // again. With another policy they were confirmed when they were written, and stay.
         self.unsynced = true;
         self.syncing = None;
         if self.settings.sync == SyncPolicy::Block
@@ -359,7 +365,7 @@ impl Recorder {
         term::refused("force to the disk", &self.path)(errno)
     }
 
-    /// Does what is due by time: call it now and then while nothing is to be recorded.
+    /// Does periodic work: call it now and then while there is nothing to record.
     ///
     /// # Errors
     ///
@@ -375,7 +381,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Makes everything recorded, ends the file with its index, and leaves the journal to others.
+    /// Records everything, ends the file with its index, and releases the journal.
     ///
     /// # Errors
     ///
@@ -385,19 +391,20 @@ impl Recorder {
         Ok(self.stats)
     }
 
-    /// From now on only [`Recorder::close`] ends the file with its index. Where the recorder is dropped without it,
-    /// because what fed it failed, what was appended is recorded, and readers find that the recording was not finished.
+    /// From now on only [`Recorder::close`] ends the file with its index. If the recorder is
+    /// dropped without it, because its source failed, appended frames are recorded, and readers see
+    /// an unfinished recording.
     pub fn finish_only_by_close(&mut self) {
         self.only_closed = true;
     }
 
-    /// What was done so far.
+    /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> RecorderStats {
         self.stats
     }
 
-    /// The file that is written to now.
+    /// The current file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -439,11 +446,11 @@ impl Recorder {
     }
 }
 
-/// Bytes at the start of `frames` that lie before `end`, up to which the lane is recorded.
+/// Bytes at the start of `frames` that are before `end`, the recorded end of the lane.
 ///
 /// # Errors
 ///
-/// Where the frames do not fit together with those recorded, and how.
+/// Where the frames contradict the recorded ones, and how.
 fn repeated(
     frames: &[u8],
     align: usize,
@@ -469,15 +476,15 @@ impl Drop for Recorder {
             return;
         }
         if !self.unsynced {
-            // Whoever wants to know calls `close`.
+            // To get the result, call `close`.
             let _ = if self.only_closed || std::thread::panicking() {
                 self.flush()
             } else {
                 self.finish()
             };
         }
-        // Closing gives a lock back only with the last descriptor, and a process that another thread is just starting
-        // has one until its `exec`.
+        // A close releases a lock only with the last descriptor, and a process that another thread
+        // is starting has a copy until its `exec`.
         term::unlock(&self.locks);
     }
 }

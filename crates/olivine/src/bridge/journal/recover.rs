@@ -1,4 +1,4 @@
-//! Taking a journal up: alone, and behind its last whole block.
+//! Opening an existing journal: exclusively, and at the end of its last whole block.
 
 use super::format::{Sealed, TERM_BYTES, TermHeader};
 use super::index::Index;
@@ -15,13 +15,14 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
 
-/// Bytes at the end of a file that are no whole block: somebody died, or the power went, while writing.
+/// Bytes at the end of a file that are not a whole block: a process died, or the power failed,
+/// during a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Torn {
     /// The file.
     pub path: PathBuf,
-    /// Where the last whole block ends, in bytes from the start of the file.
+    /// End of the last whole block, in bytes from the start of the file.
     pub offset: u64,
     /// Bytes behind it.
     pub bytes: u64,
@@ -35,12 +36,12 @@ pub struct Recovered {
     pub position: u64,
     /// The torn tail that was cut off, if there was one.
     pub torn: Option<Torn>,
-    /// Where damage starts that whole blocks follow: byte of the newest file. Nothing was changed there;
-    /// recording goes on in the next file.
+    /// Start of damage that whole blocks follow: byte of the newest file. It is left unchanged;
+    /// recording continues in the next file.
     pub damaged: Option<u64>,
 }
 
-/// Locks the newest file of the journal at `base`, or a new one, and finds out what it holds.
+/// Locks the newest file of the journal at `base`, or a new one, and reads its state.
 pub(super) fn take(
     base: &Path,
     settings: &RecorderSettings,
@@ -67,7 +68,7 @@ pub(super) fn take(
         let Some(locks) = term::lock(file, &path)? else {
             return Err(JournalError::InUse { path });
         };
-        // Whoever had the lock may have begun the next file before letting go of this one.
+        // The last owner of the lock may have begun the next file before it released this one.
         if term::list(base)?.last() != Some(&newest) {
             continue;
         }
@@ -109,7 +110,7 @@ fn take_up(
         .map_err(term::refused("look at", &path))?
         .st_size;
     if length == 0 && term == 0 {
-        // An empty file that somebody made for us.
+        // An empty file that another process created.
         let header = TermHeader::new(settings.journal.unwrap_or_else(any_number), 0, 0, 0, 0);
         term::write_at(file, &mut [IoSlice::new(header.as_bytes())], 0, &path)?;
         return Ok(begun(&header));
@@ -118,7 +119,7 @@ fn take_up(
         return Err(JournalError::Missing { path });
     };
     if settings.sync != SyncPolicy::Never {
-        // Whoever made the file may have died before its name was on the disk.
+        // The creator of the file may have died before its name was on the disk.
         term::sync_folder(&path)?;
     }
     let mut walk = Walk::new(source);
@@ -152,7 +153,7 @@ fn take_up(
         },
         index: walk.index,
         sealed: walk.sealed,
-        // An empty file that was never closed has nothing to tell.
+        // An empty file that was never closed has nothing to report.
         recovered: recovered.filter(|found| {
             found.torn.is_some()
                 || found.damaged.is_some()
@@ -161,8 +162,8 @@ fn take_up(
     })
 }
 
-/// The lanes as the newest file before `term` that describes any leaves them: whoever began file `term` died before it
-/// described them there, and they go on where they ended.
+/// The lanes as described in the newest file before `term` that has any. The creator of file `term`
+/// died before it described them there; they continue at their ends.
 fn lanes_before(base: &Path, term: u64) -> Result<Vec<Known>, JournalError> {
     for earlier in term::list(base)?.into_iter().rev() {
         if earlier >= term {
@@ -182,7 +183,7 @@ fn lanes_before(base: &Path, term: u64) -> Result<Vec<Known>, JournalError> {
     Ok(Vec::new())
 }
 
-/// Walks to the last whole block, over damage where whole blocks follow.
+/// Walks to the last whole block, over damage if whole blocks follow it.
 fn walk_to_the_end(walk: &mut Walk) -> Result<Recovered, JournalError> {
     let mut damaged = None;
     loop {

@@ -1,4 +1,4 @@
-//! Replaying: blocks come out of files again, each checked in full before a message of it is handed out.
+//! Replaying: reads blocks from files. Each is fully checked before its messages are returned.
 
 use super::format::{self, Sealed, TERM_BYTES};
 use super::lane::Lane;
@@ -12,19 +12,20 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Reads a journal, also one that is being recorded, run by run in the order of the recording.
+/// Reads a journal run by run in the order of the recording, also while it is recorded.
 ///
-/// It delivers a message only out of a block whose checks match. A torn tail ends it, and
-/// [`Replay::state`] tells of it; damage that whole blocks follow is an error that repeats until
-/// [`Replay::skip_damage`]. It writes nothing and needs no permission to. Any number may read one journal.
+/// It returns a message only from a block with valid checksums. A torn tail ends it, and
+/// [`Replay::state`] reports it. Damage that whole blocks follow is an error that repeats until
+/// [`Replay::skip_damage`]. It writes nothing and needs no write permission. Any number of readers
+/// may read one journal.
 pub struct Replay {
     base: PathBuf,
     walk: Walk,
-    /// The next run of the walk's block, where its frames start, and the position of the block.
+    /// The next run of the walk's block, the start of its frames, and the position of the block.
     run: usize,
     at: usize,
     block_position: u64,
-    /// Runs and frames before this are not wanted.
+    /// Runs and frames before this are skipped.
     wanted: Wanted,
     torn: Option<Torn>,
     watch: Option<Watch>,
@@ -37,19 +38,19 @@ enum Wanted {
     FromTime(u64),
 }
 
-/// Frames of one lane that were recorded in one go.
+/// Frames of one lane that were recorded together.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Run<'a> {
-    /// Whose they are.
+    /// Their lane.
     pub lane: &'a Lane,
     /// Position of the first frame in its lane.
     pub position: u64,
-    /// Position of the first frame in the journal: bytes of frames recorded before it.
+    /// Position of the first frame in the journal: frame bytes recorded before it.
     pub journal_position: u64,
-    /// When they were recorded, in nanoseconds since 1970. Never falls from run to run of a recording.
+    /// Recording time in nanoseconds since 1970. Never decreases from run to run.
     pub time_ns: u64,
-    /// The frames as they lay in the ring.
+    /// The frames, unchanged from the ring.
     pub frames: &'a [u8],
 }
 
@@ -57,13 +58,13 @@ pub struct Run<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunMessage<'a> {
-    /// The number the publisher gave with it; 0 if none.
+    /// The number that the publisher gave; 0 if none.
     pub tag: u32,
-    /// What it is about; empty for a message without a topic.
+    /// Its topic; empty for a message without a topic.
     pub topic: &'a str,
-    /// Its bytes, without the topic.
+    /// Its payload, without the topic.
     pub payload: &'a [u8],
-    /// Where its frame started in its lane.
+    /// Start of its frame in its lane.
     pub position: u64,
 }
 
@@ -76,7 +77,7 @@ impl<'a> Run<'a> {
             if at >= frames.len() {
                 return None;
             }
-            // Walked when the block was read.
+            // Validated when the block was read.
             let frame = format::frame(frames, at, align).ok()?;
             let position = first + at as u64;
             at = frame.end;
@@ -102,26 +103,26 @@ impl fmt::Debug for Run<'_> {
     }
 }
 
-/// What there is behind the last run that could be delivered.
+/// What follows the last run that could be returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayState {
-    /// A recorder is at work: more may come.
+    /// A recorder is active: more may come.
     Growing,
-    /// Nobody records, and the journal ends with a whole block. `is_sealed` if it was closed in order; else its
-    /// recorder died between two blocks, or somebody cut the file exactly there.
+    /// No recorder is active, and the journal ends with a whole block. `is_sealed` if it was closed
+    /// in order; otherwise its recorder died between two blocks, or the file was cut exactly there.
     Ended {
         /// Whether the last file ends with its index.
         is_sealed: bool,
     },
-    /// Nobody records, and the last file there is says that the journal goes on in a next one: it was removed, or its
-    /// recorder was killed before it had made it.
+    /// No recorder is active, and the last file says that the journal continues in a next one. That
+    /// file was removed, or its recorder was killed before it had created it.
     NextMissing {
-        /// Path of the file that is not there.
+        /// Path of the missing file.
         path: PathBuf,
     },
-    /// Nobody records, and the last block is not whole: the recorder died, or the power went, while writing.
-    /// Nothing of it was delivered.
+    /// No recorder is active, and the last block is not whole: the recorder died, or the power
+    /// failed, during a write. Nothing of it was returned.
     Torn(Torn),
 }
 
@@ -129,11 +130,11 @@ pub enum ReplayState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// File and place where reading goes on.
+    /// File and offset where reading continues.
     pub path: PathBuf,
     /// Bytes from its start.
     pub offset: u64,
-    /// Bytes of frames that are lost, over all lanes.
+    /// Lost frame bytes over all lanes.
     pub lost_bytes: u64,
 }
 
@@ -158,10 +159,10 @@ impl Replay {
         })
     }
 
-    /// Goes to the first message at journal position `position` or behind it.
+    /// Goes to the first message at journal position `position` or later.
     ///
-    /// A position before the oldest file that is left means the oldest message, one behind the last message
-    /// those to come.
+    /// A position before the oldest remaining file means the oldest message; one after the last
+    /// message means future messages.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl Replay {
         self.seek(Wanted::FromPosition(position), |at, _| at <= position)
     }
 
-    /// Goes to the first run that was recorded at `time_ns`, in nanoseconds since 1970, or later.
+    /// Goes to the first run recorded at `time_ns`, in nanoseconds since 1970, or later.
     ///
     /// # Errors
     ///
@@ -179,11 +180,11 @@ impl Replay {
         self.seek(Wanted::FromTime(time_ns), |_, time| time < time_ns)
     }
 
-    /// Goes behind everything that is there now.
+    /// Goes to the end of everything recorded so far.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; `Damaged` also where the damage lies in between.
+    /// [`JournalError`]; also `Damaged` for damage in between.
     pub fn seek_end(&mut self) -> Result<(), JournalError> {
         let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
         self.enter(source(&self.base, newest)?);
@@ -196,7 +197,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Finds the file, then the block; what is left is passed over run by run.
+    /// Finds the file, then the block; the rest is skipped run by run.
     fn seek(
         &mut self,
         wanted: Wanted,
@@ -206,7 +207,7 @@ impl Replay {
         let mut found = None;
         for term in terms {
             let next = source(&self.base, term)?;
-            // A file's header says where it starts and how new the files before it are.
+            // A file's header has its start and the newest time of the files before it.
             let starts_before = is_before(next.header.position.get(), next.header.time.get());
             if found.is_some() && !starts_before {
                 break;
@@ -229,7 +230,7 @@ impl Replay {
         self.torn = None;
     }
 
-    /// The next run; `None` where there is none now, and [`Replay::state`] says why. Does not wait.
+    /// The next run; `None` if there is none now: [`Replay::state`] then says why. Does not wait.
     ///
     /// # Errors
     ///
@@ -259,7 +260,7 @@ impl Replay {
     fn run_at(&self, index: usize, first: usize, bytes: usize, skip: usize) -> Run<'_> {
         let header = &self.walk.runs[index];
         Run {
-            // Checked when the block was read.
+            // Validated when the block was read.
             lane: &self.walk.lanes[header.lane.get() as usize].lane,
             position: header.position.get() + skip as u64,
             journal_position: self.block_position + first as u64,
@@ -268,7 +269,7 @@ impl Replay {
         }
     }
 
-    /// Bytes of the coming run that lie before what is wanted.
+    /// Bytes of the coming run that are to be skipped.
     fn unwanted(&mut self, first: usize, bytes: usize, time: u64) -> usize {
         let skip = match self.wanted {
             Wanted::All => return 0,
@@ -292,7 +293,7 @@ impl Replay {
         skip
     }
 
-    /// Goes past one more block; `false` at the end.
+    /// Moves over one more block; `false` at the end.
     fn advance(&mut self) -> Result<bool, JournalError> {
         self.torn = None;
         let position = self.walk.position;
@@ -302,7 +303,8 @@ impl Replay {
             let has_more =
                 next.is_some() || matches!(step, Step::Not(_)) && self.whole_block_follows()?;
             if has_more {
-                // What was half written at the first look is whole now if more was written behind it.
+                // A block that was half written at the first look is whole now if more was written
+                // after it.
                 step = self.walk.step()?;
             }
             match (step, next) {
@@ -324,7 +326,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Goes on with the next file, still looking for what is wanted.
+    /// Continues with the next file; the seek is still in progress.
     fn enter_going_on(&mut self, next: Source) {
         let wanted = self.wanted;
         self.enter(next);
@@ -337,20 +339,21 @@ impl Replay {
             return Ok(Some(source));
         }
         if term::is_recorded_into(&self.walk.source.path)? {
-            // The newest file has the lock: there is none behind this one.
+            // The newest file has the lock: no file follows it.
             return Ok(None);
         }
         let Some(later) = term::list(&self.base)?.into_iter().find(|n| *n >= next) else {
             return Ok(None);
         };
-        // Made since we looked, or missing in the listing of a folder that changes: only then is there a gap.
+        // The file was created since the listing, or the listing missed it in a changing folder.
+        // Only then is there no gap.
         match Source::open(&self.base, next)? {
             Some(source) => Ok(Some(source)),
             None => Source::open(&self.base, later),
         }
     }
 
-    /// Whether `next` goes on where the walk is.
+    /// Whether `next` continues the walk.
     fn check_follows(&self, next: &Source) -> Result<(), JournalError> {
         let (ours, theirs) = (&self.walk.source.header, &next.header);
         let problem = if ours.journal != theirs.journal {
@@ -394,13 +397,14 @@ impl Replay {
         })
     }
 
-    /// After [`JournalError::Damaged`]: goes on with the next whole block, and says what that leaves out.
+    /// After [`JournalError::Damaged`]: continues with the next whole block, and returns what that
+    /// leaves out.
     ///
-    /// `None`, and nothing changes, if nothing whole follows.
+    /// If no whole block follows, returns `None` and changes nothing.
     ///
     /// # Errors
     ///
-    /// What the system refuses; [`JournalError::NoZstd`].
+    /// Errors of the system; [`JournalError::NoZstd`].
     pub fn skip_damage(&mut self) -> Result<Option<Skipped>, JournalError> {
         let before = self.walk.position;
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
@@ -439,10 +443,10 @@ impl Replay {
         }
     }
 
-    /// What there is behind the last run. Meaningful after [`Replay::next_run`] found none.
+    /// What follows the last run. Meaningful after [`Replay::next_run`] returned `None`.
     #[must_use]
     pub fn state(&self) -> ReplayState {
-        // Where the system cannot say, nobody is declared gone.
+        // If the system cannot tell, the recorder counts as active.
         if self.may_grow().unwrap_or(true) {
             return ReplayState::Growing;
         }
@@ -457,8 +461,9 @@ impl Replay {
         }
     }
 
-    /// Whether the recording was finished: its last file ends with its index, and every block before that is whole.
-    /// Meaningful after [`Replay::next_run`] found none, and once more: what was recorded meanwhile is found then.
+    /// Whether the recording was finished: its last file ends with its index, and every block
+    /// before that is whole. Meaningful after [`Replay::next_run`] returned `None`. Call it once
+    /// more to find what was recorded in the meantime.
     ///
     /// # Errors
     ///
@@ -492,17 +497,17 @@ impl Replay {
         term::path_of(&self.base, self.walk.source.header.term.get() + 1)
     }
 
-    /// Whether a recorder is at work on the file that is read, or has begun the next one.
+    /// Whether a recorder is active on this file, or has begun the next one.
     fn may_grow(&self) -> Result<bool, JournalError> {
-        // In this order: a recorder makes the next file before it lets go of this one.
+        // In this order: a recorder creates the next file before it releases this one.
         Ok(term::is_recorded_into(&self.walk.source.path)? || self.next_path().exists())
     }
 
-    /// Whether a recorder is at work on the journal, in whichever file.
+    /// Whether a recorder is active on any file of the journal.
     ///
     /// # Errors
     ///
-    /// What the system refuses.
+    /// Errors of the system.
     pub fn is_recorded_into(&self) -> Result<bool, JournalError> {
         let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
         term::is_recorded_into(&term::path_of(&self.base, newest))
@@ -512,12 +517,12 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// What the system refuses.
+    /// Errors of the system.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), JournalError> {
         self.wait_or(timeout, None)
     }
 
-    /// As [`Replay::wait`], also until `wake` is readable.
+    /// Like [`Replay::wait`], also until `wake` is readable.
     pub(super) fn wait_or(
         &mut self,
         timeout: Duration,
@@ -535,7 +540,7 @@ impl Replay {
         self.walk.source.header.journal.get()
     }
 
-    /// Journal position behind the last run delivered.
+    /// Journal position after the last returned run.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.block_position + self.at as u64
@@ -622,7 +627,7 @@ mod tests {
             assert!(text.contains(&format!("{shown} is missing")), "{text}");
             assert_eq!(state, ReplayState::NextMissing { path: missing });
         }
-        // The next recorder goes on, and finishes it.
+        // The next recorder continues, and finishes it.
         record(&path, 3);
         assert!(read().1.is_ok());
     }

@@ -3,7 +3,7 @@
 use crate::error::JournalError;
 use crate::uri::{Compression, Rotation, SyncPolicy};
 
-/// How a journal is recorded. The defaults lose nothing at a power cut and keep one file.
+/// How a journal is recorded. The defaults lose nothing in a power failure and keep one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "settings do nothing until a recorder is opened with them"]
 pub struct RecorderSettings {
@@ -26,31 +26,32 @@ impl Default for Mode {
 }
 
 impl RecorderSettings {
-    /// When blocks are forced out to the disk. Default [`SyncPolicy::Block`].
+    /// When blocks are synced to the disk. Default [`SyncPolicy::Block`].
     pub fn sync(mut self, policy: SyncPolicy) -> Self {
         self.sync = policy;
         self
     }
 
-    /// How blocks are packed. Default [`Compression::No`].
+    /// How blocks are compressed. Default [`Compression::No`].
     pub fn compress(mut self, how: Compression) -> Self {
         self.compress = how;
         self
     }
 
-    /// When recording goes on in the next file. Default [`Rotation::NEVER`].
+    /// When recording continues in the next file. Default [`Rotation::NEVER`].
     pub fn rotate(mut self, when: Rotation) -> Self {
         self.rotate = when;
         self
     }
 
-    /// Permission bits of new files, from `0o600` to `0o666`, whatever the umask. Default `0o600`.
+    /// Permission bits of new files, from `0o600` to `0o666`, independent of the umask. Default
+    /// `0o600`.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = Mode(bits);
         self
     }
 
-    /// Number of a new journal, which otherwise is a random one. For tests that compare bytes.
+    /// Number of a new journal; random by default. For tests that compare bytes.
     #[doc(hidden)]
     pub fn journal(mut self, number: u64) -> Self {
         self.journal = Some(number);

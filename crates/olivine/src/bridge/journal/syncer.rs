@@ -1,4 +1,4 @@
-//! Forcing a file out to the disk on a thread of its own, while the next block is gathered and written.
+//! Syncs a file on a separate thread, while the next block is collected and written.
 
 use crate::error::JournalError;
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,16 +12,16 @@ use std::thread::JoinHandle;
 /// A thread that syncs one file at a time.
 #[derive(Debug)]
 pub(super) struct Syncer {
-    /// Gone when the thread is to end.
+    /// `None` when the thread is to end.
     files: Option<Sender<OwnedFd>>,
     outcomes: Receiver<Result<(), Errno>>,
-    /// Readable when an outcome is there.
+    /// Readable when a result is there.
     done: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Syncer {
-    /// Starts the thread; `path` is what errors name.
+    /// Starts the thread; errors name `path`.
     ///
     /// # Errors
     ///
@@ -42,9 +42,10 @@ impl Syncer {
             .spawn(move || {
                 for file in taken {
                     let outcome = rustix::fs::fdatasync(&file);
-                    // The file's lock goes with its last descriptor: before anybody hears that it is done.
+                    // The file's lock ends with its last descriptor: drop it before the result is
+                    // sent.
                     drop(file);
-                    // Nobody listens any more only when the recorder is being dropped.
+                    // The receiver is gone only while the recorder is being dropped.
                     let _ = told.send(outcome);
                     let _ = rustix::io::write(&tell, &1_u64.to_ne_bytes());
                 }
@@ -58,17 +59,17 @@ impl Syncer {
         })
     }
 
-    /// Begins to sync; ask for the outcome before the next one.
+    /// Starts a sync; fetch its result before the next one.
     pub(super) fn begin(&self, file: OwnedFd) {
-        // The thread ends only after this sender is gone.
+        // The thread ends only after this sender is dropped.
         let _ = self.files.as_ref().map(|files| files.send(file));
     }
 
-    /// The outcome of the sync that was begun, if it is there.
+    /// The result of the sync, if it is there.
     pub(super) fn outcome(&self) -> Option<Result<(), Errno>> {
         match self.outcomes.try_recv() {
             Ok(outcome) => {
-                // Clears the descriptor. Nothing there only if it was cleared before.
+                // Clears the descriptor. An empty read means that it was cleared before.
                 let _ = rustix::io::read(&self.done, &mut [0; 8]);
                 Some(outcome)
             }
@@ -77,7 +78,7 @@ impl Syncer {
         }
     }
 
-    /// Waits for the outcome of the sync that was begun.
+    /// Waits for the result of the sync.
     pub(super) fn wait(&self) -> Result<(), Errno> {
         let outcome = self.outcomes.recv().unwrap_or(Err(Errno::IO));
         let _ = rustix::io::read(&self.done, &mut [0; 8]);
@@ -95,7 +96,7 @@ impl Drop for Syncer {
     fn drop(&mut self) {
         self.files = None;
         if let Some(thread) = self.thread.take() {
-            // It has nothing to panic about; what it had begun is done when it ends.
+            // The thread has no code that panics; a sync in progress is done when it ends.
             let _ = thread.join();
         }
     }

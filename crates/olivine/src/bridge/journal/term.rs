@@ -1,4 +1,4 @@
-//! The files of a journal: their names, how one is made, and how one is opened to be read.
+//! The files of a journal: their names, their creation, and opening them for reading.
 
 use super::format::{BLOCK_BYTES, BLOCK_MAGIC, BlockHeader, TERM_BYTES, TermHeader};
 use crate::error::JournalError;
@@ -12,20 +12,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
 
-/// The byte of a journal's newest file that its recorder holds a lock on. Nothing is stored there.
+/// The recorder locks this byte of a journal's newest file. Nothing is stored there.
 const LOCK_BYTE: u64 = 1 << 40;
 /// Fewest digits in the name of a file after the first.
 const DIGITS: usize = 6;
-/// Bytes read at a time while looking for the next whole block.
+/// Bytes per read in the search for the next whole block.
 const WINDOW: usize = 1 << 20;
 
 #[cfg(test)]
 thread_local! {
-    /// Listings of folders by this thread.
+    /// Folder listings by this thread.
     pub(super) static LISTINGS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Turns a system call's answer into an error that says what was tried on which file.
+/// Converts a system error into an error with the action and the file.
 pub(super) fn refused<'a, E: Into<io::Error>>(
     action: &'static str,
     path: &'a Path,
@@ -37,8 +37,8 @@ pub(super) fn refused<'a, E: Into<io::Error>>(
     }
 }
 
-/// As [`refused`], where a new file of a journal was being made: a full disk is no end then, as the journal is as it
-/// was and the file can be made later.
+/// Like [`refused`], for the creation of a new file of a journal. A full disk is not fatal then:
+/// the journal is unchanged, and the file can be created later.
 fn not_made<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> JournalError + 'a {
     move |errno| match errno {
         Errno::NOSPC | Errno::DQUOT => JournalError::NoSpace {
@@ -67,9 +67,10 @@ pub(super) fn folder_of(base: &Path) -> &Path {
         .unwrap_or_else(|| Path::new("."))
 }
 
-/// Numbers of the files that the journal at `base` has, oldest first.
+/// Numbers of the files of the journal at `base`, oldest first.
 ///
-/// A listing is not atomic: a file that is made meanwhile may be missing where later ones are not.
+/// A listing is not atomic: it may miss a file that is created at the same time, and still contain
+/// later ones.
 pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
     #[cfg(test)]
     LISTINGS.with(|count| count.set(count.get() + 1));
@@ -93,7 +94,7 @@ pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
             .strip_prefix(b".")
             .filter(|digits| digits.len() >= DIGITS && digits.iter().all(u8::is_ascii_digit))
             .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-        // Only the form we write: `.0000001` would be a second name of file 1.
+        // Only the exact form: `.0000001` would be a second name of file 1.
         terms.extend(
             number.filter(|term| *term > 0 && path_of(base, *term).file_name() == Some(&file)),
         );
@@ -102,19 +103,19 @@ pub(super) fn list(base: &Path) -> Result<Vec<u64>, JournalError> {
     Ok(terms)
 }
 
-/// Locks `file` as its recorder; `None` if there is one already.
+/// Locks `file` for its recorder; `None` if it is locked already.
 pub(super) fn lock(file: OwnedFd, path: &Path) -> Result<Option<Locks>, JournalError> {
     let locks = Locks::file(file).map_err(refused("open", path))?;
     let ours = locks.try_lock(LOCK_BYTE).map_err(refused("lock", path))?;
     Ok(ours.then_some(locks))
 }
 
-/// Gives the recorder's lock back.
+/// Releases the recorder's lock.
 pub(super) fn unlock(locks: &Locks) {
     locks.unlock(LOCK_BYTE);
 }
 
-/// Whether a recorder is at work on the file at `path`, a journal's newest.
+/// Whether a recorder is active on the file at `path`, a journal's newest.
 pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
     let Some(file) = open(path, false)? else {
         return Ok(false);
@@ -126,7 +127,7 @@ pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
     ))
 }
 
-/// The descriptor that is written through: the one that holds the lock.
+/// The descriptor to write with: the one that holds the lock.
 pub(super) fn descriptor(locks: &Locks) -> Option<BorrowedFd<'_>> {
     match locks {
         Locks::File(lock) => Some(lock.as_fd()),
@@ -134,8 +135,8 @@ pub(super) fn descriptor(locks: &Locks) -> Option<BorrowedFd<'_>> {
     }
 }
 
-/// Makes the file `term` that starts with `header`, locked before anybody can see it and never seen in part.
-/// `None` if somebody else was first.
+/// Creates the file `term` with `header`. It is locked before it is visible, and never visible in
+/// part. `None` if another process was first.
 pub(super) fn create(
     base: &Path,
     header: &TermHeader,
@@ -149,7 +150,7 @@ pub(super) fn create(
     let (file, temporary) = match rustix::fs::open(folder, flags, bits) {
         // `/proc` gives an unnamed file its name.
         Ok(file) if Path::new("/proc/self/fd").exists() => (file, None),
-        // A file system without unnamed files: use a name that nothing else looks at.
+        // A file system without unnamed files: use a name that no reader looks for.
         Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(
@@ -165,7 +166,7 @@ pub(super) fn create(
     };
     let linked = fill_and_link(file, temporary.as_deref(), &path, header, bits, sync);
     if let Some(temporary) = temporary {
-        // Its content has the right name by now, or none.
+        // By now its content has the final name, or none.
         let _ = rustix::fs::unlink(&temporary);
     }
     linked
@@ -179,7 +180,7 @@ fn fill_and_link(
     mode: Mode,
     sync: bool,
 ) -> Result<Option<Locks>, JournalError> {
-    // Whatever the umask was.
+    // Independent of the umask.
     rustix::fs::fchmod(&file, mode).map_err(refused("set the mode of", path))?;
     let Some(locks) = lock(file, path)? else {
         return Ok(None);
@@ -201,14 +202,14 @@ fn fill_and_link(
         Err(errno) => return Err(not_made("create", path)(errno)),
     }
     if sync && let Err(error) = sync_folder(path) {
-        // Still locked, so nobody has taken it up; and the next try must not find it.
+        // It is still locked, so it is unused; the next attempt must not find it.
         let _ = rustix::fs::unlink(path);
         return Err(error);
     }
     Ok(Some(locks))
 }
 
-/// Forces the name of a new file out to the disk.
+/// Syncs the name of a new file to the disk.
 pub(super) fn sync_folder(path: &Path) -> Result<(), JournalError> {
     let folder = folder_of(path);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -220,7 +221,7 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), JournalError> {
 ///
 /// # Errors
 ///
-/// [`JournalError::NoSpace`] or [`JournalError::Io`]; some of it may be there then.
+/// [`JournalError::NoSpace`] or [`JournalError::Io`]; a part may be written then.
 pub(super) fn write_at(
     file: BorrowedFd<'_>,
     mut parts: &mut [io::IoSlice<'_>],
@@ -252,10 +253,10 @@ pub(super) fn write_at(
     Ok(())
 }
 
-/// Opens a file as what it is, without waiting for anybody at its other end.
+/// Opens a regular file, and never blocks on other kinds of file.
 pub(super) fn open(path: &Path, writable: bool) -> Result<Option<OwnedFd>, JournalError> {
-    // NONBLOCK: a FIFO in its place must not hang us. Who records follows no link, as whoever places one
-    // would choose what is written to.
+    // NONBLOCK: a FIFO must not block us. A recorder follows no symbolic link, because its creator
+    // would choose what is written.
     let access = if writable {
         OFlags::RDWR | OFlags::NOFOLLOW
     } else {
@@ -280,14 +281,14 @@ pub(super) fn open(path: &Path, writable: bool) -> Result<Option<OwnedFd>, Journ
     Ok(Some(file))
 }
 
-/// What lies at some place of a file.
+/// What was found at an offset of a file.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A block's header; its body is in the file in full, but not checked.
+    /// A block's header; its whole body is in the file, but unchecked.
     Block(BlockHeader),
     /// The end of the file.
     End,
-    /// Nothing that can be used, and why.
+    /// Nothing usable, and the reason.
     Not(&'static str),
 }
 
@@ -338,7 +339,7 @@ impl Source {
         read_some(&self.file, &self.path, offset, bytes, into)
     }
 
-    /// What starts at `offset`: reads the header only.
+    /// What starts at `offset`: reads only the header.
     pub(super) fn look(&self, offset: u64) -> Result<Found, JournalError> {
         let mut bytes = Vec::new();
         self.read(offset, BLOCK_BYTES, &mut bytes)?;
@@ -355,7 +356,7 @@ impl Source {
         Ok(Found::Block(header))
     }
 
-    /// The body of the block at `offset`, as stored, checked; `false` if it is damaged.
+    /// The stored body of the block at `offset`, checked; `false` if it is damaged.
     pub(super) fn body(
         &self,
         offset: u64,
@@ -366,10 +367,11 @@ impl Source {
         Ok(header.matches(into))
     }
 
-    /// The first whole block behind `offset` with a number from `sequence` on.
+    /// The first whole block after `offset` with a number from `sequence` on.
     ///
-    /// Bodies are checked as long as that does not read the file more than twice; a file made to be read
-    /// for ever gets its headers believed after that, which is found out when the block is read.
+    /// Bodies are checked as long as this does not read the file more than twice. After that, only
+    /// headers are checked, so that a forged file cannot cause endless reads. Reading the block
+    /// finds the damage then.
     pub(super) fn whole_after(
         &self,
         offset: u64,
@@ -404,7 +406,8 @@ impl Source {
     }
 }
 
-/// Reads up to `bytes` bytes at `offset`, fewer at the end of the file. Takes no more memory than the file has.
+/// Reads up to `bytes` bytes at `offset`, fewer at the end of the file. Allocates no more memory
+/// than the file has bytes.
 fn read_some(
     file: &File,
     path: &Path,
@@ -416,7 +419,7 @@ fn read_some(
     let there = bytes.min(length.saturating_sub(offset));
     let wanted = usize::try_from(there)
         .map_err(|_| refused("read", path)(io::Error::from(io::ErrorKind::OutOfMemory)))?;
-    // What is there already is overwritten: only what is missing is zeroed.
+    // Old bytes are overwritten: only new ones are zeroed.
     if into.len() > wanted {
         into.truncate(wanted);
     } else {
@@ -428,7 +431,7 @@ fn read_some(
     let mut done = 0;
     while done < wanted {
         match file.read_at(&mut into[done..], offset + done as u64) {
-            // Cut meanwhile.
+            // The file was cut in the meantime.
             Ok(0) => break,
             Ok(read) => done += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,4 @@
-//! One file of a journal, block after block, each checked in full before anything of it is believed.
+//! One file of a journal, block by block. Each is fully checked before it is used.
 
 use super::format::{
     BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, Sealed, TERM_BYTES,
@@ -11,40 +11,40 @@ use super::term::{Found, Source};
 use crate::error::JournalError;
 use zerocopy::FromBytes;
 
-/// A place between two blocks of a file, and what the blocks before it said.
+/// A position between two blocks of a file, and the facts from the blocks before it.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) source: Source,
-    /// Where the next block starts.
+    /// Start of the next block.
     pub(super) offset: u64,
-    /// Its number.
+    /// Number of the next block.
     pub(super) sequence: u64,
     /// Position of the next frame.
     pub(super) position: u64,
     /// Time of the newest run.
     pub(super) time: u64,
     pub(super) lanes: Vec<Known>,
-    /// Where the blocks walked so far start.
+    /// Starts of the blocks walked so far.
     pub(super) index: Index,
-    /// Whether the block before the place is an index, and what it says.
+    /// Whether the block before the position is an index, and what it says.
     pub(super) sealed: Sealed,
-    /// Runs of the block before the place.
+    /// Runs of the block before the position.
     pub(super) runs: Vec<RunHeader>,
-    /// Its body as stored, and where that is packed, unpacked.
+    /// Its stored body, and the decompressed one if it is compressed.
     stored: Vec<u8>,
     plain: Option<Vec<u8>>,
 }
 
-/// What a step came upon.
+/// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A block of frames, now in `runs`.
     Runs,
-    /// Some other block.
+    /// Another block.
     Passed,
-    /// The end of the file; the place has not moved.
+    /// The end of the file; the position is unchanged.
     End,
-    /// Nothing that can be believed, and why; the place has not moved.
+    /// Invalid bytes, and the reason; the position is unchanged.
     Not(&'static str),
 }
 
@@ -67,18 +67,18 @@ impl Walk {
         }
     }
 
-    /// The bytes of run `index` of the block before the place, which starts `at` bytes into its frames.
+    /// Frame bytes of the block before the position, from `at` on.
     pub(super) fn frames(&self, at: usize, bytes: usize) -> &[u8] {
         let body = self.plain.as_deref().unwrap_or(&self.stored);
         let first = self.runs.len() * size_of::<RunHeader>() + at;
         body.get(first..first + bytes).unwrap_or_default()
     }
 
-    /// Goes past the next block, if it is whole.
+    /// Moves over the next block, if it is whole.
     ///
     /// # Errors
     ///
-    /// What the system refuses; [`JournalError::NoZstd`]. Damage is no error here but an answer.
+    /// Errors of the system; [`JournalError::NoZstd`]. Damage is a result, not an error.
     pub(super) fn step(&mut self) -> Result<Step, JournalError> {
         let header = match self.source.look(self.offset)? {
             Found::Block(header) => header,
@@ -116,7 +116,8 @@ impl Walk {
         })
     }
 
-    /// Believes a body whose check matches as far as it makes sense, and says what it is the seal of.
+    /// Uses a body with a valid checksum as far as it is consistent, and returns its seal, if it is
+    /// an index.
     fn take_in(
         &mut self,
         header: &BlockHeader,
@@ -152,7 +153,7 @@ impl Walk {
         })
     }
 
-    /// Goes to a block further on, of which the header is known.
+    /// Moves to a later block with a known header.
     pub(super) fn jump(&mut self, offset: u64, header: &BlockHeader) {
         self.offset = offset;
         self.sequence = header.sequence.get();
@@ -162,8 +163,8 @@ impl Walk {
         self.runs.clear();
     }
 
-    /// Goes to the end of a file that was closed, without reading what lies before. `false`, and nothing
-    /// happens, if it does not end with an index.
+    /// Moves to the end of a closed file without reading what is before. Returns `false`, and
+    /// changes nothing, if it does not end with an index.
     pub(super) fn jump_to_seal(&mut self) -> Result<bool, JournalError> {
         let Some((offset, header, seal, lanes, index)) = self.read_seal()? else {
             return Ok(false);
@@ -215,8 +216,8 @@ impl Walk {
         Ok((seal.offset.get() == offset).then_some((offset, header, seal, lanes, index)))
     }
 
-    /// Goes to the last block of frames whose position and time `is_before` what is looked for, or stays at the
-    /// first block. Reads headers only; damage ends the search, and the next step finds it.
+    /// Moves to the last frame block whose position and time `is_before` the target, or stays at
+    /// the first block. Reads only headers. Damage ends the search, and the next step finds it.
     pub(super) fn seek(
         &mut self,
         is_before: impl Fn(u64, u64) -> bool,
@@ -260,8 +261,8 @@ impl Walk {
     }
 }
 
-/// Reads the run table of a block of frames and walks every frame. Returns the bytes of all frames and the
-/// time of the last run.
+/// Reads the run table of a frame block and walks every frame. Returns the total frame bytes and
+/// the time of the last run.
 fn read_runs(
     count: u32,
     body: &[u8],
@@ -311,12 +312,12 @@ mod tests {
     use super::*;
     use zerocopy::IntoBytes;
 
-    /// A number that follows from the seed, as an index bound.
+    /// A number derived from the seed, as an index bound.
     fn place(seed: &mut u64, bound: usize) -> usize {
         usize::try_from(next(seed)).unwrap() % bound
     }
 
-    /// A number that follows from the seed.
+    /// A number derived from the seed.
     fn next(seed: &mut u64) -> u64 {
         *seed = seed
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -349,7 +350,7 @@ mod tests {
         (1, body)
     }
 
-    /// Whoever forges a journal gets its checks right: what is inside may be anything.
+    /// A forger computes valid checksums: the content may be anything.
     #[test]
     fn forged_bodies_are_refused_or_make_sense() {
         let folder = tempfile::tempdir().unwrap();
@@ -421,7 +422,7 @@ mod tests {
                 Step::Passed => taken += 1,
                 Step::End => panic!("seed {seed}: the block is not seen"),
             }
-            // Neither does looking for a place in it.
+            // A seek in it does not panic either.
             let mut walk = Walk::new(Source::open(&path, 0).unwrap().unwrap());
             let _ = walk.jump_to_seal().unwrap();
             let wanted = next(&mut random);

@@ -1,4 +1,4 @@
-//! Sleeping until a folder's files change.
+//! Sleeping until the files of a folder change.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -8,15 +8,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest sleep where the system cannot tell of changes.
+/// Longest sleep if the system cannot report changes.
 const BLIND_NAP: Duration = Duration::from_millis(20);
-/// Longest sleep where it can: file systems shared between machines tell of their own changes only.
+/// Longest sleep if it can: network file systems report only changes of this machine.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Tells when files in a folder are made or written.
+/// Reports when files in a folder are created or written.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Absent where the system gives none.
+    /// `None` if the system provides none.
     inotify: Option<OwnedFd>,
 }
 
@@ -33,7 +33,8 @@ impl Watch {
         }
     }
 
-    /// Sleeps until something changed since the last call or `wake` is readable, at most for `timeout`.
+    /// Sleeps until a change since the last call, or until `wake` is readable, at most for
+    /// `timeout`.
     pub(super) fn wait(
         &mut self,
         timeout: Duration,

@@ -1,4 +1,4 @@
-//! Connections to the server or cluster: made, and made again when they broke.
+//! Connections to the server or cluster, and reconnections.
 
 use super::settings::{Credentials, Settings};
 use crate::bridge::absence::Absence;
@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// What the client library waits before it connects again by itself: longer than it lives after a break, because
-/// what it has not sent yet must not go out ahead of what is sent again.
+/// Reconnect delay of the client library: longer than it lives after a break. Its unsent messages
+/// must not go out before the messages that are sent again.
 const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a session ended.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// We were told to.
+    /// We were asked to stop.
     Stopped,
-    /// Time may heal it.
+    /// A later attempt may succeed.
     Away(String),
-    /// Time does not.
+    /// A later attempt fails, too.
     Failed(LinkError),
 }
 
@@ -38,7 +38,7 @@ impl From<LinkError> for Broken {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// What the server or the library complained of last.
+    /// The last complaint of the server or the library.
     trouble: Arc<Mutex<Trouble>>,
 }
 
@@ -50,7 +50,6 @@ struct Trouble {
 
 impl Connection {
     /// # Errors
-    ///
     /// [`Broken::Away`] once the connection broke.
     pub(super) fn live(&self) -> Result<(), Broken> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +62,7 @@ impl Connection {
         })))
     }
 
-    /// What the server refused, if it refused anything: requests without permission are answered by nobody.
+    /// The server's refusal, if any: a request without permission gets no reply.
     pub(super) fn refusal(&self) -> Option<String> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let word = trouble.word.as_ref()?;
@@ -76,7 +75,7 @@ impl Connection {
 #[derive(Debug)]
 pub(super) struct Door<'a> {
     settings: &'a Settings,
-    /// Every server heard of.
+    /// Every known server.
     servers: Vec<String>,
 }
 
@@ -112,7 +111,7 @@ impl<'a> Door<'a> {
                 _ => Broken::Away(text),
             }
         })?;
-        // Relaxed: read by the library's tasks on this same thread.
+        // Relaxed: only tasks of this thread read it.
         connected.store(1, Ordering::Relaxed);
         let scheme = if self.settings.tls.is_some() {
             "tls"
@@ -173,8 +172,8 @@ impl<'a> Door<'a> {
         Ok(options)
     }
 
-    /// Connects and runs `session` with `state` until it ends well, or cannot. Once asked to end, it goes on for as
-    /// long as `is_delivered` says that there is something left, and the server is not away for too long.
+    /// Connects and runs `session` with `state` until it ends or fails. After a request to end it
+    /// retries only until `is_delivered`, or until the server was away for too long.
     pub(super) async fn attempts<S>(
         &mut self,
         control: &Control,
@@ -202,11 +201,12 @@ impl<'a> Door<'a> {
     }
 }
 
-/// What is wrong with a certificate, the server's or ours, and what to do; `None` for what time may heal.
+/// The problem of a certificate, the server's or ours, and its solution; `None` if a later attempt
+/// may succeed.
 fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // An error of the system hides the one that it was made from.
+        // An error of the system hides its cause.
         let hidden = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
@@ -228,7 +228,7 @@ fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<Stri
     None
 }
 
-/// Whether an alert says that our certificate is of no use, rather than that something broke.
+/// Whether the alert means that our certificate is refused.
 fn is_refusal(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -257,7 +257,7 @@ fn hear(trouble: &Mutex<Trouble>, event: &Event) {
     }
 }
 
-/// A session has begun. `warning` is what a person should know about it, or empty.
+/// A session has begun. `warning` is for the user, or empty.
 pub(super) fn connected(control: &Control, connection: &Connection, warning: &str) {
     let info = connection.client.server_info();
     control.connected(format!(
@@ -266,7 +266,7 @@ pub(super) fn connected(control: &Control, connection: &Connection, warning: &st
     ));
 }
 
-/// The descriptor that wakes a bridge which is asked to end, for the event loop.
+/// The descriptor that becomes readable when the bridge is asked to end, for the event loop.
 pub(super) fn wake_of(control: &Control) -> io::Result<AsyncFd<OwnedFd>> {
     watched(control.wake_fd().try_clone_to_owned()?)
 }

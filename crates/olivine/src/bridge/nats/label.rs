@@ -1,26 +1,26 @@
-//! What every message says of itself: which frame of which lane it is. It is the id by which the server knows a
-//! message again, and by which subscribers know what they have and what is missing.
+//! The label of each message: its lane and its frame. The server uses it as the message id;
+//! subscribers use it to find repeated and missing messages.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Header with the id, by which a server drops repeats within its window.
+/// Header with the id, which a server uses to drop repeats within its window.
 pub(super) const ID_HEADER: &str = "Nats-Msg-Id";
 /// Header with the tag of a message; left out for 0.
 pub(super) const TAG_HEADER: &str = "Olivine-Tag";
-/// Header with the topic of a message; left out where it has none.
+/// Header with the topic of a message; left out without a topic.
 pub(super) const TOPIC_HEADER: &str = "Olivine-Topic";
-/// Header of the first message that a bridge sends of a lane: what lies before it is not to come any more.
+/// Header of the first message that a bridge sends of a lane: earlier messages will not come.
 pub(super) const START_HEADER: &str = "Olivine-Start";
 
-/// The place of a message: `INCARNATION.LANE.POSITION.ALIGN`, then `.rN` if it is the Nth repair of an order that
-/// the server broke, and `.end` if it is no message but says that the lane's publisher has closed.
+/// The label: `INCARNATION.LANE.POSITION.ALIGN`, then `.rN` for the Nth repair of an order that the
+/// server broke, and `.end` if it is the end of the lane, not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     /// Of the channel at the source.
     pub(super) incarnation: u64,
     pub(super) lane: u32,
-    /// Where the frame starts in the lane.
+    /// Start of the frame in the lane.
     pub(super) position: u64,
     /// Bytes to which frames are padded there.
     pub(super) align: u32,
@@ -48,7 +48,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// The text is no label: somebody else's message.
+/// The text is not a label: the message is from another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoLabel;
 
@@ -56,7 +56,7 @@ impl FromStr for Label {
     type Err = NoLabel;
 
     fn from_str(text: &str) -> Result<Self, NoLabel> {
-        // `parse` takes a sign, which no label has.
+        // `parse` accepts a sign, but a label has none.
         fn number<T: FromStr>(word: Option<&str>) -> Result<T, NoLabel> {
             let word = word.filter(|word| word.bytes().all(|b| b.is_ascii_digit()));
             word.and_then(|word| word.parse().ok()).ok_or(NoLabel)
@@ -87,7 +87,7 @@ impl FromStr for Label {
             label.is_end = true;
             word = words.next();
         }
-        // One form each, so that an id names one message.
+        // Only one form is valid, so an id names one message.
         if word.is_some() || label.to_string() != text {
             return Err(NoLabel);
         }

@@ -1,4 +1,4 @@
-//! Out of a ring into a stream: many messages on their way, given back in order once they are stored.
+//! Out of a ring into a stream: many messages in flight, released in order once they are stored.
 
 use super::connect::{self, Broken, Connection, Door};
 use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
@@ -24,23 +24,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
-/// Messages on their way at a time, and bytes of their frames.
+/// Most messages in flight, and most bytes of their frames.
 const WINDOW_MESSAGES: usize = 1024;
 const WINDOW_BYTES: u64 = 8 << 20;
-/// Messages of one lane before the next gets its turn, and bytes that are looked at for them.
+/// Messages of one lane before the next lane's turn, and the bytes that are examined for them.
 const TURN_MESSAGES: usize = 256;
 const RUN_BYTES: u64 = 1 << 16;
 /// First and longest pause before a stream that is full is tried again.
 const FULL_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
-/// Longest sleep without a look around.
+/// Longest sleep without a check of everything.
 const NAP: Duration = Duration::from_millis(100);
-/// Wait between two looks for subscribers of the stream.
+/// Pause between two counts of the stream's subscribers.
 const COUNT_NAP: Duration = Duration::from_millis(50);
-/// Room that a message's headers may take of what the server lets one message have.
+/// Bytes reserved for headers out of the server's `max_payload`.
 const HEADERS_MAX: usize = 512;
 
-/// Publishes a ring until everything was delivered and the wish to end came, or, with `until_end`, every publisher
-/// closed.
+/// Publishes a ring until an end is requested and everything is delivered, or, with `until_end`,
+/// until every publisher has closed.
 pub(super) async fn run(
     settings: &Settings,
     mut source: Source,
@@ -91,7 +91,7 @@ pub(super) async fn run(
     ended
 }
 
-/// A ring on its way into a stream.
+/// A ring that is sent into a stream.
 struct Outgoing<'a> {
     settings: &'a Settings,
     control: &'a Control,
@@ -99,42 +99,42 @@ struct Outgoing<'a> {
     egress: Egress,
     /// Readable once the ring has more.
     ready: AsyncFd<OwnedFd>,
-    /// Readable once we are asked to end.
+    /// Readable once an end is requested.
     wake: AsyncFd<OwnedFd>,
     window: Window,
     lanes: Vec<Lane>,
-    /// Place of the lane that is looked at first.
+    /// The lane that is sent first.
     turn: usize,
-    /// Messages that may be on their way now: few while the stream is full.
+    /// Most messages in flight now: few while the stream is full.
     most: usize,
-    /// How many may be on their way before that number grows slowly, and what it has grown by since.
+    /// Slow-start limit of `most`, and the acknowledgements since the last increase.
     calm: usize,
     growth: usize,
-    /// Why the stream refused a message; the answers to the others on their way are awaited.
+    /// Why the stream refused a message; the replies to the other messages in flight are awaited.
     full: Option<String>,
     full_pause: Duration,
-    /// When something was settled, or the first message went out.
+    /// Time of the last settled message, or of the first send.
     settled: Instant,
     /// Connections in a row that were closed because the server acknowledged nothing.
     silences: u32,
-    /// When the stream was made that we know.
+    /// Creation time of the known stream.
     stream: Option<u64>,
-    /// Nothing goes out before the stream has as many subscribers as the settings say.
+    /// Nothing is sent before the stream has as many subscribers as the settings say.
     is_awaited: bool,
 }
 
-/// What the stream was told of a lane.
+/// What the server knows of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
-    /// Where the first message of ours starts.
+    /// Start of our first message.
     start: u64,
-    /// It has a publisher, or something of it went out, and its end was not stored.
+    /// It has a publisher, or a part of it was sent, and its end was not stored.
     is_open: bool,
-    /// Its end is on its way.
+    /// Its end is in flight.
     is_ending: bool,
 }
 
-/// One connection as the sending end uses it.
+/// A connection with the facts that the sender needs.
 struct Session<'c> {
     connection: &'c Connection,
     place: Place,
@@ -145,10 +145,10 @@ struct Session<'c> {
     payload_max: usize,
 }
 
-/// Why sending must begin again from what is settled.
+/// Why sending must restart from the last settled message.
 enum Hitch {
     Broken(Broken),
-    /// The stream takes nothing for now.
+    /// The stream accepts nothing for now.
     Full(String),
     /// The order was broken, and is repaired.
     Disorder,
@@ -168,8 +168,8 @@ impl From<ReceiveError> for Hitch {
 }
 
 impl Outgoing<'_> {
-    /// What is in the ring already may have been sent by a bridge before us. Lanes that have ended by now may not have been
-    /// told of: their end is sent once more, which changes nothing where it is known.
+    /// An earlier bridge may have sent messages of the ring. The ends of closed lanes may be
+    /// unsent: each is sent once more, which changes nothing if it is stored.
     fn distrust(&mut self) -> Result<(), ReceiveError> {
         let is_resumed = self.egress.is_resumed();
         for place in 0..self.egress.look()? {
@@ -199,7 +199,7 @@ impl Outgoing<'_> {
         // A new leader of a cluster may not know yet what is stored.
         let is_alone = info.config.num_replicas <= 1;
         if is_new || is_alone && self.window.last() > info.state.last_sequence {
-            // The stream gives numbers again that it gave before.
+            // The stream reuses sequence numbers.
             self.window.forget_order();
         }
         let inbox = connection.client.new_inbox();
@@ -227,7 +227,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Sends what is in the ring, from what is settled on.
+    /// Sends what is in the ring, from the last settled message on.
     async fn carry(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
         self.window.restart();
         self.egress.rewind();
@@ -280,7 +280,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// One answer to a message.
+    /// One reply to a message.
     fn hear(&mut self, message: &Message) -> Result<(), Hitch> {
         let number = message.subject.rsplit('.').next();
         let Some(number) = number.and_then(|number| number.parse().ok()) else {
@@ -313,9 +313,9 @@ impl Outgoing<'_> {
         Broken::Failed(LinkError::Refused { far, reason })
     }
 
-    /// Why the server did not store a message, if it may later.
+    /// Why the server did not store a message, if it may do so later.
     fn refusal(&self, error: &Refusal) -> Result<String, Broken> {
-        // Stored by nobody yet, but known: it is on its way through the cluster.
+        // Known but not stored yet: it is in flight through the cluster.
         let is_under_way = error.error_code() == ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT;
         if error.code() >= 500 || is_under_way {
             return Ok(error.to_string());
@@ -323,7 +323,7 @@ impl Outgoing<'_> {
         Err(self.refused(format!("it stores no more messages: {error}")))
     }
 
-    /// Gives back what is settled.
+    /// Releases what is settled.
     fn settle(&mut self) -> Result<(), Hitch> {
         let (mut bytes, mut disorder) = (0, None);
         loop {
@@ -365,7 +365,7 @@ impl Outgoing<'_> {
         Ok(())
     }
 
-    /// Sends what there is room for; `true` if anything went out.
+    /// Sends as much as the window permits; `true` if anything was sent.
     async fn speak(&mut self, session: &Session<'_>) -> Result<bool, Hitch> {
         let lanes = self.egress.look()?;
         for place in self.lanes.len()..lanes {
@@ -387,7 +387,8 @@ impl Outgoing<'_> {
         Ok(sent)
     }
 
-    /// A message was stored: more may be on their way, the less the nearer we are to where the stream was full.
+    /// A message was stored: raises the limit of messages in flight, slower near the level at which
+    /// the stream was full.
     fn grow(&mut self) {
         self.growth += 1;
         let wanted = if self.most < self.calm { 1 } else { self.most };
@@ -401,7 +402,7 @@ impl Outgoing<'_> {
         self.window.len() < self.most && self.window.bytes() < WINDOW_BYTES
     }
 
-    /// Sends the next messages of a lane, and its end behind the last one.
+    /// Sends the next messages of a lane, and its end after the last one.
     async fn send_lane(&mut self, session: &Session<'_>, place: usize) -> Result<bool, Hitch> {
         if !self.has_room() {
             return Ok(false);
@@ -420,7 +421,7 @@ impl Outgoing<'_> {
             }
         }
         let frames = self.egress.frames(place, most)?;
-        // One copy for the run; each message is a part of it.
+        // One copy for the run; each message is a slice of it.
         let bytes = Bytes::copy_from_slice(frames.bytes);
         let align = self.egress.geometry().align;
         let mut at = 0;
@@ -473,7 +474,7 @@ impl Outgoing<'_> {
         Ok(at > 0)
     }
 
-    /// Says that a lane has ended, if it has.
+    /// Sends the end of a lane that has ended.
     async fn send_end(
         &mut self,
         session: &Session<'_>,
@@ -535,7 +536,8 @@ impl Outgoing<'_> {
         Ok(false)
     }
 
-    /// The stream refused a message for now: says so, waits a moment, and goes on one at a time.
+    /// The stream refused a message for now: reports it, pauses, and continues with one message at
+    /// a time.
     async fn wait_for_space(&mut self, session: &Session<'_>, reason: &str) -> Result<(), Broken> {
         let note = format!("the stream takes nothing for now: {reason}");
         self.control.report(|status| status.note = note);
@@ -548,7 +550,8 @@ impl Outgoing<'_> {
         session.connection.live()
     }
 
-    /// Whether everything was delivered, up to the wish to end where there is one, the ends of lanes included.
+    /// Whether everything is delivered, up to the requested end if there is one, including the ends
+    /// of lanes.
     fn is_delivered(&mut self) -> bool {
         let goal = match self.control.stopping() {
             Some(_) => self.egress.set_goal(),
@@ -563,7 +566,7 @@ impl Outgoing<'_> {
         lanes.any(|(place, lane)| lane.is_open && self.egress.is_lane_ended(place))
     }
 
-    /// Whether everything was delivered and nothing more is to come.
+    /// Whether everything is delivered and nothing more will come.
     fn is_done(&mut self) -> Result<bool, Hitch> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
@@ -575,7 +578,7 @@ impl Outgoing<'_> {
         Ok(self.egress.look()? == self.lanes.len() && self.egress.is_delivered()?)
     }
 
-    /// Waits for an answer, for more in the ring if there is room for it, or for the wish to end.
+    /// Waits for a reply, for more messages if the window has room, or for a request to end.
     async fn sleep(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
         let idle = self.has_room() && !self.is_awaited && self.full.is_none();
         if idle {
@@ -607,7 +610,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Whether the ring has something that was not sent.
+    /// Whether the ring has unsent messages.
     fn has_more(&mut self) -> Result<bool, Hitch> {
         let lanes = self.egress.look()?;
         if lanes != self.lanes.len() {
@@ -626,7 +629,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Note on a server that answers and has acknowledged nothing on the last `count` connections.
+/// Note about a server that replies, but acknowledged nothing on the last `count` connections.
 fn silent(count: u32) -> String {
     format!(
         ", which acknowledged no message on the last {count} connections: if its log says \
@@ -634,7 +637,7 @@ fn silent(count: u32) -> String {
     )
 }
 
-/// Hands one message to the client library.
+/// Passes one message to the client library.
 async fn post(
     session: &Session<'_>,
     number: u64,
@@ -650,13 +653,14 @@ async fn post(
     posted.map_err(|error| Broken::Away(error.to_string()))
 }
 
-/// Length of the message without its topic, and the topic; `None` if the bytes do not end with one.
+/// Length of the message without its topic, and the topic; `None` if the bytes do not end with a
+/// topic.
 fn parted(carried: &[u8]) -> Option<(usize, &str)> {
     let (payload, topic) = topic::split(carried)?;
     Some((payload.len(), std::str::from_utf8(topic).ok()?))
 }
 
-/// A number of bytes that a ring of ours holds.
+/// A number of bytes that one of our rings holds.
 fn usize_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! What the URI and the environment say about the server, and who we are to it.
+//! Settings of the server and credentials, from the URI and the environment.
 
 use crate::bridge::secret;
 use crate::channel::attach::draw;
@@ -17,13 +17,13 @@ pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) credentials: Credentials,
     pub(super) tls: Option<Tls>,
-    /// Silence after which something is given up and tried again.
+    /// Silence after which an operation is retried.
     pub(super) timeout: Duration,
-    /// Drawn for this handle or bridge.
+    /// Random, for this handle or bridge.
     pub(super) instance: u64,
 }
 
-/// How we prove who we are.
+/// Credentials for the server.
 pub(super) enum Credentials {
     Nobody,
     Token(String),
@@ -34,18 +34,18 @@ pub(super) enum Credentials {
     Creds(String),
 }
 
-/// Which certificates the connection goes by.
+/// Certificates of the connection.
 #[derive(Debug)]
 pub(super) struct Tls {
     /// Authorities that sign the server's; those of the system if absent.
     pub(super) authorities: Option<PathBuf>,
-    /// Our own, and its private key.
+    /// Our certificate and its private key.
     pub(super) own: Option<(PathBuf, PathBuf)>,
 }
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Never the words themselves.
+        // Never prints the secrets.
         f.write_str(match self {
             Self::Nobody => "Nobody",
             Self::Token(_) => "Token",
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Tls {
-    /// The client library reads the files at each connection: here they are only checked.
+    /// The client library reads the files at each connection; this only checks them.
     fn new(config: &Config) -> Result<Self, LinkError> {
         let remote = &config.remote;
         let own = remote.tls_cert.clone().zip(remote.tls_key.clone());
@@ -81,7 +81,7 @@ impl Tls {
 }
 
 impl Settings {
-    /// Reads what the settings name.
+    /// Reads the files that the settings name.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Settings {
         &self.config.remote.nats
     }
 
-    /// Where the channel is, for people: no secrets.
+    /// Location of the channel, for messages: without secrets.
     pub(super) fn place(&self) -> String {
         let address = self.config.remote.address.as_ref();
         let address = address.map(ToString::to_string).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Settings {
         all.map(|address| format!("{scheme}://{address}")).collect()
     }
 
-    /// How long our place is kept while we are away.
+    /// How long our position is kept while we are away.
     pub(super) fn expire(&self) -> Option<Duration> {
         match (self.config.expire, &self.config.name) {
             (Expire::After(after), _) => Some(after),
@@ -133,7 +133,7 @@ impl Settings {
     }
 }
 
-/// What the URI says, else what the environment says under the names that the tools of NATS use.
+/// From the URI, otherwise from the environment variables that the NATS tools use.
 fn credentials(config: &Config) -> Result<Credentials, OpenError> {
     let (remote, nats) = (&config.remote, &config.remote.nats);
     if let Some(token) = &remote.token {

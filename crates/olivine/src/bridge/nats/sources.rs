@@ -1,11 +1,12 @@
-//! Lanes of the publishers that a stream carries, put together in lanes of this side.
+//! Lanes of the stream's publishers, written to lanes of this side.
 //!
-//! A lane takes only what it goes on with: what it has is passed over, and so is what comes too early, because
-//! whoever sent it sends it again behind what is missing. What each lane has, it remembers in its own memory, so that
-//! over shared memory nothing is lost or repeated whoever is killed, and whatever the server says again.
+//! A lane takes only the message that continues it. Known messages are skipped. Messages that come
+//! too early are skipped, too: their sender sends them again after the missing ones. Each lane
+//! stores its position in its own memory. So over shared memory nothing is lost or repeated,
+//! whichever process is killed and whatever the server repeats.
 //!
-//! Messages of other programs say nothing of themselves. They share a lane in which each has a position of its own,
-//! made from its number in the stream.
+//! Messages of other programs have no label. They share one lane; their positions are made from
+//! their sequence numbers in the stream.
 
 use super::label::Label;
 use crate::bridge::ingress::{Ingress, NotTaken};
@@ -17,39 +18,40 @@ use crate::uri::topic::{trailer_length, write_trailer};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Bytes of frames that are made visible together.
+/// Frame bytes that become visible together.
 const RUN_BYTES: usize = 256 << 10;
-/// How much later than the first message that came too early another may be, by the server's clock, before what is
-/// missing counts as lost. Whoever sends tries again after a few seconds.
+/// Time between the first early message and a later one, by the server's clock, after which the
+/// missing messages count as lost. A sender retries after a few seconds.
 const HOLE_MAX: Duration = Duration::from_secs(60);
-/// Positions between two messages of other programs: more than the longest message of any server takes.
+/// Distance between two messages of other programs in the lane: more than any server's longest
+/// message.
 const OTHERS_STEP: u64 = 1 << 27;
-/// In the word by which a lane is known: it was closed.
+/// Bit in the key of a lane: it was closed.
 const CLOSED: u64 = 1;
 
 /// A message of the stream.
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
-    /// Its number there.
+    /// Its sequence number.
     pub(super) sequence: u64,
     /// When it was stored: nanoseconds since 1970.
     pub(super) time_ns: u64,
-    /// What it says of itself; nothing if another program sent it.
+    /// Its label; `None` if another program sent it.
     pub(super) label: Option<Label>,
     pub(super) tag: u32,
-    /// What it is about, if it has a topic.
+    /// Its topic, if it has one.
     pub(super) topic: Option<String>,
-    /// Its sender has given up what lies before it.
+    /// Its sender has given up earlier messages.
     pub(super) is_start: bool,
     pub(super) payload: Bytes,
 }
 
-/// What became of a message.
+/// Result of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It was taken, or was there already.
     Done,
-    /// It came too early, the first of its lane to do so.
+    /// It is the first early message of its lane.
     Early,
     /// There is no room; nothing was taken.
     NoRoom,
@@ -63,20 +65,21 @@ pub(super) struct Sources {
     place: String,
     /// By which the lane of other programs is known.
     others: u64,
-    /// The stream gives numbers again that it gave before, to messages stored after this time:
-    /// nanoseconds since 1970.
+    /// The stream reuses sequence numbers for messages stored after this time: nanoseconds since
+    /// 1970.
     rewound_ns: Option<u64>,
     lanes: Vec<Lane>,
     run: Option<Run>,
     heard: u64,
-    /// Lanes that were given up, and why: closed with this reason when everybody was told.
+    /// Lost lanes and the reasons: closed with the reason when the bridge ends.
     lost: Vec<(u32, String)>,
 }
 
 impl Drop for Sources {
     fn drop(&mut self) {
         for (index, reason) in std::mem::take(&mut self.lost) {
-            // What it has stays readable. If it cannot be given back, the next look finds it as it is.
+            // Its messages stay readable. If it cannot be released, the next bridge finds it
+            // unchanged.
             let _ = self.ingress.fail_lane(index, &reason);
         }
     }
@@ -84,16 +87,16 @@ impl Drop for Sources {
 
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    /// Index in the ring's book of lanes.
+    /// Index in the ring's table of lanes.
     index: u32,
-    /// Made from the incarnation and lane at the source; even.
+    /// From the incarnation and lane at the source; even.
     key: u64,
     is_open: bool,
-    /// Where it goes on, at the source.
+    /// Next position at the source.
     next: u64,
-    /// When the first message was stored that came too early.
+    /// When the first early message was stored.
     early_ns: Option<u64>,
-    /// When something was heard last, in messages.
+    /// Message count at the last message of this lane.
     heard: u64,
 }
 
@@ -106,7 +109,8 @@ struct Run {
 }
 
 impl Sources {
-    /// Goes on with the lanes that are in the ring. `created` tells the stream from others of its name.
+    /// Continues with the lanes that are in the ring. `created` distinguishes the stream from
+    /// others of its name.
     pub(super) fn new(mut ingress: Ingress, place: String, created: u64) -> Self {
         let mut lanes = Vec::new();
         for (index, incarnation, next) in ingress.origins() {
@@ -135,49 +139,49 @@ impl Sources {
         }
     }
 
-    /// The stream was made anew: the messages of other programs get a new lane.
+    /// The stream was created anew: the messages of other programs get a new lane.
     pub(super) fn remade(&mut self, created: u64) {
         self.others = key_of_others(created);
     }
 
-    /// The stream gives numbers again that it gave before. `done_ns` is the greatest time at which
-    /// a message was stored that was taken before.
+    /// The stream reuses sequence numbers. `done_ns` is the latest storing time of the messages
+    /// taken so far.
     pub(super) fn rewound(&mut self, done_ns: u64) {
         self.rewound_ns = Some(done_ns);
     }
 
-    /// Number of the last message of another program that was taken.
+    /// Sequence number of the last message taken from another program.
     pub(super) fn others_reached(&self) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.key == self.others)?;
         Some(lane.next / OTHERS_STEP)
     }
 
-    /// Whether a message begins a lane that was never heard of, whose type nobody has looked at yet.
+    /// Whether a message begins an unknown lane, whose type is unchecked.
     pub(super) fn is_new(&self, arrived: &Arrived) -> bool {
         let label = arrived.label.as_ref();
         let key = label.map_or(self.others, key_of_lane);
         self.lanes.iter().all(|lane| lane.key != key)
     }
 
-    /// Takes over the type that the stream has now, before a lane is added.
+    /// Takes over the current type of the stream, before a lane is added.
     ///
     /// # Errors
     ///
-    /// [`LinkError::Settings`] if the lanes that are here carry another type.
+    /// [`LinkError::Settings`] if existing lanes carry another type.
     pub(super) fn adopt(&mut self, hash: u64, name: &str) -> Result<(), LinkError> {
         self.ingress.adopt(hash, name);
         if hash == 0 {
-            // A stream that says nothing, as of other programs, has the type that its reader says.
+            // A stream without a type, as of other programs, has the type of its reader.
             return Ok(());
         }
         self.ingress.check_type(&self.place, hash, name)
     }
 
-    /// Takes a message; what is taken becomes visible by [`Sources::flush`] at the latest.
+    /// Takes a message; it becomes visible with [`Sources::flush`] at the latest.
     ///
     /// # Errors
     ///
-    /// [`LinkError::Lost`] where messages are missing; others where the ring does not take the message.
+    /// [`LinkError::Lost`] if messages are missing; others if the ring does not accept the message.
     pub(super) fn take(&mut self, arrived: &Arrived) -> Result<Taken, LinkError> {
         let (key, position) = match &arrived.label {
             Some(label) => {
@@ -204,7 +208,7 @@ impl Sources {
                 if arrived.label.is_some() {
                     return self.early(place, arrived);
                 }
-                // What other programs sent between is not ours, or was taken.
+                // Messages of other programs in between are for others, or were taken.
                 if !self.flush()? {
                     return Ok(Taken::NoRoom);
                 }
@@ -255,11 +259,11 @@ impl Sources {
         Ok(Taken::Done)
     }
 
-    /// Makes what was taken visible; `false` if there is no room for all of it yet.
+    /// Makes the taken messages visible; `false` if there is no room for all of them yet.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] where the ring does not take it.
+    /// [`LinkError`] if the ring does not accept them.
     pub(super) fn flush(&mut self) -> Result<bool, LinkError> {
         let Some(run) = &mut self.run else {
             return Ok(true);
@@ -283,7 +287,7 @@ impl Sources {
         }
     }
 
-    /// Looks after the lanes that want room; `true` if one still does.
+    /// Retries the lanes that need room; `true` if one still does.
     pub(super) fn press(&mut self) -> bool {
         self.ingress.press()
     }
@@ -293,12 +297,13 @@ impl Sources {
         self.ingress.messages()
     }
 
-    /// Whether every lane that was heard of has ended, given that there was one.
+    /// Whether at least one lane is known, and all known lanes have ended.
     pub(super) fn is_ended(&self) -> bool {
         self.heard > 0 && self.lanes.iter().all(|lane| !lane.is_open)
     }
 
-    /// Whether a message of the stream is of the same lane as one that came too early, and lies before what is missing.
+    /// Whether a message of the stream belongs to the lane of an early message, before the missing
+    /// part.
     pub(super) fn is_behind(&self, arrived: &Arrived, label: &Label) -> bool {
         let Some(own) = arrived.label else {
             return false;
@@ -308,7 +313,7 @@ impl Sources {
             && lane.is_some_and(|lane| label.position < lane.next)
     }
 
-    /// Gives up the lane of a message that came too early: it goes on with whatever comes next.
+    /// Marks the missing messages of the lane as lost: it continues with the next message.
     pub(super) fn lose(&mut self, arrived: &Arrived, problem: &str) -> LinkError {
         let Some(label) = arrived.label else {
             return self.damaged("a message of another program came too early");
@@ -320,7 +325,7 @@ impl Sources {
         self.lose_lane(place, label.lane, problem)
     }
 
-    /// Gives a lane up. `number` is its number at the sender.
+    /// Marks a lane as lost. `number` is its number at the sender.
     fn lose_lane(&mut self, place: usize, number: u32, problem: &str) -> LinkError {
         let lane = self.lanes.swap_remove(place);
         let lost = LinkError::Lost {
@@ -333,7 +338,7 @@ impl Sources {
         lost
     }
 
-    /// A message came before what its lane goes on with.
+    /// A message is ahead of its lane's next position.
     fn early(&mut self, place: usize, arrived: &Arrived) -> Result<Taken, LinkError> {
         if arrived.is_start {
             let problem = "its publisher went on without them";
@@ -351,7 +356,7 @@ impl Sources {
         Ok(Taken::Done)
     }
 
-    /// A lane that was never heard of begins at `position`; `None` if there is no room to find it a place.
+    /// An unknown lane begins at `position`; `None` if there is no room for it.
     fn add(&mut self, key: u64, position: u64) -> Result<Option<usize>, LinkError> {
         let index = (0..).find(|index| self.lanes.iter().all(|lane| lane.index != *index));
         let index = index.unwrap_or(u32::MAX);
@@ -378,7 +383,7 @@ impl Sources {
         Ok(Some(self.lanes.len() - 1))
     }
 
-    /// Gives up the lane that was silent for longest, closed ones first.
+    /// Gives up the lane that was silent for longest; closed ones first.
     fn forget_oldest(&mut self, max: u64) -> Result<(), LinkError> {
         let oldest = (0..self.lanes.len())
             .min_by_key(|place| (self.lanes[*place].is_open, self.lanes[*place].heard));
@@ -394,7 +399,7 @@ impl Sources {
         ended.map_err(|why| self.not_taken(why))
     }
 
-    /// Opens a lane that was closed.
+    /// Opens a closed lane.
     fn open(&mut self, place: usize) -> Result<(), LinkError> {
         let lane = &mut self.lanes[place];
         if lane.is_open {
@@ -451,19 +456,19 @@ impl Sources {
     }
 }
 
-/// The word by which the lane of a message is known.
+/// The key of a message's lane.
 fn key_of_lane(label: &Label) -> u64 {
     let lane = label.lane.to_le_bytes();
     key_of(label.incarnation.to_le_bytes().into_iter().chain(lane))
 }
 
-/// Key of the lane of other programs, in a stream made at this time.
+/// Key of the lane of other programs, in a stream created at this time.
 fn key_of_others(created: u64) -> u64 {
     key_of(format!("others {created}").bytes())
 }
 
-/// The word by which a lane is known.
+/// The key of a lane.
 fn key_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    // 0 is for lanes of nobody.
+    // 0 is for lanes without an owner.
     (fnv(bytes) & !CLOSED).max(2)
 }

@@ -1,4 +1,4 @@
-//! The stream behind a channel: found, or made as the settings say.
+//! The stream of a channel: found, or created with the settings.
 
 use super::connect::{Broken, Connection};
 use super::settings::Settings;
@@ -12,7 +12,7 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{Context, Error as Refusal, ErrorCode};
 use std::time::Duration;
 
-/// Window in which a server knows a message again, where nothing else is said.
+/// Window in which a server recognizes a repeated message, by default.
 const DUPLICATES_DEFAULT: Duration = Duration::from_secs(120);
 /// Names in a stream's description under which the type of the messages is kept.
 const TYPE_HASH: &str = "olivine-type-hash";
@@ -22,16 +22,17 @@ const TYPE_NAME: &str = "olivine-type-name";
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) stream: Stream,
-    /// Nanoseconds since 1970 at which it was made: tells it from others that had or will have its name.
+    /// Creation time in nanoseconds since 1970: distinguishes it from earlier and later streams of
+    /// its name.
     pub(super) created: u64,
-    /// Type of the messages; 0 if nobody said.
+    /// Type of the messages; 0 if none is set.
     pub(super) type_hash: u64,
     pub(super) type_name: String,
 }
 
 impl Place {
-    /// What a publisher should know about what "stored" means here; empty if nothing. The server does not tell its
-    /// clients how often it flushes its files.
+    /// A warning to publishers about what "stored" means here, or empty. The server does not tell
+    /// its clients how often it syncs its files.
     pub(super) fn warning(&self) -> &'static str {
         let config = &self.stream.cached_info().config;
         if config.storage == StorageType::File && config.num_replicas <= 1 {
@@ -43,13 +44,14 @@ impl Place {
     }
 }
 
-/// What the server answered to a request.
+/// The server's reply to a request.
 enum Answer {
     Info(Box<Info>),
     Refused(Refusal),
 }
 
-/// Finds the stream of the channel, or makes it. `typed` is the type of the messages, 0 if it is open.
+/// Finds or creates the stream of the channel. `typed` is the type of the messages, 0 if it is
+/// open.
 pub(super) async fn open(
     settings: &Settings,
     connection: &Connection,
@@ -82,7 +84,7 @@ pub(super) async fn open(
             .await?
             {
                 Answer::Info(info) => *info,
-                // Somebody was faster: its settings are looked at like those of any other.
+                // Another client created it first: check its settings like those of any other.
                 Answer::Refused(error) if error.error_code().0 == NAME_IN_USE => {
                     return Err(Broken::Away(format!("somebody else makes stream {name}")));
                 }
@@ -105,7 +107,7 @@ pub(super) async fn open(
     })
 }
 
-/// The type of a stream's messages; 0 if nobody said.
+/// The type of a stream's messages; 0 if none is set.
 pub(super) fn type_of(config: &Config) -> (u64, String) {
     let words = &config.metadata;
     let hash = words.get(TYPE_HASH);
@@ -140,7 +142,7 @@ async fn request(
     }
 }
 
-/// A request that nobody answered: for want of permission, or because the server is away.
+/// A request without a reply: the permission is missing, or the server is away.
 pub(super) fn unanswered(settings: &Settings, connection: &Connection, problem: &str) -> Broken {
     match connection.refusal() {
         Some(reason) => Broken::Failed(LinkError::Refused {
@@ -151,10 +153,10 @@ pub(super) fn unanswered(settings: &Settings, connection: &Connection, problem: 
     }
 }
 
-/// An answer that says no.
+/// A negative reply.
 pub(super) fn refused(settings: &Settings, action: &str, what: &str, error: &Refusal) -> Broken {
     let problem = format!("cannot {action} {what}: {error}");
-    // 5xx: the cluster is not ready, or short of something that may come back.
+    // 5xx: the cluster is not ready, or lacks a resource for now.
     if error.code() >= 500 {
         return Broken::Away(problem);
     }
@@ -174,7 +176,7 @@ fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String)
     })
 }
 
-/// Settings of a stream that is made.
+/// Settings of a new stream.
 fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
     let nats = settings.nats();
     let max_age = nats.max_age.unwrap_or_default();
@@ -194,7 +196,7 @@ fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
         max_consumers: -1,
         max_age,
         duplicate_window: window,
-        // What is full says no: publishers wait. The other policy drops what nobody has read.
+        // A full stream refuses messages: publishers wait. The other policy drops unread messages.
         discard: DiscardPolicy::New,
         ..Config::default()
     };
@@ -226,7 +228,7 @@ fn storage_of(storage: Storage) -> StorageType {
     }
 }
 
-/// Checks a stream that exists, and adds to it what it lacks of ours: the channel's subject, and the type.
+/// Checks an existing stream, and adds the channel's subject and the type if they are missing.
 async fn found(
     settings: &Settings,
     connection: &Connection,
@@ -305,7 +307,7 @@ async fn found(
     }
 }
 
-/// Whether a subject with wildcards takes `subject`.
+/// Whether a subject with wildcards matches `subject`.
 fn covers(pattern: &str, subject: &str) -> bool {
     let mut words = subject.split('.');
     for part in pattern.split('.') {

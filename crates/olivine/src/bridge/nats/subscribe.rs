@@ -1,8 +1,8 @@
-//! Out of a stream into a ring: pulled through a consumer of the server, in the order of the stream, acknowledged
-//! once it is in the ring.
+//! Out of a stream into a ring: pulled through a consumer of the server, in the order of the
+//! stream, acknowledged once it is in the ring.
 //!
-//! What the server has handed out to a connection that broke, it would say again only later, behind what is new. So
-//! whatever is missing between what was acknowledged and what was handed out is asked for by itself, first.
+//! The server would deliver messages of a broken connection again only later, after new ones. So
+//! all messages between the last acknowledged and the last delivered one are requested first.
 
 use super::connect::{self, Broken, Connection, Door};
 use super::label::{ID_HEADER, START_HEADER, TAG_HEADER, TOPIC_HEADER};
@@ -27,28 +27,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
-/// Messages asked for at a time.
+/// Messages requested at a time.
 const PULL_MESSAGES: usize = 256;
-/// Messages taken before they are made visible and acknowledged, however many more are there.
+/// Messages taken before they become visible and are acknowledged.
 const TURN_MESSAGES: usize = 512;
-/// Until when the server keeps what it handed out for us, before it says it again.
+/// How long the server waits for an acknowledgement before it delivers a message again.
 const ACK_WAIT: Duration = Duration::from_secs(3600);
-/// How often the server says that it lives, while there are no messages.
+/// Interval of the server's heartbeats while there are no messages.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long a request for messages stands.
+/// Lifetime of a request for messages.
 const EXPIRES: Duration = Duration::from_secs(30);
-/// Wait between two looks for room in the ring.
+/// Pause between two checks for room in the ring.
 const ROOM_NAP: Duration = Duration::from_millis(1);
-/// How long leaving may take.
+/// Longest time for leaving.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
-/// How often it is asked, while there are no messages, whether the server believes that it has sent us some.
+/// While there are no messages: interval at which the server is asked whether it delivered some.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// How many messages are looked at for the one before a message that came too early: what may be on its way at once.
+/// Most messages examined for the one before an early message: the number that may be in flight.
 const LOOK_BACK_MAX: usize = 2048;
-/// Longest sleep without a look around.
+/// Longest sleep without a check of everything.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Brings messages into a ring until it is told to stop, or, with `until_end`, every publisher has closed.
+/// Receives messages into a ring until it is asked to stop, or, with `until_end`, until every
+/// publisher has closed.
 pub(super) async fn run(
     settings: &Settings,
     destination: Destination,
@@ -81,27 +82,27 @@ pub(super) async fn run(
             Incoming::session,
         )
         .await;
-    // Before the lanes close, which would look like the end of the stream.
+    // Before the lanes close: closing looks like the end of the stream.
     ended.inspect_err(|error| control.give_up(error))
 }
 
-/// A stream on its way into a ring.
+/// A stream that is received into a ring.
 struct Incoming<'a> {
     settings: &'a Settings,
     control: &'a Control,
     until_end: bool,
     destination: Destination,
-    /// Readable once we are asked to end.
+    /// Readable once an end is requested.
     wake: AsyncFd<OwnedFd>,
     sources: Option<Sources>,
-    /// When the stream was made that we know.
+    /// Creation time of the known stream.
     stream: Option<u64>,
-    /// Number of the last message that is in the ring.
+    /// Sequence number of the last message in the ring.
     done: Option<u64>,
-    /// Greatest time at which a message that is in the ring was stored, by the server's clock:
-    /// nanoseconds since 1970.
+    /// Latest storing time of the messages in the ring, by the server's clock: nanoseconds since
+    /// 1970.
     done_ns: u64,
-    /// Number under which the server's consumer handed out what came last.
+    /// Consumer sequence number of the last delivered message.
     handed_out: u64,
 }
 
@@ -120,7 +121,7 @@ impl Incoming<'_> {
         }
         let known = self.stream.replace(place.created);
         if known.is_some_and(|created| created != place.created) {
-            // A stream that was made anew counts from 1. Lanes drop messages that they have.
+            // A new stream counts from 1. Lanes drop messages that they have.
             self.done = Some(0);
             if let Some(sources) = &mut self.sources {
                 sources.remade(place.created);
@@ -146,22 +147,23 @@ impl Incoming<'_> {
         outcome
     }
 
-    /// Sends the last acknowledgements, and gives a place without a name up: nobody comes back to it.
+    /// Sends the last acknowledgements, and deletes a consumer without a name: it is never used
+    /// again.
     async fn leave(&self, connection: &Connection, place: &Place) {
         let last_words = async {
             let flushed = connection.client.flush().await;
             if flushed.is_ok() && self.settings.config.name.is_none() {
-                // If that fails, the server forgets it by itself.
+                // If this fails, the server deletes it after a while.
                 let _ = place.stream.delete_consumer(&self.name()).await;
             }
         };
         let _ = tokio::time::timeout(LEAVE_MAX, last_words).await;
     }
 
-    /// Name of the server's consumer that stands for us.
+    /// Name of our consumer at the server.
     fn name(&self) -> String {
         match &self.settings.config.name {
-            // The server takes no '.'; no two names become the same.
+            // The server forbids '.'; the replacement keeps names distinct.
             Some(name) => name.replace('_', "__").replace('.', "_-"),
             None => format!("olivine-{:016x}", self.settings.instance),
         }
@@ -176,7 +178,7 @@ impl Incoming<'_> {
         let last = place.stream.cached_info().state.last_sequence;
         let reached = self.done.max(sources.others_reached());
         if reached.is_some_and(|reached| reached > last) {
-            // The server lost the stream's last messages and gives their numbers to new ones.
+            // The server lost the stream's last messages and reuses their sequence numbers.
             self.done = None;
             sources.rewound(self.done_ns);
         }
@@ -259,7 +261,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// The consumer of the server that stands for us: found, or made.
+    /// Our consumer at the server: found, or created.
     async fn consumer(
         &self,
         connection: &Connection,
@@ -281,7 +283,7 @@ impl Incoming<'_> {
             .map_err(|error| self.away(connection, &error))?
             .clone();
         if info.num_waiting > 0 {
-            // Two would share the messages between them.
+            // Two subscribers would share the messages.
             return Err(Broken::Away(format!(
                 "another subscriber uses consumer {name}: close it, or use another 'name='"
             )));
@@ -299,7 +301,7 @@ impl Incoming<'_> {
             (Some(done), _) => DeliverPolicy::ByStartSequence {
                 start_sequence: done + 1,
             },
-            // The stream lost its last messages, and the consumer is not there any more.
+            // The stream lost its last messages, and the consumer is gone, too.
             (None, _) if self.done_ns > 0 => DeliverPolicy::ByStartTime {
                 start_time: place.stream.cached_info().created
                     + Duration::from_nanos(self.done_ns.saturating_sub(place.created)),
@@ -328,7 +330,7 @@ impl Incoming<'_> {
         })
     }
 
-    /// Refuses a consumer of our name that is somebody else's.
+    /// Refuses a consumer of our name that another program created.
     fn check(&self, name: &str, info: &Info) -> Result<(), Broken> {
         let theirs = &info.config;
         let subject = self.settings.config.channel();
@@ -348,7 +350,7 @@ impl Incoming<'_> {
         }))
     }
 
-    /// Fetches what the server has handed out to a connection that broke, and says that we have it.
+    /// Fetches what the server delivered to a broken connection, and acknowledges it.
     async fn catch_up(
         &mut self,
         connection: &Connection,
@@ -363,14 +365,15 @@ impl Incoming<'_> {
             return Ok(());
         }
         self.flush(connection, sources).await?;
-        // What an acknowledgement is made of; the reply of the message itself was lost with its connection.
+        // Parts of an acknowledgement; the message's own reply subject was lost with its
+        // connection.
         let (stream, name) = (&info.stream_name, &info.name);
         let consumer_sequence = info.delivered.consumer_sequence;
         let reply = format!("$JS.ACK.{stream}.{name}.1.{handed_out}.{consumer_sequence}.0.0");
         self.acknowledge(connection, reply).await
     }
 
-    /// Fetches the messages from the last one we have up to number `last`, one by one.
+    /// Fetches the messages after the last one in the ring up to number `last`, one by one.
     async fn fetch(
         &mut self,
         connection: &Connection,
@@ -403,7 +406,7 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Takes a message that was pulled.
+    /// Takes a pulled message.
     async fn arrive(
         &mut self,
         connection: &Connection,
@@ -418,16 +421,16 @@ impl Incoming<'_> {
         let follows = info.consumer_sequence == self.handed_out + 1;
         self.handed_out = info.consumer_sequence;
         if !follows {
-            // A new leader of the consumer: what the old one handed out may have been lost with it.
+            // A new leader of the consumer: messages delivered by the old one may be lost.
             self.fetch(connection, place, sources, sequence - 1).await?;
         }
         let time_ns = u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0);
         if self.done.is_some_and(|done| sequence <= done) {
             if time_ns <= self.done_ns {
-                // Handed out once more: it is in the ring.
+                // Delivered again: it is in the ring.
                 return Ok(());
             }
-            // Stored later than what is in the ring: another message had this number.
+            // Stored later than the messages in the ring: another message had this number.
             sources.rewound(self.done_ns);
         }
         let arrived = Arrived::new(
@@ -439,7 +442,7 @@ impl Incoming<'_> {
         self.take(connection, place, sources, &arrived).await
     }
 
-    /// Puts a message into the ring, once there is room.
+    /// Writes a message into the ring, once there is room.
     async fn take(
         &mut self,
         connection: &Connection,
@@ -448,7 +451,8 @@ impl Incoming<'_> {
         arrived: &Arrived,
     ) -> Result<(), Broken> {
         if sources.is_new(arrived) {
-            // A stream that its reader made has the type of its first publisher, which said it before this message.
+            // A stream created by a subscriber has the type of its first publisher, which set it
+            // before this message.
             let info = place.stream.get_info().await;
             let info = info.map_err(|error| self.away(connection, &error))?;
             let (hash, name) = stream::type_of(&info.config);
@@ -458,7 +462,8 @@ impl Incoming<'_> {
             match sources.take(arrived)? {
                 Taken::Done => break,
                 Taken::NoRoom => self.flush(connection, sources).await?,
-                // Either it comes again behind what is missing, or that was removed before we had it.
+                // Either it comes again after the missing ones, or they were removed before they
+                // were read.
                 Taken::Early if self.is_removed(connection, place, sources, arrived).await? => {
                     let problem = "the stream removed them before they were read";
                     return Err(Broken::Failed(sources.lose(arrived, problem)));
@@ -471,7 +476,8 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Whether what a message that came too early waits for was removed: nothing before it is there any more.
+    /// Whether the messages that an early message waits for were removed: no earlier message of the
+    /// lane is left.
     async fn is_removed(
         &self,
         connection: &Connection,
@@ -482,7 +488,7 @@ impl Incoming<'_> {
         let info = place.stream.get_info().await;
         let info = info.map_err(|error| self.away(connection, &error))?;
         if info.config.retention != RetentionPolicy::Limits {
-            // Removed because everybody has it, not because it is old.
+            // Removed because all subscribers have it, not because it is old.
             return Ok(false);
         }
         for sequence in (0..arrived.sequence).rev().take(LOOK_BACK_MAX) {
@@ -505,7 +511,7 @@ impl Incoming<'_> {
         Ok(false)
     }
 
-    /// Makes what was taken visible, once there is room.
+    /// Makes the taken messages visible, once there is room.
     async fn flush(&self, connection: &Connection, sources: &mut Sources) -> Result<(), Broken> {
         while !sources.flush()? {
             while sources.press() {
@@ -526,7 +532,7 @@ impl Incoming<'_> {
         sent.map_err(|error| Broken::Away(error.to_string()))
     }
 
-    /// Whether every publisher has closed, and the server has nothing more for us.
+    /// Whether every publisher has closed, and the server has no more messages for us.
     fn has_ended(&self, sources: &Sources, info: &Info) -> bool {
         let is_drained =
             info.num_pending == 0 && info.delivered.stream_sequence <= self.done.unwrap_or(0);
@@ -535,7 +541,7 @@ impl Incoming<'_> {
 
     /// # Errors
     ///
-    /// [`Broken`] once we are to stop, or the connection broke.
+    /// [`Broken`] once we are asked to stop, or the connection broke.
     fn go_on(&self, connection: &Connection) -> Result<(), Broken> {
         if self.control.stopping().is_some() {
             return Err(Broken::Stopped);

@@ -1,21 +1,21 @@
-//! Messages on their way to the server: which are to be sent under which id, which are stored, and in what order.
+//! Messages in flight to the server: their ids, whether they are stored, and in what order.
 //!
-//! A server stores what one connection sends in the order in which it was sent, but after a change of its leader, or
-//! while it is full, it may have refused or lost some of it and stored what came behind. What was sent again then
-//! stands behind what was to follow it. Each acknowledgement tells the place in the stream, so that the order is
-//! checked before the ring gives anything back:
+//! A server stores the messages of one connection in the order of sending. After a change of its
+//! leader, or while it is full, it may lose or refuse some messages and store later ones. Messages
+//! sent again are then stored after later messages. Each acknowledgement has the sequence number in
+//! the stream, so the order is checked before the ring releases anything:
 //!
-//! * a message is *settled* once it is stored behind the one before it in its lane;
-//! * after a break, nothing of what may have been sent before it is given back until all of that is settled: whoever
-//!   comes after us finds the whole doubtful part again;
-//! * where the order is broken, the part from there on is sent once more under new ids, a *repair*. Subscribers pass
-//!   over what is not where their lane goes on;
-//! * where the server refuses a message because it is full, the answers to those behind it are awaited, so that no
-//!   more is in doubt than what was stored behind it.
+//! * a message is *settled* once it is stored after its predecessor in the lane;
+//! * after a break, messages that may have been sent before it are released only once all of them
+//! are settled: the next bridge finds the whole doubtful part again;
+//! * if the order is broken, the part from there on is sent again under new ids: a *repair*.
+//! Subscribers skip messages that do not continue their lane;
+//! * if the server refuses a message because it is full, the replies to later ones are awaited, so
+//! that only what was stored after it is in doubt.
 
 use std::collections::VecDeque;
 
-/// Messages that were sent and are not settled yet, in the order of sending.
+/// Messages in flight, in the order of sending.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     flights: VecDeque<Flight>,
@@ -25,57 +25,57 @@ pub(super) struct Window {
     lanes: Vec<Lane>,
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
-    /// Place of its lane.
+    /// Its lane.
     pub(super) place: usize,
-    /// Where its frame ends.
+    /// End of its frame.
     pub(super) end: u64,
-    /// Bytes of its frame; 0 says that it is no message but the end of its lane.
+    /// Bytes of its frame; 0 for the end of its lane.
     pub(super) bytes: u64,
     outcome: Outcome,
 }
 
-/// What the server said of a message.
+/// The server's answer about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Unknown,
-    /// It is at this place of the stream.
+    /// It has this sequence number in the stream.
     Stored(u64),
     Refused,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
-    /// Place in the stream of the last message that was settled; 0 for none.
+    /// Sequence number of the last settled message; 0 for none.
     last: u64,
-    /// Where it ends.
+    /// Its end in the lane.
     settled: u64,
-    /// Where what may be stored ends.
+    /// End of the part that may be stored.
     sent: u64,
-    /// Nothing is given back before this is settled.
+    /// Nothing is released before this is settled.
     hold: u64,
-    /// Number of the repair under way, and the position at which it ends.
+    /// Number of the current repair, and the position of its end.
     repair: u32,
     repair_end: u64,
 }
 
-/// A message was stored before one that it follows: its lane must be sent again from there.
+/// A message was stored before its predecessor: its lane must be sent again from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Disorder {
-    /// Place of the lane.
+    /// The lane.
     pub(super) place: usize,
 }
 
 impl Window {
-    /// What lies before `end` in a lane may have been sent by somebody before us.
+    /// An earlier bridge may have sent what is before `end` in the lane.
     pub(super) fn distrust(&mut self, place: usize, end: u64) {
         let lane = self.lane(place);
         (lane.sent, lane.hold) = (lane.sent.max(end), lane.hold.max(end));
     }
 
-    /// Forgets what is on its way, and begins again behind what is settled.
+    /// Forgets the messages in flight, and restarts after the settled ones.
     pub(super) fn restart(&mut self) {
         if self.is_answered() {
             self.narrow();
@@ -88,12 +88,12 @@ impl Window {
         }
     }
 
-    /// Where a lane goes on after a restart.
+    /// Start of a lane after a restart.
     pub(super) fn settled(&self, place: usize) -> u64 {
         self.lanes.get(place).map_or(0, |lane| lane.settled)
     }
 
-    /// Every answer is there: in doubt is only what was stored behind what was refused.
+    /// All replies are there: only what was stored after a refused message is in doubt.
     fn narrow(&mut self) {
         for (place, lane) in self.lanes.iter_mut().enumerate() {
             let own = self.flights.iter().filter(|flight| flight.place == place);
@@ -115,34 +115,34 @@ impl Window {
         &mut self.lanes[place]
     }
 
-    /// Sends what was sent of a lane under new ids from the next restart on.
+    /// After the next restart, sends the unsettled part of a lane under new ids.
     pub(super) fn repair(&mut self, place: usize) {
         let lane = self.lane(place);
         lane.repair += 1;
         lane.repair_end = lane.sent;
     }
 
-    /// The repair under which a frame is sent that starts at `position`, or the lane's end there.
+    /// The repair number of the frame at `position`, or of the lane's end there.
     pub(super) fn repair_of(&self, place: usize, position: u64, is_end: bool) -> u32 {
         let lane = self.lanes.get(place);
         lane.filter(|lane| position < lane.repair_end || is_end && position == lane.repair_end)
             .map_or(0, |lane| lane.repair)
     }
 
-    /// Greatest place in the stream of a message that was settled; 0 for none.
+    /// Greatest sequence number of a settled message; 0 for none.
     pub(super) fn last(&self) -> u64 {
         let places = self.lanes.iter().map(|lane| lane.last);
         places.max().unwrap_or(0)
     }
 
-    /// The stream gives numbers again that it gave before. Order is checked from here on.
+    /// The stream reuses sequence numbers. The order is checked from here on.
     pub(super) fn forget_order(&mut self) {
         for lane in &mut self.lanes {
             lane.last = 0;
         }
     }
 
-    /// A message goes out. Returns its number.
+    /// A message is sent. Returns its number.
     pub(super) fn send(&mut self, place: usize, end: u64, bytes: u64) -> u64 {
         let lane = self.lane(place);
         lane.sent = lane.sent.max(end);
@@ -157,13 +157,14 @@ impl Window {
         number
     }
 
-    /// Whether the message with this number is on its way.
+    /// Whether the message with this number is in flight.
     pub(super) fn is_under_way(&self, number: u64) -> bool {
         let at = number.checked_sub(self.first);
         at.is_some_and(|at| at < self.flights.len() as u64)
     }
 
-    /// The message with this number is stored at this place of the stream. What is not on its way is passed over.
+    /// The message with this number has this sequence number in the stream. Ignores numbers that
+    /// are not in flight.
     pub(super) fn stored(&mut self, number: u64, sequence: u64) {
         self.answer(number, Outcome::Stored(sequence));
     }
@@ -182,17 +183,17 @@ impl Window {
         }
     }
 
-    /// Whether the server has said of every message on its way what became of it.
+    /// Whether the server has answered for every message in flight.
     pub(super) fn is_answered(&self) -> bool {
         let mut all = self.flights.iter();
         all.all(|flight| flight.outcome != Outcome::Unknown)
     }
 
-    /// The next message that is settled, and whether everything of its lane up to its end may be given back.
+    /// The next settled message, and whether its lane may be released up to its end.
     ///
     /// # Errors
     ///
-    /// [`Disorder`]; the message is still on its way.
+    /// [`Disorder`]; the message is still in flight.
     pub(super) fn settle(&mut self) -> Result<Option<(Flight, bool)>, Disorder> {
         let Some(flight) = self.flights.front().copied() else {
             return Ok(None);
@@ -214,7 +215,7 @@ impl Window {
         Ok(Some((flight, is_given_back)))
     }
 
-    /// Messages on their way.
+    /// Messages in flight.
     pub(super) fn len(&self) -> usize {
         self.flights.len()
     }
@@ -273,7 +274,7 @@ mod tests {
         assert!(window.settle().unwrap().unwrap().1);
         window.restart();
         assert_eq!(window.settled(0), 8);
-        // Both were stored without a word.
+        // Both were stored, but the acknowledgements were lost.
         let numbers = [window.send(0, 16, 8), window.send(0, 24, 8)];
         window.stored(numbers[0], 2);
         window.stored(numbers[1], 3);
@@ -303,7 +304,7 @@ mod tests {
         window.stored(again[1], 4);
         assert!(!window.settle().unwrap().unwrap().1);
         assert!(window.settle().unwrap().unwrap().1);
-        // Nothing was stored behind this one.
+        // Nothing was stored after this one.
         let last = window.send(0, 32, 8);
         window.refused(last);
         window.restart();
@@ -369,8 +370,9 @@ mod tests {
         assert!(back);
     }
 
-    /// A server that loses messages and acknowledgements, knows ids again, and hands what it stored to a subscriber
-    /// that takes only what its lane goes on with; senders are killed and go on from what was given back.
+    /// A server loses messages and acknowledgements, recognizes ids, and delivers to a subscriber
+    /// that takes only what continues its lane. Senders are killed and continue from what was
+    /// released.
     #[test]
     fn a_lane_arrives_whole_whatever_the_server_loses_and_whenever_senders_die() {
         const COUNT: u64 = 40;
@@ -392,12 +394,12 @@ mod tests {
                 steps += 1;
                 assert!(steps < 100_000, "seed {seed} does not end");
                 let trouble = steps < 2000;
-                // Sends one, which may be lost, or stored without a word.
+                // Sends one message; it may be lost, or its acknowledgement may be.
                 if next < COUNT && window.len() < 8 {
                     let id = (next, window.repair_of(0, next * 8, false));
                     let number = window.send(0, (next + 1) * 8, 8);
                     if trouble && below(8) == 0 {
-                        // Full: it says so.
+                        // The server is full and refuses.
                         window.refused(number);
                     } else if !trouble || below(6) > 0 {
                         let sequence = *ids.entry(id).or_insert_with(|| {
@@ -427,7 +429,7 @@ mod tests {
                     }
                 }
                 if trouble && below(40) == 0 {
-                    // Killed: the next one knows only what was given back.
+                    // Killed: the next sender knows only what was released.
                     window = Window::default();
                     window.distrust(0, furthest * 8);
                     again = true;

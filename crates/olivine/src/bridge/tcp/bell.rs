@@ -1,11 +1,11 @@
-//! Wakes a thread that sleeps on its ring when its connection, or whoever wants it to end, has something to say.
+//! Wakes a thread that sleeps on its ring, when its connection has data or an end is requested.
 //!
-//! A sending end waits for two things, a ring and a socket, and the kernel has no call for both. What is published must
-//! be on its way soon, so the sending thread sleeps on the ring itself, as any subscriber does; a thread beside it
-//! waits for the socket, of which acknowledgements and signs of life come, and wakes it.
+//! A sending end waits for a ring and a socket, and the kernel has no call for both. Published
+//! messages must be sent soon, so the sending thread sleeps on the ring, like any subscriber. A
+//! second thread waits for the socket, where acknowledgements and keepalives arrive, and wakes it.
 //!
-//! The bell stores a flag and then takes the park word; the sleeper raises its park word and then looks at the flag. So
-//! one of the two sees the other, as with SLEEP in [`crate::wait`].
+//! The waker stores a flag and then reads the park word; the sleeper raises its park word and then
+//! reads the flag. So one of the two sees the other, as with SLEEP in [`crate::wait`].
 
 use crate::link::Control;
 use crate::region::Word;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Events taken at a time: there are three descriptors.
 const EVENTS: usize = 3;
 
-/// A thread that waits beside another one; ended and joined when dropped.
+/// A thread that waits for a socket on behalf of another one; ended and joined when dropped.
 #[derive(Debug)]
 pub(super) struct Bell {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub(super) struct Bell {
 
 #[derive(Debug)]
 struct Shared {
-    /// 1 once something came that was not asked for yet.
+    /// 1 once an event came that `wait` has not reported yet.
     rung: AtomicU64,
     /// 1 once the thread is to end.
     ended: AtomicU64,
@@ -44,11 +44,11 @@ struct Shared {
 }
 
 impl Bell {
-    /// Starts the thread, which wakes `sleeper` whenever `socket` becomes readable or closed, and once `control` is
-    /// asked to end. Both outlive it.
+    /// Starts the thread. It wakes `sleeper` when `socket` becomes readable or closed, and when an
+    /// end is requested from `control`. Both outlive it.
     ///
-    /// It tells of what comes, not of what is there: the socket must be read until nothing is left before each sleep
-    /// that follows a ring.
+    /// It reports events, not states: after a wake-up, read the socket until it is empty before the
+    /// next sleep.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Bell {
         })
     }
 
-    /// Sleeps until something came, `ready` finds something, or for `longest`, which is cut short unless `rely` is sure.
-    /// Whether something came since the last time.
+    /// Sleeps until an event, until `ready` returns true, or for `longest`, which is shortened
+    /// unless `rely` is sure. Returns whether an event came since the last call.
     pub(super) fn wait(
         &self,
         longest: Duration,
@@ -94,7 +94,7 @@ impl Bell {
         let rung = &self.shared.rung;
         let rely = |watches: &mut Watches| rely(watches, &self.sleeper.park);
         self.sleeper.sleep(longest, rely, || {
-            // Acquire: what came before is there to be read.
+            // Acquire: the data before the event can be read.
             rung.load(Ordering::Acquire) != 0 || ready()
         });
         rung.swap(0, Ordering::AcqRel) != 0
@@ -106,7 +106,7 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
     loop {
         match epoll::wait(&shared.epoll, &mut events, None) {
             Ok(_) | Err(Errno::INTR) => {}
-            // Nothing can be waited for: without us, the sleeper looks around after each nap.
+            // Waiting is impossible: without the waker, the sleeper checks after each nap.
             Err(_) => return,
         }
         // Acquire: pairs with `drop`.
@@ -115,8 +115,8 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
         }
         // Release: pairs with `wait`.
         shared.rung.store(1, Ordering::Release);
-        // SeqCst: orders the store before our look at the park word, which is a store and a load of different words;
-        // the sleeper has its heavy barrier between its two. Once for each time that something came.
+        // SeqCst: orders the store before our load of the park word, a store and a load of
+        // different words. The sleeper has its heavy barrier between its two. Once for each event.
         fence(Ordering::SeqCst);
         wake(&sleeper.park);
     }
@@ -126,10 +126,10 @@ impl Drop for Bell {
     fn drop(&mut self) {
         // Release: pairs with `run`.
         self.shared.ended.store(1, Ordering::Release);
-        // An eventfd that is full is readable already.
+        // A full eventfd is readable already.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has nothing left to do for us.
+            // A panic of the thread is ignored.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The side that connects: makes the connection, makes it again when it broke.
+//! The side that connects: opens the connection, and opens it again after a break.
 
 use super::destination::Receiving;
 use super::greet;
@@ -17,12 +17,13 @@ use crate::link::Control;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a place that another connection seems to hold is asked for, in time-outs of ours.
+/// How long to retry while another connection seems to hold our session, in our time-outs.
 const IN_USE_TIMEOUTS: u32 = 3;
-/// Introductions in a row that may be changed on the way, by a far side that spoke the protocol before.
+/// Consecutive handshakes that may be damaged on the way, if the far side spoke the protocol
+/// before.
 const STRANGE_MAX: u32 = 3;
 
-/// Sends a ring to whoever listens.
+/// Sends a ring to a listener.
 pub(super) fn source(
     tcp: &Tcp,
     mut source: Source,
@@ -31,7 +32,7 @@ pub(super) fn source(
 ) -> Result<(), LinkError> {
     let mut egress = source.take_first()?;
     let ours = greet::of_source(tcp, &egress);
-    // How the last connection ended, and when.
+    // The end of the last connection, and its time.
     let left: Cell<Option<(Left, Instant)>> = Cell::new(None);
     let is_delivered = |egress: &mut Egress| {
         let goal = match control.stopping() {
@@ -48,7 +49,8 @@ pub(super) fn source(
         };
         let delivered = is_delivered(egress);
         let ended = delivered && egress.is_ended();
-        // A far side that was told the end, did not answer and does not come back has heard it.
+        // A far side that got the end of the stream, did not reply and does not come back has
+        // received it.
         (control.stopping().is_some() || (end_said && ended))
             && delivered
             && !(may_come_back && ended)
@@ -75,7 +77,7 @@ pub(super) fn source(
         let outcome = session(egress, pipe, known);
         let was_connected = control.status().connections > connections;
         let end_said = matches!(left.get(), Some((Left::EndSaid(_), _)));
-        // An address that only accepts connections says nothing about who was told the end.
+        // An address that only accepts connections does not show whether the far side got the end.
         if was_connected || !end_said {
             left.set(Some((Left::after(&outcome, pipe), Instant::now())));
         }
@@ -87,7 +89,7 @@ pub(super) fn source(
     ended
 }
 
-/// Receives from whoever listens, into a ring.
+/// Receives from a listener into a ring.
 pub(super) fn destination(
     tcp: &Tcp,
     mut destination: Destination,
@@ -96,7 +98,7 @@ pub(super) fn destination(
 ) -> Result<(), LinkError> {
     let who = format!("{}/{}", tcp.address, tcp.config.channel());
     let mut ingress: Option<Ingress> = None;
-    // Messages that had come when the source ended last.
+    // Message count when the source ended last.
     let mut ended: Option<u64> = None;
     loop {
         let may_go = |_: &mut Option<Ingress>| control.stopping().is_some();
@@ -127,7 +129,8 @@ pub(super) fn destination(
                     incarnation: theirs.incarnation,
                 };
                 match receiving.run() {
-                    // It had ended, and held nothing for us any more: what it holds now is another stream.
+                    // The source had ended, and holds nothing for us any more: what it has now is
+                    // another stream.
                     Err(Broken::Told {
                         close: Close::Lost,
                         reason,
@@ -144,8 +147,8 @@ pub(super) fn destination(
         if until_end || control.stopping().is_some() {
             return Ok(());
         }
-        // Publishers may come back; until then, the subscriber is told that the stream has ended. Where we are in
-        // theirs is remembered: what lies in their ring still was delivered.
+        // Publishers may come back; until then, the subscriber sees the end of the stream. The
+        // position in their ring is kept: older messages there are delivered already.
         if let Some(ingress) = &mut ingress {
             ingress.close_lanes();
             ended = Some(ingress.messages());
@@ -154,9 +157,9 @@ pub(super) fn destination(
     }
 }
 
-/// Connects and runs `session` with `state` until it ends well, or cannot. Between two attempts `may_go` says whether
-/// nothing is left to do; once asked to end, it does not wait for a far side that is away for too long. `session` is
-/// told whether the far side spoke the protocol before.
+/// Connects and runs `session` with `state` until it ends or fails. Between two attempts `may_go`
+/// says whether nothing is left to do. After a request to end, it does not wait long for a far side
+/// that is away. `session` gets whether the far side spoke the protocol before.
 fn attempts<S>(
     tcp: &Tcp,
     control: &Control,
@@ -166,7 +169,7 @@ fn attempts<S>(
 ) -> Result<(), LinkError> {
     let mut absence = Absence::new(control, tcp.patience());
     let mut in_use_since: Option<Instant> = None;
-    // Attempts in a row that ended before the other side was understood.
+    // Consecutive attempts that ended before the other side's hello was understood.
     let mut strange = 0;
     loop {
         absence.begin();
@@ -219,7 +222,7 @@ fn attempt(
     let mut pipe = Pipe::new(socket, tcp.timeout);
     let outcome = session(&mut pipe);
     match &outcome {
-        // We come back: to say that we leave would give our place up.
+        // We come back: a leave message would give our session up.
         Ok(()) | Err(Broken::Silent(_)) => {}
         Err(broken) => pipe.say_why(control, broken),
     }

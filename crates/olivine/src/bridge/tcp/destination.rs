@@ -12,36 +12,36 @@ use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Longest sleep while somebody waits for room in the ring, which nothing tells of.
+/// Longest sleep while the source waits for room in the ring: no event reports room.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 
-/// Takes what the source sends until it has ended (`Ok`), or the connection does.
+/// Receives until the source has ended (`Ok`), or the connection does.
 pub(super) struct Receiving<'a> {
     pub(super) pipe: &'a mut Pipe,
     pub(super) ingress: &'a mut Ingress,
     pub(super) control: &'a Control,
     pub(super) tally: Tally<'a>,
     pub(super) strategy: WaitStrategy,
-    /// Of the source's channel.
+    /// Incarnation of the source's channel.
     pub(super) incarnation: u64,
 }
 
-/// A lane as the source was told.
+/// What the source was told of a lane.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     lane: u32,
     position: u64,
     room: u64,
-    /// The source asked for more.
+    /// The source asked for room.
     wanting: bool,
 }
 
-/// What dealing with a piece of what arrived came to.
+/// Result of handling one piece of input.
 enum Step {
     Done,
     /// Frames wait for room.
     NoRoom,
-    /// The source's last word.
+    /// The source's last message.
     Close {
         close: Close,
         reason: String,
@@ -69,14 +69,16 @@ impl Receiving<'_> {
                         break;
                     }
                     Some(Step::Close { close, reason }) => {
-                        // A source that leaves hears first what it need not send again.
+                        // A leaving source first gets the last acknowledgement: it need not send
+                        // these messages again.
                         self.tally.messages(self.ingress.messages() - before);
                         self.acknowledge(&mut told, 0);
-                        // Best effort: it may be gone, and finds out when it comes back.
+                        // Best effort: a source that is gone learns it when it comes back.
                         let _ = self.pipe.flush();
                         return match close {
                             Close::End => {
-                                // Closed first: who is killed after the answer leaves no lane open.
+                                // Close the lanes first: a kill after the reply then leaves no lane
+                                // open.
                                 self.ingress.close_lanes();
                                 self.pipe.say(self.control, Close::End, "heard");
                                 Ok(())
@@ -99,14 +101,14 @@ impl Receiving<'_> {
             if looks.again() {
                 continue;
             }
-            // What is small is acknowledged before we sleep: nobody waits for it meanwhile.
+            // Small amounts are acknowledged before we sleep: no message waits for them until then.
             self.acknowledge(&mut told, 0);
             let flushed = self.pipe.flush()?;
             if self.pipe.socket.has_arrived() && !self.pipe.decoder.is_full() {
                 continue;
             }
             let nap = if blocked { ROOM_NAP } else { self.pipe.nap() };
-            // Frames that have no room are left in the socket: its bytes must not keep us awake.
+            // Frames without room stay in the socket: its bytes must not wake us.
             let socket = (self.pipe.socket.as_fd(), !flushed);
             let fds = if self.pipe.decoder.is_full() {
                 &[][..]
@@ -118,7 +120,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Deals with the next thing that arrived; `None` if there is none.
+    /// Handles the next piece of input; `None` if there is none.
     fn step(&mut self, told: &mut Vec<Told>) -> Result<Option<Step>, Broken> {
         let Some(arrived) = self.pipe.decoder.next()? else {
             return Ok(None);
@@ -143,7 +145,7 @@ impl Receiving<'_> {
                 let opened = self.ingress.open_from(self.incarnation, lane, position);
                 opened.map_err(not_taken)?;
                 told.retain(|told| told.lane != lane);
-                // Nothing was told yet: a room of 0 makes the next look tell it.
+                // Nothing was sent yet: with a room of 0 the next check sends it.
                 told.push(Told {
                     lane,
                     position,
@@ -169,8 +171,8 @@ impl Receiving<'_> {
         Ok(Some(Step::Done))
     }
 
-    /// Says what is committed, and what has room where the source is short of it, for lanes where either has moved
-    /// by more than `least` bytes.
+    /// Sends what is committed, and the room if the source is short of it, for lanes where either
+    /// moved by more than `least` bytes.
     fn acknowledge(&mut self, told: &mut [Told], least: u64) {
         if self.pipe.is_clogged() {
             return;

@@ -1,4 +1,4 @@
-//! Introductions: who we are, and whether who they are fits.
+//! Handshake: who we are, and whether the other side fits.
 
 use super::pipe::{Broken, Pipe};
 use super::{HELLO_TIME_MAX, Tcp};
@@ -12,7 +12,7 @@ use crate::link::Control;
 use crate::ring::layout::Geometry;
 use crate::uri::Start;
 
-/// The hello of a source that sends what `egress` has: the incarnation is that of the very ring that is read.
+/// The hello of a source that sends from `egress`: the incarnation is that of this ring.
 pub(super) fn of_source(tcp: &Tcp, egress: &Egress) -> Hello {
     Hello {
         incarnation: egress.incarnation(),
@@ -20,7 +20,8 @@ pub(super) fn of_source(tcp: &Tcp, egress: &Egress) -> Hello {
     }
 }
 
-/// The hello of a source whose ring is not open yet, to compare others with: it names no incarnation.
+/// The hello of a source whose ring is not open yet, for comparison with others: it names no
+/// incarnation.
 pub(super) fn of_source_before(tcp: &Tcp, geometry: &Geometry) -> Hello {
     Hello {
         side: Side::Source,
@@ -33,8 +34,8 @@ pub(super) fn of_source_before(tcp: &Tcp, geometry: &Geometry) -> Hello {
     }
 }
 
-/// The hello of a destination, of the ring as it is, or as it would be made. `again` says that it was connected before,
-/// and wants whatever there is.
+/// The hello of a destination for its existing or future ring. `again` says that it was connected
+/// before, and wants every message.
 ///
 /// # Errors
 ///
@@ -74,17 +75,18 @@ fn common(tcp: &Tcp) -> Hello {
     }
 }
 
-/// Whether who they are fits who we are.
+/// Whether the other side fits us.
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with what they are told. The token is compared first: strangers learn nothing else.
+/// [`Broken::Ours`] with the reason that the other side gets. The token is compared first:
+/// strangers learn nothing else.
 fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
     admit(ours, theirs)?;
     fit(ours, theirs)
 }
 
-/// Whether they may know of our channel, and are of the other kind.
+/// Whether the other side may know our channel, and has the opposite direction.
 ///
 /// # Errors
 ///
@@ -119,7 +121,7 @@ pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Whether their messages, or ours, can lie in both rings.
+/// Whether messages of one side fit the ring of the other.
 ///
 /// # Errors
 ///
@@ -157,15 +159,15 @@ pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Compares without telling by the time it takes how much was right.
+/// Compares in constant time, so that the duration does not reveal the matching part.
 fn same_token(ours: &str, theirs: &str) -> bool {
     let pairs = ours.bytes().zip(theirs.bytes());
     let difference = pairs.fold(0, |found, (a, b)| found | (a ^ b));
     ours.len() == theirs.len() && std::hint::black_box(difference) == 0
 }
 
-/// Connecting: says who we are, hears who they are, and checks it. With `known`, the far side spoke the protocol
-/// before: an introduction that says otherwise was changed on the way, and is tried again.
+/// The side that connects: sends its hello, reads the other one, and checks it. With `known`, the
+/// far side spoke the protocol before: an invalid hello was damaged on the way, and is tried again.
 pub(super) fn call(
     pipe: &mut Pipe,
     control: &Control,
@@ -192,7 +194,8 @@ pub(super) fn call(
     Ok(theirs)
 }
 
-/// A source hears where the destination wants to go on, and goes there. Returns the lanes that are open there.
+/// A source reads where the destination continues, and goes there. Returns the lanes that are open
+/// there.
 pub(super) fn resume(
     pipe: &mut Pipe,
     control: &Control,
@@ -212,11 +215,12 @@ pub(super) fn resume(
     Ok(open.map(|place| place.lane).collect())
 }
 
-/// Goes to the places that a destination named.
+/// Moves to the positions that a destination named.
 fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(), Broken> {
     let ours = egress.incarnation();
     if incarnation != ours {
-        // It answers the hello, which named ours. To go back to the last acknowledgement would repeat messages.
+        // The resume replies to the hello, which named our channel. Going back to the last
+        // acknowledgement would repeat messages.
         return Err(Broken::Ours {
             close: Close::Protocol,
             reason: format!(
@@ -247,11 +251,12 @@ fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(
     Ok(())
 }
 
-/// Whether the source's frames can lie in the ring that is open by now, which may be another one than was looked at.
+/// Whether the source's frames fit the open ring, which may differ from the one that was checked
+/// before.
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with what they are told.
+/// [`Broken::Ours`] with the reason that the source gets.
 pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
     if ingress.incarnation() == theirs.incarnation {
         let far = "the channel of the other side".to_owned();
@@ -274,11 +279,12 @@ pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
     })
 }
 
-/// A destination says where it wants to go on in the source's channel, unless that is another one than it has lanes of.
+/// A destination sends where it continues in the source's channel, unless its lanes belong to
+/// another channel.
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with what the source is told.
+/// [`Broken::Ours`] with the reason that the source gets.
 pub(super) fn put_resume(
     pipe: &mut Pipe,
     ingress: &mut Ingress,
@@ -306,7 +312,8 @@ mod tests {
     use crate::channel::publisher::Publisher;
     use crate::uri::Config;
 
-    /// It went back to the last acknowledgement and sent again what the destination had committed.
+    /// A regression: the source went back to the last acknowledgement and repeated committed
+    /// messages.
     #[test]
     fn a_resume_in_another_incarnation_is_refused_and_moves_nothing() {
         let config = Config::parse("inproc://shifted").unwrap();

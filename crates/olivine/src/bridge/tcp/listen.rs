@@ -1,4 +1,4 @@
-//! The side that listens: a thread per connection, a seat per far side.
+//! The side that listens: one thread for each connection, one session for each far side.
 
 use super::destination::Receiving;
 use super::pipe::{Broken, Pipe};
@@ -22,17 +22,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// Connections that are served at a time, beyond which newcomers are turned away.
+/// Connections that are served at a time; further ones are refused.
 const CONNECTIONS_MAX: usize = 1024;
 
 /// Why the lanes of a far side end that did not come back.
 const AWAY: &str = "its publisher was away for longer than it had asked to be waited for";
 
-/// Connections that are accepted before the listener looks around.
+/// Connections that are accepted before the listener does other work.
 const ACCEPTS_MAX: usize = 64;
 
-/// Connections at a time that have not said yet who they are: a quarter of the descriptors that this process may have,
-/// at two for each.
+/// Most connections at a time without a complete hello: a quarter of this process's descriptor
+/// limit, at two descriptors each.
 fn strangers_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = limit.map_or(CONNECTIONS_MAX as u64, |limit| limit / 8);
@@ -48,10 +48,11 @@ pub(super) fn sources(
 ) -> Result<(), LinkError> {
     let before = || Ok(greet::of_source_before(tcp, &shape(source)?));
     let ours = before()?;
-    // The ring may be another one by the time it is opened for a destination: what is said of it comes from there.
+    // The ring may be another one when it is opened for a destination: the hello comes from the
+    // opened one.
     let introduce = |egress: &Egress| Ok(greet::of_source(tcp, egress));
     let seats: Seats<Egress> = Seats::new(Tasks {
-        // What is wrong with the ring is found by who looks next.
+        // The next look at the ring reports its errors.
         set_goal: |egress| drop(egress.set_goal()),
         is_delivered: |egress| matches!(egress.is_delivered(), Ok(true)),
         undelivered: Egress::undelivered,
@@ -61,7 +62,8 @@ pub(super) fn sources(
         let mut ring = source.ring().clone();
         (ring.from, ring.name) = (hello.from, None);
         if ring.scheme() == Scheme::Shm {
-            // Durable, so that a bridge that comes after us finds it. Unnamed ones for as long as they asked.
+            // Durable, so that a later bridge finds it. Unnamed ones are kept for as long as they
+            // asked.
             ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
             ring.expire = match Seats::<Egress>::expire_of(hello) {
                 expire if expire.is_zero() => Expire::Never,
@@ -149,7 +151,7 @@ pub(super) fn destinations(
     server.run("publishers", &open, &serve, &forget)
 }
 
-/// Who a far side is: its durable name, or the handle that speaks.
+/// Identity of a far side: its durable name, or its instance number.
 fn key(hello: &Hello) -> String {
     if hello.name.is_empty() {
         format!("instance {:016x}", hello.instance)
@@ -158,7 +160,7 @@ fn key(hello: &Hello) -> String {
     }
 }
 
-/// Shape of the ring, which is made and removed for that if it is not there.
+/// Geometry of the ring; if it does not exist, it is created and removed for that.
 fn shape(source: &Source) -> Result<Geometry, LinkError> {
     let looked = attach::open(
         source.ring(),
@@ -183,15 +185,15 @@ fn full_or_failed(error: crate::error::OpenError) -> Broken {
     Broken::Ours { close, reason }
 }
 
-/// What listening has in common for both directions; `S` is what a seat holds.
+/// The common part of listening for both directions; `S` is what a session holds.
 struct Server<'a, S> {
     tcp: &'a Tcp,
     control: &'a Control,
-    /// As we were at the start: what strangers are compared with.
+    /// Our hello at the start, to compare with new connections.
     ours: &'a Hello,
-    /// As we are before a seat is taken: the ring may be another one by now.
+    /// Our hello before a session is opened: the ring may be another one by now.
     before: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
-    /// As we are to the far side of this seat.
+    /// Our hello to the far side of this session.
     introduce: &'a (dyn Fn(&S) -> Result<Hello, LinkError> + Sync),
     seats: &'a Seats<S>,
     until_end: bool,
@@ -233,7 +235,8 @@ impl<S: Send> Server<'_, S> {
                 let accepted = self.accept(scope, &listener, &mut threads, |stream| {
                     self.welcome(stream, open, serve, forget);
                 });
-                // Whoever waits in vain for descriptors keeps the listener readable: it must not keep us awake.
+                // Connections that wait for free descriptors keep the listener readable: it must
+                // not wake us.
                 let waited =
                     accepted.and_then(|()| wait(self.control, &[(listener.as_fd(), false)], NAP));
                 if let Err(error) = waited {
@@ -250,7 +253,7 @@ impl<S: Send> Server<'_, S> {
         Ok(())
     }
 
-    /// Whether there is nothing more to do.
+    /// Whether nothing more is to be done.
     fn is_over(&self) -> bool {
         if self.control.must_stop() {
             return true;
@@ -258,7 +261,7 @@ impl<S: Send> Server<'_, S> {
         if self.control.stopping().is_some() {
             return self.seats.is_delivered(self.tcp.patience());
         }
-        // A destination that was to end with its sources, or a source with the end of its stream.
+        // A destination that ends with its sources, or a source at the end of its stream.
         self.until_end && self.seats.has_served() && self.seats.is_empty()
     }
 
@@ -273,7 +276,7 @@ impl<S: Send> Server<'_, S> {
             let (stream, far) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // That connection died while it waited; the next one may be well.
+                // That connection died in the queue; the next one may work.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -329,7 +332,8 @@ impl<S: Send> Server<'_, S> {
             });
         let (theirs, Taken { mut held, seat }) = match taken {
             Ok(taken) => {
-                // A source has served a destination once that has heard the end; a destination takes what comes.
+                // A source has served a destination once the destination got the end; a destination
+                // takes what comes.
                 if self.ours.side == Side::Destination {
                     self.seats.set_served();
                 }
@@ -383,7 +387,8 @@ impl<S: Send> Server<'_, S> {
         if outcome.is_ok() {
             self.seats.set_served();
         }
-        // The connection is closed before the seat is free: who comes next finds nothing of it.
+        // The connection is closed before the session is free, so that the next connection finds
+        // nothing of it.
         drop(pipe);
         if keep {
             self.seats.leave(&seat, held, left);
@@ -397,14 +402,14 @@ impl<S: Send> Server<'_, S> {
     }
 }
 
-/// Whether a far side's seat is kept after a connection that ended so: for as long as it may come back, and nothing has
-/// said for good that what it held is gone.
+/// Whether a far side's session is kept after a connection with this outcome: it may come back, and
+/// its data is not lost.
 fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
     match outcome {
         Ok(()) => false,
         Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
             Close::Evicted | Close::Lost | Close::Upstream => false,
-            // Without a name nobody comes back from these.
+            // A far side without a name does not come back after these.
             Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,
         },

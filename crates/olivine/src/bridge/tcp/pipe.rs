@@ -1,4 +1,5 @@
-//! A connection with what both directions share: arrived bytes, small blocks on their way out, signs of life.
+//! A connection with the parts of both directions: received bytes, outgoing control blocks,
+//! keepalives.
 
 use super::socket::{Got, NAP, Socket, Trouble, wait};
 use crate::bridge::absence::PAUSE_MAX;
@@ -11,9 +12,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Small blocks that may wait to be written, in bytes. A peer that does not read gets no more of them.
+/// Most outgoing bytes of control blocks. A peer that does not read gets no more of them.
 const OUT_MAX: usize = 64 * 1024;
-/// Shortest time that a far side has to come back and hear the end of the stream.
+/// Shortest time for a far side to come back and get the end of the stream.
 const END_GRACE_MIN: Duration = PAUSE_MAX.saturating_mul(2);
 
 /// A connection.
@@ -21,28 +22,29 @@ const END_GRACE_MIN: Duration = PAUSE_MAX.saturating_mul(2);
 pub(super) struct Pipe {
     pub(super) socket: Socket,
     pub(super) decoder: Decoder,
-    /// Small blocks to write, and how much of them is written.
+    /// Control blocks to write, and how much of them is written.
     pub(super) out: Vec<u8>,
     written: usize,
     heard: Instant,
     spoken: Instant,
     /// Silence after which the connection is given up.
     timeout: Duration,
-    /// Our hello was put.
+    /// Our hello was queued.
     greeted: bool,
-    /// A block of frames is written in part: nothing else may go out before its rest.
+    /// A block of frames is partly written: nothing else may be sent before its rest.
     pub(super) half_out: bool,
-    /// The end of the stream was said.
+    /// The end of the stream was sent.
     end_said: bool,
 }
 
-/// Why a connection ended. What may be tried again, and what not, is for the caller to say.
+/// Why a connection ended. The caller decides which of them are retried.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
-    /// The other side closed its end without a word: it was killed, or somebody on the way cut the connection.
+    /// The other side closed without a close block: it was killed, or the connection was cut on the
+    /// way.
     #[error("the connection was closed without a word")]
     Cut,
-    /// Nothing was heard for too long.
+    /// Nothing was received for too long.
     #[error("nothing was heard for {} ms", .0.as_millis())]
     Silent(Duration),
     /// The connection failed.
@@ -53,13 +55,13 @@ pub(super) enum Broken {
     Tls {
         /// What is wrong, and what to do.
         problem: String,
-        /// Trying again with the same settings can only fail again.
+        /// Another attempt with the same settings cannot succeed.
         lasting: bool,
     },
-    /// The other side is not one of ours.
+    /// The other side does not speak our protocol.
     #[error("{0}")]
     Wire(#[from] WireError),
-    /// The other side said why it ends.
+    /// The other side sent a reason for the end.
     #[error("it said: {reason}")]
     Told {
         /// As a code.
@@ -67,18 +69,18 @@ pub(super) enum Broken {
         /// In words.
         reason: String,
     },
-    /// This side cannot or must not go on with it.
+    /// This side cannot or must not continue.
     #[error("{reason}")]
     Ours {
-        /// As a code, which the other side is told.
+        /// Code that the other side gets.
         close: Close,
-        /// In words, which the other side is told.
+        /// Text that the other side gets.
         reason: String,
     },
     /// This side was asked to end.
     #[error("this side was asked to end")]
     Stopped,
-    /// Nothing that time heals.
+    /// A permanent error.
     #[error("{0}")]
     Failed(LinkError),
 }
@@ -109,13 +111,13 @@ impl Pipe {
         }
     }
 
-    /// Puts our hello.
+    /// Queues our hello.
     pub(super) fn greet(&mut self, hello: &Hello) {
         hello.put(&mut self.out);
         self.greeted = true;
     }
 
-    /// Silence after which the connection is given up: the longer of what the two sides wish.
+    /// Uses the longer time-out of the two sides.
     pub(super) fn agree_on_timeout(&mut self, theirs: Duration) {
         let most = Duration::from_secs(3600);
         self.timeout = self.timeout.max(theirs.min(most));
@@ -125,7 +127,8 @@ impl Pipe {
     pub(super) fn read(&mut self) -> Result<bool, Broken> {
         let space = self.decoder.space();
         if space.is_empty() {
-            // What arrived has no room in the ring yet: the kernel keeps the rest, and the source waits.
+            // The received bytes have no room in the ring yet: the kernel keeps the rest, and the
+            // source waits.
             self.heard = Instant::now();
             return Ok(false);
         }
@@ -140,18 +143,18 @@ impl Pipe {
         }
     }
 
-    /// Small blocks that are not written yet.
+    /// Control blocks that are not written yet.
     pub(super) fn pending(&self) -> &[u8] {
         &self.out[self.written..]
     }
 
-    /// Whether a peer that does not read has let too much pile up.
+    /// Whether too many bytes wait for a peer that does not read.
     pub(super) fn is_clogged(&self) -> bool {
         self.out.len() - self.written > OUT_MAX
     }
 
-    /// Writes pending small blocks, unless a block is half out, and then `parts`; returns how many bytes of `parts`
-    /// went out.
+    /// Writes pending control blocks, unless a block is partly written, and then `parts`; returns
+    /// how many bytes of `parts` were written.
     pub(super) fn write(&mut self, parts: [&[u8]; 2]) -> Result<usize, Broken> {
         let pending = if self.half_out {
             0
@@ -177,7 +180,7 @@ impl Pipe {
         Ok(count - small)
     }
 
-    /// Writes pending small blocks; `true` once all are out.
+    /// Writes pending control blocks; `true` once all are written.
     pub(super) fn flush(&mut self) -> Result<bool, Broken> {
         if !self.pending().is_empty() || self.socket.holds_bytes() {
             self.write([&[], &[]])?;
@@ -185,7 +188,7 @@ impl Pipe {
         Ok(self.pending().is_empty() && !self.socket.holds_bytes())
     }
 
-    /// Gives signs of life, and finds out whether the other side still does.
+    /// Sends keepalives, and checks those of the other side.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         let now = Instant::now();
         if now.duration_since(self.spoken) >= self.timeout / 4 && self.pending().is_empty() {
@@ -199,19 +202,19 @@ impl Pipe {
         Ok(())
     }
 
-    /// Longest sleep that leaves time for signs of life.
+    /// Longest sleep that leaves time for keepalives.
     pub(super) fn nap(&self) -> Duration {
         (self.timeout / 8).min(NAP)
     }
 
-    /// Says why we end, for as long as the other side listens, which is not long.
+    /// Sends why we end, within a short time.
     pub(super) fn say(&mut self, control: &Control, close: Close, reason: &str) {
         if self.half_out {
-            // Anything said now would be taken for frames.
+            // The other side would take it for frames.
             return;
         }
         if !self.greeted {
-            // Blocks come after a hello; this one introduces nobody.
+            // A close block needs a hello before it; this one is empty.
             Hello::default().put(&mut self.out);
         }
         wire::put_close(&mut self.out, close, reason);
@@ -225,11 +228,12 @@ impl Pipe {
         self.hang_up(control, until);
     }
 
-    /// Says that the stream has ended, and waits for the answer: a destination that did not hear it waits for ever.
+    /// Sends the end of the stream, and waits for the reply: a destination without the end waits
+    /// for ever.
     ///
     /// # Errors
     ///
-    /// The answer did not come within the time-out, or was another one.
+    /// No reply came within the time-out, or another one.
     pub(super) fn say_end(&mut self, control: &Control) -> Result<(), Broken> {
         wire::put_close(&mut self.out, Close::End, "every publisher has closed");
         self.end_said = true;
@@ -244,23 +248,23 @@ impl Pipe {
                 Err(WireError::Nonsense(text).into())
             }
         })?;
-        // The destination waits for that before it closes its own direction.
+        // The destination waits for this before it closes its own direction.
         self.socket.finish();
         Ok(())
     }
 
-    /// Whether [`Pipe::say_end`] has begun to say it.
+    /// Whether [`Pipe::say_end`] has begun to send it.
     pub(super) fn has_said_end(&self) -> bool {
         self.end_said
     }
 
-    /// How long a far side whose connection broke has to come back and hear the end of the stream. It may find out by
-    /// its own time-out only; the pause between two attempts comes on top.
+    /// How long a far side with a broken connection has to come back and get the end of the stream.
+    /// It may notice the break only by its own time-out; the pause between two attempts is added.
     pub(super) fn end_grace(&self) -> Duration {
         END_GRACE_MIN.max(self.timeout * 2 + PAUSE_MAX)
     }
 
-    /// Says why we end, where there is something to say.
+    /// Sends why we end, if there is a reason to send.
     pub(super) fn say_why(&mut self, control: &Control, broken: &Broken) {
         match broken {
             Broken::Ours { close, reason } => self.say(control, *close, reason),
@@ -283,18 +287,18 @@ impl Pipe {
         }
     }
 
-    /// Ends a connection whose TLS is broken: the alert that says why is on its way already.
+    /// Ends a connection with broken TLS: the alert with the reason is sent already.
     fn leave_alert(&mut self, control: &Control) {
         self.hang_up(control, self.last_word());
     }
 
-    /// Until when the other side is given time to hear our last word.
+    /// Deadline for the other side to read our last block.
     pub(super) fn last_word(&self) -> Instant {
         Instant::now() + self.timeout.min(Duration::from_secs(1))
     }
 
-    /// Closes our direction, and reads away what comes until `until`: it would make our close a reset, which destroys
-    /// what we said last.
+    /// Closes our direction, and discards input until `until`. Unread input would turn our close
+    /// into a reset, which destroys what we sent last.
     fn hang_up(&mut self, control: &Control, until: Instant) {
         self.socket.finish();
         while self.socket.discard() && Instant::now() < until {
@@ -305,13 +309,13 @@ impl Pipe {
         }
     }
 
-    /// Waits for the other side's hello, for no longer than `longest` in all, however slowly it comes.
+    /// Waits for the other side's hello, at most for `longest` in total.
     pub(super) fn expect_hello(
         &mut self,
         control: &Control,
         longest: Duration,
     ) -> Result<Hello, Broken> {
-        // A close in place of a hello has a preamble of its own: an empty hello.
+        // A close in place of a hello has its own preamble: an empty hello.
         self.expect(control, longest, |arrived| match arrived {
             Arrived::Hello(hello) if hello.instance == 0 => Ok(None),
             Arrived::Hello(hello) => Ok(Some(hello)),
@@ -320,7 +324,7 @@ impl Pipe {
         })
     }
 
-    /// Waits for what `wanted` takes, for no longer than `longest` in all, however slowly it comes.
+    /// Waits for what `wanted` accepts, at most for `longest` in total.
     pub(super) fn expect<T>(
         &mut self,
         control: &Control,
@@ -350,7 +354,7 @@ impl Pipe {
     }
 }
 
-/// Why what feeds our channel failed, if it is that.
+/// Why the source of our channel failed, if it did.
 fn upstream(error: &LinkError) -> Option<String> {
     match error {
         LinkError::Receive { source } => match &**source {
@@ -362,7 +366,7 @@ fn upstream(error: &LinkError) -> Option<String> {
 }
 
 impl Broken {
-    /// Whether trying again with the same settings can only fail again.
+    /// Whether another attempt with the same settings cannot succeed.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Told { close, .. } | Self::Ours { close, .. } => matches!(
@@ -395,7 +399,7 @@ impl Broken {
         }
     }
 
-    /// As an error of the link with `far`.
+    /// As an error of the link to `far`.
     pub(super) fn into_error(self, far: &str) -> LinkError {
         let far = far.to_owned();
         match self {

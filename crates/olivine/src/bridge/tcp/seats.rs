@@ -1,4 +1,5 @@
-//! Places of far sides at a listener: kept while a connection is broken, given to who comes back.
+//! Sessions of far sides at a listener: kept while a connection is broken, and given to the side
+//! that comes back.
 
 use super::pipe::{Broken, Pipe};
 use crate::bridge::wire::Close;
@@ -9,12 +10,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a newer connection of the same far side waits for the older one to let go.
+/// How long a newer connection of the same far side waits for the older one to end.
 const LET_GO_MAX: Duration = Duration::from_secs(2);
-/// Far sides that have a place at a time, connected or not.
+/// Most sessions at a time, connected or not.
 const SEATS_MAX: usize = 4096;
 
-/// The seats of a listener; `S` is what one holds: the far side's place in the ring.
+/// The sessions of a listener; `S` is what each holds: the far side's position in the ring.
 #[derive(Debug)]
 pub(super) struct Seats<S> {
     state: Mutex<State<S>>,
@@ -22,16 +23,16 @@ pub(super) struct Seats<S> {
     tasks: Tasks<S>,
 }
 
-/// What is still to be done for who has a seat.
+/// What is still to be done for a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tasks<S> {
-    /// The listener is asked to end: what is published later is not for it.
+    /// An end is requested: later messages are not for it.
     pub(super) set_goal: fn(&mut S),
     /// Nothing is left to deliver.
     pub(super) is_delivered: fn(&mut S) -> bool,
     /// Messages that are left to deliver.
     pub(super) undelivered: fn(&mut S) -> u64,
-    /// The stream has ended, and the far side is to be told.
+    /// The stream has ended, and the far side must be told.
     pub(super) has_end: fn(&mut S) -> bool,
 }
 
@@ -52,9 +53,9 @@ struct Seat<S> {
 
 #[derive(Debug)]
 enum Place<S> {
-    /// A connection has it; its socket, to cut it.
+    /// A connection uses it; its socket, to cut it.
     Taken(Option<TcpStream>),
-    /// No connection does, since then.
+    /// No connection uses it, since then.
     Free {
         held: Box<S>,
         since: Instant,
@@ -62,21 +63,21 @@ enum Place<S> {
     },
 }
 
-/// How the last connection of a seat ended.
+/// How the last connection of a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// One of the two sides said that it leaves, and why.
+    /// One of the two sides sent a leave, with a reason.
     InOrder,
-    /// It broke. The far side has so long to come back and hear the end of the stream.
+    /// It broke. The far side has this long to come back and get the end of the stream.
     Broke(Duration),
-    /// It broke after the end of the stream was said and before the far side answered. The far side may have heard
-    /// it, and then it does not come back; else it has so long for that.
+    /// It broke after the end of the stream was sent and before the far side replied. If the far
+    /// side got it, it does not come back; otherwise it has this long to do so.
     EndSaid(Duration),
 }
 
 impl Left {
-    /// After a connection with this outcome. Who says that bytes were changed on the way comes back, as from a
-    /// connection that broke.
+    /// After a connection with this outcome. A side that reports changed bytes comes back, like one
+    /// whose connection broke.
     pub(super) fn after(outcome: &Result<(), Broken>, pipe: &Pipe) -> Self {
         match outcome {
             Ok(()) => Self::InOrder,
@@ -88,7 +89,7 @@ impl Left {
         }
     }
 
-    /// Whether the far side may come back to hear the end of the stream, `away` after it left.
+    /// Whether the far side may come back to get the end of the stream, `away` after it left.
     pub(super) fn may_come_back(self, away: Duration) -> bool {
         match self {
             Self::InOrder => false,
@@ -97,16 +98,16 @@ impl Left {
     }
 }
 
-/// A seat that a connection has.
+/// A session that a connection uses.
 #[derive(Debug)]
 pub(super) struct Taken<S> {
     pub(super) held: S,
-    /// Its name, to leave or remove it.
+    /// Its key, to leave or remove it.
     pub(super) seat: String,
 }
 
 impl<S> Seats<S> {
-    /// No seats yet.
+    /// No sessions yet.
     pub(super) fn new(tasks: Tasks<S>) -> Self {
         Self {
             state: Mutex::new(State {
@@ -122,7 +123,7 @@ impl<S> Seats<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a seat is kept without a connection; zero for ever, which only a name is worth.
+    /// How long a session is kept without a connection; zero means for ever, which needs a name.
     pub(super) fn expire_of(hello: &Hello) -> Duration {
         if !hello.name.is_empty() {
             hello.expire
@@ -133,8 +134,9 @@ impl<S> Seats<S> {
         }
     }
 
-    /// Takes the seat of `key`, made by `open` if there is none. A newer connection of the same handle cuts the
-    /// older one, which has broken without our noticing; one of another handle is refused.
+    /// Takes the session of `key`; `open` creates a missing one. A newer connection of the same
+    /// handle cuts the older one, whose break was not noticed. A connection of another handle is
+    /// refused.
     pub(super) fn take(
         &self,
         key: &str,
@@ -157,7 +159,8 @@ impl<S> Seats<S> {
                     });
                 }
                 None => {
-                    // Nobody else gets in between: the seat is ours before the ring is opened.
+                    // No other connection can take it: the session is ours before the ring is
+                    // opened.
                     let taken = Seat {
                         instance: hello.instance,
                         expire: Self::expire_of(hello),
@@ -190,7 +193,7 @@ impl<S> Seats<S> {
                         });
                     }
                     if let Place::Taken(Some(old)) = &found.place {
-                        // A connection that is gone already cannot be cut again.
+                        // A connection that is gone cannot be cut again; ignore it.
                         let _ = old.shutdown(Shutdown::Both);
                     }
                     let waited = self.changed.wait_timeout(state, left);
@@ -201,7 +204,7 @@ impl<S> Seats<S> {
         }
     }
 
-    /// The connection has ended: keeps the seat for who comes back.
+    /// The connection has ended: keeps the session for the far side.
     pub(super) fn leave(&self, seat: &str, held: S, left: Left) {
         if let Some(found) = self.lock().seats.get_mut(seat) {
             let (held, since) = (Box::new(held), Instant::now());
@@ -210,15 +213,15 @@ impl<S> Seats<S> {
         self.changed.notify_all();
     }
 
-    /// Nobody will come back.
+    /// The far side does not come back.
     pub(super) fn remove(&self, seat: &str) {
         self.lock().seats.remove(seat);
         self.changed.notify_all();
     }
 
-    /// Gives up seats that nobody came back to in time; returns how many had something left to deliver, and how many
-    /// messages that were. A far side that was told the end of the stream, did not answer and did not come back has
-    /// heard it: it is served.
+    /// Removes sessions whose far side did not come back in time. Returns how many had undelivered
+    /// messages, and how many messages that were. A far side that was sent the end of the stream,
+    /// did not reply and did not come back has received it.
     pub(super) fn expire(&self, forget: impl Fn(S)) -> (u64, u64) {
         let tasks = &self.tasks;
         let mut state = self.lock();
@@ -258,8 +261,9 @@ impl<S> Seats<S> {
         (abandoned, messages)
     }
 
-    /// Once the listener is asked to end: whether everybody has everything, or has been away for longer than
-    /// `patience`. A far side whose connection broke has a moment to come back and hear that the stream has ended.
+    /// After a request to end: whether every far side has everything, or has been away for longer
+    /// than `patience`. After a broken connection a far side has a moment to come back and get the
+    /// end of the stream.
     pub(super) fn is_delivered(&self, patience: Duration) -> bool {
         let tasks = &self.tasks;
         let done = |seat: &mut Seat<S>| match &mut seat.place {
@@ -274,7 +278,7 @@ impl<S> Seats<S> {
         self.lock().seats.values_mut().all(done)
     }
 
-    /// Messages that are left for far sides that are away; `None` if they have everything.
+    /// Undelivered messages of far sides that are away; `None` if they have everything.
     pub(super) fn undelivered(&self) -> Option<u64> {
         let tasks = &self.tasks;
         let left = |seat: &mut Seat<S>| match &mut seat.place {
@@ -289,17 +293,18 @@ impl<S> Seats<S> {
         (!counts.is_empty()).then(|| counts.iter().sum())
     }
 
-    /// Somebody was served: a listener that is to end with that may end once every seat is empty.
+    /// A far side was served: a listener that ends with its stream may end once all sessions are
+    /// gone.
     pub(super) fn set_served(&self) {
         self.lock().served = true;
     }
 
-    /// Whether somebody was served.
+    /// Whether a far side was served.
     pub(super) fn has_served(&self) -> bool {
         self.lock().served
     }
 
-    /// Whether nobody has a seat.
+    /// Whether there is no session.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().seats.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Non-blocking sockets, with or without TLS: made, connected, read, written and waited for.
+//! Non-blocking sockets, with or without TLS: created, connected, read, written and waited for.
 
 use super::tls::Tls;
 use super::tls::session::Session;
@@ -21,27 +21,27 @@ pub(super) struct Socket {
     far: String,
 }
 
-/// Why a connection is of no use any more.
+/// Why a connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The system says so.
+    /// An error of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// TLS is broken, or the other side could not prove who it is.
+    /// TLS failed, or the other side could not prove its identity.
     #[error("TLS: {problem}")]
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no TLS"))]
     Tls {
         /// What is wrong, and what to do.
         problem: String,
-        /// Trying again with the same settings can only fail again.
+        /// Another attempt with the same settings cannot succeed.
         lasting: bool,
     },
 }
 
-/// What an attempt to read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Got {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -50,7 +50,7 @@ pub(super) enum Got {
 }
 
 impl Socket {
-    /// Takes a connected stream over: non-blocking, without delay, kept alive.
+    /// Takes over a connected stream: non-blocking, without delay, with keepalive.
     pub(super) fn new(stream: TcpStream, far: String, tls: Option<&Tls>) -> Result<Self, Trouble> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -81,15 +81,15 @@ impl Socket {
         }
     }
 
-    /// Whether bytes that have arrived wait in this process: waiting for the socket would not end for them.
+    /// Whether received bytes wait in this process: the socket does not report them.
     pub(super) fn has_arrived(&self) -> bool {
         self.session
             .as_ref()
             .is_some_and(|session| session.has_arrived())
     }
 
-    /// Reads some of what is there and forgets it; `false` at the end. A peer that sends without end does not
-    /// keep the caller from its clock.
+    /// Reads some of what is there and discards it; `false` at the end. Limited, so that a peer
+    /// that always sends cannot block the caller.
     pub(super) fn discard(&mut self) -> bool {
         let mut rest = [0; 4096];
         for _ in 0..64 {
@@ -102,7 +102,8 @@ impl Socket {
         true
     }
 
-    /// Writes what the kernel takes of the parts, in order; returns how many bytes, 0 if it takes none now.
+    /// Writes the parts in order, as far as the kernel accepts; returns the bytes written, 0 if it
+    /// accepts none now.
     pub(super) fn write(&mut self, parts: &[&[u8]]) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 3];
         for (slice, part) in slices.iter_mut().zip(parts) {
@@ -122,16 +123,16 @@ impl Socket {
         }
     }
 
-    /// Ends our direction after what was written.
+    /// Closes our direction after the written bytes.
     pub(super) fn finish(&mut self) {
         if let Some(session) = &mut self.session {
             session.finish(&mut self.stream);
         }
-        // Fails only where the connection is gone already.
+        // Fails only if the connection is gone already.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Whether bytes that were written wait in this process for room in the kernel.
+    /// Whether written bytes wait in this process for room in the kernel.
     pub(super) fn holds_bytes(&self) -> bool {
         self.session
             .as_ref()
@@ -139,7 +140,8 @@ impl Socket {
     }
 }
 
-/// A stream that is written without a signal where the other end is gone: a program that is not of ours may die of it.
+/// A stream whose writes raise no SIGPIPE if the other end is gone: the signal could kill the host
+/// program.
 pub(super) struct Quiet<'a>(pub(super) &'a TcpStream);
 
 impl Write for Quiet<'_> {
@@ -177,14 +179,14 @@ impl AsFd for Socket {
     }
 }
 
-/// Waits for one of the descriptors, or the wish to end, for at most `longest`.
+/// Waits for one of the descriptors, or a request to end, for at most `longest`.
 pub(super) fn wait(
     control: &Control,
     fds: &[(BorrowedFd<'_>, bool)],
     longest: Duration,
 ) -> io::Result<()> {
     let mut polled = Vec::with_capacity(fds.len() + 1);
-    // Once asked to end, that descriptor stays readable: it would keep us from ever waiting.
+    // After a request to end that descriptor stays readable: it would end every wait at once.
     if control.stopping().is_none() {
         polled.push(PollFd::from_borrowed_fd(control.wake_fd(), PollFlags::IN));
     }
@@ -206,16 +208,18 @@ pub(super) fn wait(
     }
 }
 
-/// Binds and listens on every address that the host stands for, but returns the first that works.
+/// Listens on the first address of the host that works.
 pub(super) fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    // The standard library sets SO_REUSEADDR, so that a restarted listener does not wait for old connections.
+    // The standard library sets SO_REUSEADDR, so a restarted listener does not wait for old
+    // connections.
     let listener = TcpListener::bind(&addresses[..])?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Connects to the first address of the host that answers within `longest`; `None` if asked to end meanwhile.
+/// Connects to the first address of the host that answers within `longest`; `None` after a request
+/// to end.
 pub(super) fn connect(
     control: &Control,
     host: &str,
@@ -272,12 +276,12 @@ fn connect_to(
         Err(error) => return Err(error.into()),
     }
     let stream = TcpStream::from(socket);
-    // A connection to ourselves: the port is nobody's, and the kernel happened to choose it for us.
+    // A connection to ourselves: the port was free, and the kernel chose it as our own port.
     if stream.local_addr()? == address {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     Ok(Some(stream))
 }
 
-/// Longest wait without a look at whether to end.
+/// Longest wait without a check for an end request.
 pub(super) const NAP: Duration = Duration::from_millis(100);

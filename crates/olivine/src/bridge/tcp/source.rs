@@ -13,11 +13,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of one lane's frames before the next lane gets its turn.
+/// Bytes of one lane's frames before the next lane's turn.
 const RUN_MAX: u64 = 1 << 20;
-/// The same where frames are copied out first, because they may be overwritten.
+/// The same if frames are copied out first, because they may be overwritten.
 const RUN_COPIED_MAX: u64 = 1 << 16;
-/// Looks at the ring between two looks at the socket, while nothing is awaited from there.
+/// Polls of the ring between two polls of the socket, while no input is expected.
 const SOCKET_EVERY: u32 = 8;
 
 /// One lane as this connection knows it.
@@ -25,13 +25,13 @@ const SOCKET_EVERY: u32 = 8;
 struct Lane {
     /// The far side was told that the lane is open.
     open: bool,
-    /// Whole frames up to here have room there.
+    /// End of the whole frames that have room there.
     room: u64,
-    /// The far side was told that the next message has none.
+    /// The far side was told that the next message has no room.
     wanting: bool,
 }
 
-/// A run of frames on its way out, as blocks.
+/// A run of frames that is sent in blocks.
 #[derive(Debug)]
 struct Run {
     place: usize,
@@ -41,12 +41,12 @@ struct Run {
     end: u64,
     header: [u8; HEADER_BYTES],
     header_written: usize,
-    /// Where the copy starts, if the frames had to be copied out.
+    /// Start of the copy, if the frames had to be copied out.
     copied_from: Option<u64>,
 }
 
-/// Sends what `egress` has until everything was delivered and nothing is to come (`Ok`), or the connection ends.
-/// `until_end` ends it as well once every publisher has closed.
+/// Sends from `egress` until everything is delivered and nothing more will come (`Ok`), or the
+/// connection ends. With `until_end` it also ends once every publisher has closed.
 pub(super) struct Sending<'a> {
     pub(super) pipe: &'a mut Pipe,
     pub(super) egress: &'a mut Egress,
@@ -54,21 +54,22 @@ pub(super) struct Sending<'a> {
     pub(super) tally: Tally<'a>,
     pub(super) strategy: WaitStrategy,
     pub(super) until_end: bool,
-    /// Lanes that are open at the far side, which waits for their end: announced also where they have ended.
+    /// Lanes that are open at the far side and wait for their end: announced even if they have
+    /// ended.
     pub(super) open_there: Vec<u32>,
 }
 
-/// What a sending end keeps while it runs.
+/// State of a sending end.
 #[derive(Debug, Default)]
 struct State {
     lanes: Vec<Lane>,
     run: Option<Run>,
     copy: Vec<u8>,
     turn: usize,
-    /// The socket takes no more for now.
+    /// The socket accepts no more for now.
     full: bool,
     looks: u32,
-    /// Nothing was left in the socket when it was read last, and the bell has not rung since.
+    /// The last read left the socket empty, and the waker has not reported since.
     is_heard_out: bool,
     /// Started at the first sleep on the ring.
     bell: Option<Bell>,
@@ -91,8 +92,8 @@ impl Sending<'_> {
         outcome
     }
 
-    /// Writes the rest of a block that is half out, if the far side takes it in time: what is said next would be taken
-    /// for frames.
+    /// Writes the rest of a partly written block, if the far side takes it in time: otherwise the
+    /// next block would be taken for frames.
     fn finish_block(&mut self, state: &mut State) {
         let until = self.pipe.last_word();
         while let Some(run) = &mut state.run
@@ -141,7 +142,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Takes what the far side says; `true` if it said anything.
+    /// Handles input of the far side; `true` if there was any.
     fn hear(&mut self, state: &mut State) -> Result<bool, Broken> {
         state.looks = state.looks.wrapping_add(1);
         let awaited =
@@ -204,7 +205,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Writes what can be written; `true` if anything went out.
+    /// Writes what can be written; `true` if anything was written.
     fn speak(&mut self, state: &mut State) -> Result<bool, Broken> {
         self.announce(state)?;
         let mut moved = false;
@@ -239,7 +240,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Tells of lanes that opened, and of those that the far side has open still: it is told of their end after that.
+    /// Announces opened lanes, and lanes that are still open at the far side: their end follows.
     fn announce(&mut self, state: &mut State) -> Result<(), Broken> {
         let lanes = self.egress.look().map_err(ring)?;
         state.lanes.resize_with(lanes, Lane::default);
@@ -265,7 +266,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// The next frames to send, of the lane whose turn it is; tells of lanes that closed or want room.
+    /// The next frames to send, of the next lane; also sends ends of lanes and requests for room.
     fn next_run(&mut self, state: &mut State) -> Result<Option<Run>, Broken> {
         if self.pipe.is_clogged() {
             return Ok(None);
@@ -330,10 +331,11 @@ impl Sending<'_> {
         Ok(None)
     }
 
-    /// Whether everything was delivered and nothing more is to come.
+    /// Whether everything is delivered and nothing more will come.
     fn is_done(&mut self, state: &State) -> Result<bool, Broken> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
-        // Where no publisher has come or one goes on, the stream has no end to tell: see `may_leave`.
+        // If no publisher has come, or one continues, the stream has no end to report: see
+        // `may_leave`.
         let ended = (asked || self.until_end) && self.egress.is_ended();
         let quiet = ended
             && state.run.is_none()
@@ -342,11 +344,11 @@ impl Sending<'_> {
         Ok(quiet && self.egress.is_delivered().map_err(ring)?)
     }
 
-    /// Whether we are asked to end and everything was delivered, though publishers may go on.
+    /// Whether an end is requested and everything is delivered, though publishers may continue.
     fn may_leave(&mut self, state: &State) -> Result<bool, Broken> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         let quiet = asked && state.run.is_none() && self.pipe.pending().is_empty();
-        // Where every publisher has closed, that is still to be said: a better end.
+        // If every publisher has closed, this end is sent first.
         Ok(quiet && !self.egress.is_ended() && self.egress.is_delivered().map_err(ring)?)
     }
 
@@ -361,7 +363,8 @@ impl Sending<'_> {
             let socket = self.pipe.socket.as_fd();
             return Ok(wait(self.control, &[(socket, state.full)], nap)?);
         }
-        // Sleeps on the ring, so that what is published is found at once; the bell tells of the rest.
+        // Sleeps on the ring, so that published messages are found at once; the waker reports the
+        // rest.
         if !state.is_heard_out {
             state.looks = 0_u32.wrapping_sub(1);
             return Ok(());
@@ -373,7 +376,7 @@ impl Sending<'_> {
                 Bell::start(socket, self.control, self.egress.sleeper())?
             }
         };
-        // What is wrong with the ring is found again by the next look.
+        // The next look at the ring reports its errors.
         let this = std::cell::RefCell::new(&mut *self);
         let rung = bell.wait(
             nap,
@@ -388,7 +391,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Whether the ring has something that was not handed over.
+    /// Whether the ring has frames that were not handed over.
     fn has_more(&mut self, state: &State) -> Result<bool, Broken> {
         let lanes = self.egress.look().map_err(ring)?;
         if lanes != state.lanes.len() {
@@ -405,7 +408,7 @@ impl Sending<'_> {
 }
 
 impl Run {
-    /// Writes as much of the block as the socket takes; returns how many bytes that were.
+    /// Writes as much of the block as the socket accepts; returns how many bytes that were.
     fn write(
         &mut self,
         egress: &mut Egress,
@@ -439,7 +442,7 @@ impl Run {
     }
 }
 
-/// What reading our own ring can answer.
+/// Converts the errors of reading our own ring.
 pub(super) fn ring(error: ReceiveError) -> Broken {
     match error {
         ReceiveError::Evicted => Broken::Ours {
@@ -453,7 +456,7 @@ pub(super) fn ring(error: ReceiveError) -> Broken {
     }
 }
 
-/// A number of bytes that a ring of ours holds.
+/// A number of bytes that one of our rings holds.
 fn usize_of(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,7 @@
-//! TLS for `tcp://`: what the settings' files hold, and what is said when it fails. Version 1.3 only, by rustls with
-//! its ring provider.
+//! TLS for `tcp://`: reading the files of the settings, and error texts. Version 1.3 only, by
+//! rustls with its ring provider.
 //!
-//! Sessions are never resumed: connections live long, and every one shows its certificates again.
+//! Sessions are never resumed: connections live long, and each handshake checks the certificates.
 
 pub(super) mod session;
 
@@ -23,7 +23,7 @@ use session::Session;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What every connection of one handle or bridge is protected with.
+/// How the connections of one handle or bridge are protected.
 #[derive(Clone, Debug)]
 pub(super) enum Tls {
     Listen(Arc<ServerConfig>),
@@ -49,7 +49,7 @@ impl Tls {
             _ => None,
         };
         let authorities = remote.tls_ca.as_deref().map(read_authorities).transpose()?;
-        // Whose certificate does not go with its key.
+        // The certificate does not belong to the key.
         let refused = |error: Error| {
             let path = |path: &Option<std::path::PathBuf>| {
                 path.as_deref()
@@ -115,7 +115,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`Trouble::Tls`] if rustls cannot begin with these settings.
+    /// [`Trouble::Tls`] if rustls cannot start with these settings.
     pub(super) fn session(&self) -> Result<Session, Trouble> {
         let connection = match self {
             Self::Listen(config) => {
@@ -129,7 +129,7 @@ impl Tls {
     }
 }
 
-/// Asks everybody who connects for a certificate of these authorities.
+/// Requires a certificate of these authorities from every client.
 fn verifier(
     authorities: RootCertStore,
     provider: Arc<rustls::crypto::CryptoProvider>,
@@ -201,7 +201,7 @@ fn pem_error(path: &Path, what: &str, error: PemError) -> LinkError {
     }
 }
 
-/// What went wrong with a session, in words that say what to do, and whether it would again.
+/// What went wrong with a session, what to do, and whether a retry cannot help.
 pub(super) fn trouble(error: Error) -> Trouble {
     let (problem, lasting) = match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
@@ -272,7 +272,7 @@ fn certificate(why: CertificateError) -> String {
     }
 }
 
-/// What an alert of the other side means, and whether it would come again.
+/// The meaning of an alert from the other side, and whether a retry cannot help.
 fn told(alert: AlertDescription) -> (String, bool) {
     use AlertDescription as A;
     let text = match alert {

@@ -1,16 +1,16 @@
-//! In a build without TLS: nobody has any, and whoever asks for it is told.
+//! TLS in a build without it: every use is refused.
 
 use super::socket::Trouble;
 use crate::error::LinkError;
 use crate::uri::Role;
 use crate::uri::remote::{Address, Remote};
 
-/// There is none.
+/// Has no values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tls {}
 
 impl Tls {
-    /// Refuses: what was asked to be encrypted never goes in the clear.
+    /// Refuses: data that should be encrypted is never sent in plain text.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ pub(super) mod session {
     use std::io::{self, IoSlice};
     use std::net::TcpStream;
 
-    /// There is none.
+    /// Has no values.
     #[derive(Debug)]
     pub(in crate::bridge::tcp) enum Session {}
 

@@ -1,4 +1,4 @@
-//! What must hold of the decoder for any bytes and any pieces in which they arrive.
+//! What must hold of the decoder for any bytes, in any pieces.
 
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
@@ -7,17 +7,17 @@ use super::{
     SUM_BYTES, TLS_ALERT, TLS_HANDSHAKE, WIRE_VERSION, WireError, word32,
 };
 
-/// What a decoder made of some bytes.
+/// What a decoder returned for some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// What arrived, frames left out.
+    /// Received blocks, without frames.
     pub(super) blocks: Vec<String>,
-    /// Bytes of all frames, and where each run went on.
+    /// Bytes of all frames, and the end of each run.
     pub(super) frames: Vec<u8>,
     pub(super) end: Result<(), WireError>,
 }
 
-/// Feeds `bytes` in pieces of `sizes`, which repeat.
+/// Feeds `bytes` in pieces of `sizes`, repeated.
 pub(super) fn hear(bytes: &[u8], sizes: &[usize]) -> Heard {
     let mut decoder = Decoder::new();
     let mut heard = Heard {
@@ -27,7 +27,7 @@ pub(super) fn hear(bytes: &[u8], sizes: &[usize]) -> Heard {
     };
     let mut sizes = sizes.iter().cycle();
     let mut rest = bytes;
-    // Lane and position at which frames go on; the same run may arrive in several pieces.
+    // Lane and position of the next frames; one run may arrive in several pieces.
     let mut runs_on = None;
     loop {
         loop {
@@ -71,9 +71,9 @@ pub(super) fn hear(bytes: &[u8], sizes: &[usize]) -> Heard {
     }
 }
 
-/// Checks that `data`, whose first byte chooses the pieces, means the same however it is cut, and that nothing it says
-/// makes the decoder reserve memory or panic. So as it is, and with the right checksums: else these would be all
-/// that is ever tried.
+/// Checks that `data`, whose first byte selects the pieces, decodes equally in any pieces, and
+/// never makes the decoder reserve memory or panic. Also with corrected checksums: otherwise only
+/// checksum errors would be tested.
 ///
 /// # Panics
 ///
@@ -93,7 +93,7 @@ pub fn check_wire(data: &[u8]) {
     }
 }
 
-/// Checks that the reason is true of these bytes.
+/// Checks that the reason is true for these bytes.
 fn refused(bytes: &[u8], error: &WireError) {
     let is_true = match error {
         WireError::Magic => !bytes.starts_with(&MAGIC),
@@ -106,7 +106,7 @@ fn refused(bytes: &[u8], error: &WireError) {
     assert!(is_true, "{error}");
 }
 
-/// `bytes` with the checksums that belong there, as far as its lengths lead.
+/// `bytes` with correct checksums, as far as its lengths lead.
 pub(super) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let length =
@@ -128,7 +128,7 @@ pub(super) fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Puts the checksum of a part of `bytes` at `at`, if both are there.
+/// Writes the checksum of a part of `bytes` at `at`, if both exist.
 fn seal(bytes: &mut [u8], part: std::ops::Range<usize>, at: usize) {
     let sum = bytes
         .get(part)

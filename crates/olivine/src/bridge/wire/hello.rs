@@ -1,7 +1,7 @@
-//! The introduction that each side begins with.
+//! The hello of each side.
 //!
-//! Fields of a tag and a length, 16 bits each, and a value. A field that is not known is skipped, one that comes
-//! twice or has an impossible value is refused; each has a default.
+//! Fields have a tag and a length of 16 bits each, and a value. Unknown fields are skipped;
+//! repeated fields and impossible values are refused. Each field has a default.
 #![forbid(unsafe_code)]
 
 use super::{HELLO_MAX, MAGIC, WIRE_VERSION, WireError, nonsense, word64};
@@ -9,7 +9,7 @@ use crate::uri::Start;
 use std::fmt;
 use std::time::Duration;
 
-/// Where the frames of a connection go.
+/// Direction of the frames of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Side {
     /// It sends them.
@@ -19,13 +19,13 @@ pub(crate) enum Side {
     Destination,
 }
 
-/// Who a side is and what it wants.
+/// Identity and wishes of one side.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) side: Side,
     pub(crate) channel: String,
     pub(crate) token: String,
-    /// Drawn by the handle or bridge that speaks: tells a connection made again from another one's.
+    /// Random, for the handle or bridge: distinguishes a restored connection from another one.
     pub(crate) instance: u64,
     /// Of the source's channel.
     pub(crate) incarnation: u64,
@@ -33,14 +33,14 @@ pub(crate) struct Hello {
     pub(crate) capacity: u64,
     /// Padding of frames on this side.
     pub(crate) align: u64,
-    /// Hash and name of the type of the messages; 0 and empty for bytes.
+    /// Hash and name of the message type; 0 and empty for bytes.
     pub(crate) type_hash: u64,
     pub(crate) type_name: String,
-    /// Type is of no interest to this side.
+    /// This side accepts any type.
     pub(crate) any_type: bool,
     /// Durable name of the destination, or empty.
     pub(crate) name: String,
-    /// How long the source keeps the destination's place without a connection; zero for ever.
+    /// How long the source keeps the destination's session without a connection; zero for ever.
     pub(crate) expire: Duration,
     /// Where a new destination starts.
     pub(crate) from: Start,
@@ -50,7 +50,7 @@ pub(crate) struct Hello {
 
 impl fmt::Debug for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the token: what is printed is read by others.
+        // Without the token: the output may be public.
         f.debug_struct("Hello")
             .field("side", &self.side)
             .field("channel", &self.channel)
@@ -82,7 +82,7 @@ impl Hello {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut fields = Vec::new();
         let mut field = |tag: u16, value: &[u8]| {
-            // Texts were checked where they came from: no value is longer than `TEXT_MAX`.
+            // The callers check texts: no value is longer than `TEXT_MAX`.
             let value = &value[..value.len().min(TEXT_MAX)];
             fields.extend(tag.to_le_bytes());
             fields.extend(u16::try_from(value.len()).unwrap_or(0).to_le_bytes());
@@ -184,7 +184,8 @@ impl Hello {
             EXPIRE_MS => self.expire = Duration::from_millis(number()?),
             FROM => self.from = if flag()? { Start::Oldest } else { Start::Now },
             TIMEOUT_MS => self.timeout = Duration::from_millis(number()?),
-            // A later version's: it says by its version number what must be understood.
+            // From a later version, which requires a new version number for fields that must be
+            // understood.
             _ => {}
         }
         Ok(())

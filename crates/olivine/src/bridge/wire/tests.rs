@@ -1,4 +1,4 @@
-//! The codec against splits at every byte, against garbage, and against lengths that lie.
+//! The codec with splits at every byte, with garbage, and with false lengths.
 
 use super::claims::hear;
 use super::hello::Side;
@@ -25,7 +25,7 @@ fn hello() -> Hello {
     }
 }
 
-/// One of everything.
+/// One of each block.
 fn session() -> Vec<u8> {
     let mut out = Vec::new();
     hello().put(&mut out);
@@ -52,7 +52,7 @@ fn session() -> Vec<u8> {
     out
 }
 
-/// Everything that arrives as text, frames joined; fed in pieces of `sizes`, which repeat.
+/// Every block as text, frames joined; fed in pieces of `sizes`, repeated.
 fn decode(bytes: &[u8], sizes: &[usize]) -> Result<Vec<String>, WireError> {
     let heard = hear(bytes, sizes);
     heard.end?;
@@ -98,7 +98,7 @@ fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
     }
 }
 
-/// The bytes of a session, for other implementations: `docs/wire.md` says what they mean.
+/// The bytes of a session, for other implementations: `docs/wire.md` explains them.
 #[test]
 fn a_session_has_the_bytes_that_it_always_had() {
     let golden = include_str!("../../../tests/golden/wire-3.txt");
@@ -123,7 +123,7 @@ fn a_flipped_bit_is_found_before_anything_of_its_block_is_handed_on() {
             bytes[at] ^= 1 << bit;
             let heard = hear(&bytes, &[64]);
             let Err(error) = heard.end else {
-                // A hello that says that it is longer waits for its rest, as where the connection is cut.
+                // A hello with a greater length waits for its rest, as if the connection is cut.
                 assert!((12..PREAMBLE_BYTES).contains(&at) && heard.blocks.is_empty());
                 continue;
             };
@@ -137,7 +137,8 @@ fn a_flipped_bit_is_found_before_anything_of_its_block_is_handed_on() {
     }
 }
 
-/// With the right checksums nothing else may break: what a peer says is not believed because its sums are right.
+/// With correct checksums other errors must be found: a peer with correct checksums is still
+/// untrusted.
 #[test]
 fn a_flipped_bit_under_the_right_checksums_never_panics() {
     let bytes = session();
@@ -175,7 +176,7 @@ fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
         bytes.extend(header);
         decode(&bytes, &[64])
     };
-    // The header alone is there: its length says what is to come.
+    // Only the header is there: its length announces the rest.
     let block = |kind, code, lane, length: usize, position| {
         let mut bytes = header(kind, code, lane, position, &[]);
         bytes[4..8].copy_from_slice(&u32::try_from(length).unwrap().to_le_bytes());

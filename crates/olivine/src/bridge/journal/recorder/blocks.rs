@@ -1,4 +1,4 @@
-//! What a recorder appended, into blocks and files.
+//! Appended frames into blocks, and blocks into files.
 
 use super::Recorder;
 use crate::bridge::journal::format::{
@@ -35,7 +35,7 @@ impl Recorder {
         written
     }
 
-    /// Writes one block of frames, in the next file if this one is full or old.
+    /// Writes one block of frames; begins the next file first if this one is full or old.
     pub(super) fn write_runs(
         &mut self,
         runs: &[RunHeader],
@@ -83,7 +83,7 @@ impl Recorder {
     }
 
     fn must_rotate(&self, block_bytes: u64) -> bool {
-        // A sync that fails must find the blocks it was for in the file that is open.
+        // A failed sync must find its blocks in the open file.
         let can_end = !self.index.is_empty() && self.syncing.is_none();
         let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
         let full = |bytes| self.offset + block_bytes + room > bytes;
@@ -95,7 +95,7 @@ impl Recorder {
                     .is_some_and(|after| self.opened.elapsed() >= after))
     }
 
-    /// Describes the lanes that this file does not know yet.
+    /// Describes the lanes that this file does not have yet.
     fn describe_lanes(&mut self) -> Result<(), JournalError> {
         if self.described == self.lanes.len() {
             return Ok(());
@@ -112,7 +112,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the file with its index, which says whether the journal goes on in the next one.
+    /// Ends the file with its index, which says whether the journal continues in the next file.
     pub(super) fn seal(&mut self, sealed: Sealed) -> Result<(), JournalError> {
         if self.sealed == sealed {
             return Ok(());
@@ -144,14 +144,15 @@ impl Recorder {
         }
     }
 
-    /// Writes one block whole, or leaves the file as it was.
+    /// Writes one whole block, or leaves the file unchanged.
     fn write_block(&mut self, facts: &BlockFacts, body: &[&[u8]]) -> Result<(), JournalError> {
         let header = BlockHeader::new(facts, body);
         let mut parts = vec![IoSlice::new(header.as_bytes())];
         parts.extend(body.iter().map(|part| IoSlice::new(part)));
         let file = self.descriptor()?;
         if let Err(error) = term::write_at(file, &mut parts, self.offset, &self.path) {
-            // So that readers find an end and not a piece. If this fails too the next write covers it.
+            // Readers then find an end, not a partial block. If this fails too, the next write
+            // overwrites it.
             let _ = rustix::fs::ftruncate(file, self.offset);
             return Err(error);
         }
@@ -163,7 +164,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Goes on in a new file.
+    /// Continues in a new file.
     pub(super) fn begin_next(&mut self) -> Result<(), JournalError> {
         let (sequence, position) = (self.sequence, self.position);
         let header = TermHeader::new(self.journal, self.term + 1, sequence, position, self.time);
@@ -173,7 +174,7 @@ impl Recorder {
         let Some(locks) = made else {
             return Err(JournalError::InUse { path });
         };
-        // Only now, so that at every moment the newest file is locked.
+        // Only now, so that the newest file is locked at every moment.
         self.locks = locks;
         self.path = path;
         self.term += 1;

@@ -1,4 +1,4 @@
-//! What recorders count.
+//! Counts of recorders.
 
 /// What a recorder did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,12 +12,13 @@ pub struct RecorderStats {
     pub file_bytes: u64,
     /// Blocks written, of any kind.
     pub blocks: u64,
-    /// Times blocks were forced out to the disk.
+    /// Number of syncs to the disk.
     pub syncs: u64,
     /// Files begun.
     pub files: u64,
-    /// Bytes of frames that were appended a second time and left out.
+    /// Frame bytes that were appended a second time and left out.
     pub repeated_bytes: u64,
-    /// Bytes of frames that are missing between runs of a lane: they were published while nobody recorded.
+    /// Frame bytes missing between runs of a lane: they were published while no recorder was
+    /// attached.
     pub missed_bytes: u64,
 }

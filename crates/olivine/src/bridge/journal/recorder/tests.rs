@@ -1,8 +1,8 @@
-//! A disk that refuses, and the end of recording.
+//! A disk that fails, and the end of recording.
 
 use super::*;
 
-/// A frame of 16 bytes whose payload says `number`.
+/// A frame of 16 bytes with the payload `number`.
 fn frame(number: u8) -> [u8; 16] {
     let mut frame = [number; 16];
     frame[..8].copy_from_slice(&[13, 0, 0, 0, 0, 0, 0, 0]);
@@ -17,7 +17,8 @@ fn open(path: &Path) -> (Recorder, LaneId) {
     (recorder, lane)
 }
 
-/// Whoever takes the journal up must not find in memory what the disk has not got, and call it recorded.
+/// The next recorder must not find blocks in memory that are not on the disk, and report them as
+/// recorded.
 #[test]
 fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -27,7 +28,7 @@ fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
     recorder.flush().unwrap();
     recorder.append(lane, 16, 2, &frame(2)).unwrap();
     assert!(recorder.write_for_sync().unwrap().is_some());
-    // Goes into a block behind those that are being synced.
+    // Goes into a block after those that are being synced.
     recorder.append(lane, 32, 3, &frame(3)).unwrap();
     let error = recorder.sync_failed(Errno::IO);
     assert!(matches!(error, JournalError::Io { .. }), "{error}");
@@ -41,7 +42,7 @@ fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
     assert!(recorder.write_for_sync().unwrap().is_some());
     recorder.sync_done();
     assert_eq!(recorder.stats().repeated_bytes, 0);
-    // Confirmed now: the next failure leaves it.
+    // Now confirmed: the next failure keeps it.
     recorder.append(lane, 32, 5, &frame(3)).unwrap();
     recorder.write_collected().unwrap();
     recorder.sync_failed(Errno::IO);
@@ -49,7 +50,7 @@ fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
     assert_eq!(open(&path).0.end(lane), 32);
 }
 
-/// While somebody else syncs a file it is not ended, so that a failure finds its blocks there.
+/// A file is not ended during an outside sync, so a failure finds its blocks there.
 #[test]
 fn a_file_is_not_ended_while_it_is_synced() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +70,7 @@ fn a_file_is_not_ended_while_it_is_synced() {
     assert_eq!(recorder.stats().files, 2);
 }
 
-/// As another thread's child has a copy of every descriptor until its `exec`.
+/// Another thread's child has a copy of every descriptor until its `exec`.
 #[test]
 fn a_closed_journal_is_not_recorded_into_whoever_has_its_descriptor() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,8 @@ use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// It said nothing where a block was half out, so that the far side took it for killed.
+/// A regression: without the rest of a partly written block, the far side took the source for
+/// killed.
 #[test]
 fn a_block_that_is_half_out_is_finished_before_the_last_word() {
     let config = Config::parse("inproc://half-out?capacity=16MiB").unwrap();

@@ -1,4 +1,4 @@
-//! One connection's TLS: sealed bytes of the socket on one side, ours on the other.
+//! TLS of one connection: encrypted bytes at the socket, plain bytes on our side.
 
 use super::trouble;
 use crate::bridge::tcp::socket::{Got, Quiet, Trouble, receive};
@@ -6,16 +6,16 @@ use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
-/// Sealed bytes that are read from the socket at once.
+/// Encrypted bytes read from the socket at once.
 const ARRIVED_BYTES: usize = 128 * 1024;
-/// Bytes that may wait, sealed, for room in the kernel.
+/// Most encrypted bytes that wait for room in the kernel.
 const LEAVING_MAX: usize = 512 * 1024;
 
-/// The state of one connection. The handshake goes on by itself while reading and writing.
+/// The state of one connection. Reads and writes also drive the handshake.
 #[derive(Debug)]
 pub(in crate::bridge::tcp) struct Session {
     connection: Connection,
-    /// Read from the socket, and not opened yet.
+    /// Read from the socket, and not decrypted yet.
     arrived: Vec<u8>,
     start: usize,
     end: usize,
@@ -32,11 +32,11 @@ impl Session {
         }
     }
 
-    /// Reads and opens what is there, as much as `into` takes.
+    /// Reads and decrypts what is there, as much as `into` holds.
     ///
     /// # Errors
     ///
-    /// [`Trouble`]; where TLS is broken, the alert that says why is on its way.
+    /// [`Trouble`]; if TLS failed, the alert with the reason is sent already.
     pub(in crate::bridge::tcp) fn read(
         &mut self,
         stream: &mut TcpStream,
@@ -48,8 +48,8 @@ impl Session {
                 Ok(0) if filled < into.len() => return Ok(or_end(filled)),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Without a closing alert: somebody on the way may have cut it. What follows from that is
-                // decided by the protocol inside, which has a last word of its own.
+                // Without a closing alert: the connection may have been cut on the way. The
+                // protocol inside has its own close block and decides what follows.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(or_end(filled));
                 }
@@ -65,7 +65,7 @@ impl Session {
                 match receive(stream, &mut self.arrived)? {
                     Got::Bytes(count) => (self.start, self.end) = (0, count),
                     Got::Nothing => return Ok(Got::Nothing),
-                    // Tells the session, whose reader then says how it ended.
+                    // Tells the session, whose reader then reports how it ended.
                     Got::End => {
                         self.connection.read_tls(&mut io::empty())?;
                     }
@@ -75,26 +75,28 @@ impl Session {
         }
     }
 
-    /// Opens what has arrived, as far as the session takes it, and sends what the handshake answers.
+    /// Decrypts what has arrived, as far as the session takes it, and sends replies of the
+    /// handshake.
     fn open(&mut self, stream: &mut TcpStream) -> Result<(), Trouble> {
         let mut sealed = &self.arrived[self.start..self.end];
         if !sealed.is_empty() {
             self.start += self.connection.read_tls(&mut sealed)?;
         }
         let outcome = self.connection.process_new_packets();
-        // An answer of the handshake, or the alert that says what is wrong.
+        // A reply of the handshake, or the alert with the error.
         let sent = self.push(stream);
         outcome.map_err(trouble)?;
         sent?;
         Ok(())
     }
 
-    /// Whether sealed bytes that have arrived wait to be opened: the socket does not tell of them.
+    /// Whether encrypted bytes wait in this process: the socket does not report them.
     pub(in crate::bridge::tcp) fn has_arrived(&self) -> bool {
         self.start < self.end
     }
 
-    /// Seals the parts in order, as far as there is room, and sends; returns how many bytes were taken.
+    /// Encrypts the parts in order, as far as there is room, and sends; returns how many bytes were
+    /// taken.
     pub(in crate::bridge::tcp) fn write(
         &mut self,
         stream: &mut TcpStream,
@@ -108,19 +110,19 @@ impl Session {
         Ok(count)
     }
 
-    /// Whether sealed bytes wait for room in the kernel.
+    /// Whether encrypted bytes wait for room in the kernel.
     pub(in crate::bridge::tcp) fn holds_bytes(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Says that nothing more comes.
+    /// Sends the end of our direction.
     pub(in crate::bridge::tcp) fn finish(&mut self, stream: &mut TcpStream) {
         self.connection.send_close_notify();
-        // Best effort: whoever does not hear it sees the connection close.
+        // Best effort: otherwise the other side sees the connection close.
         let _ = self.push(stream);
     }
 
-    /// Sends what is sealed; `true` once all is out.
+    /// Sends what is encrypted; `true` once all is sent.
     fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Quiet(stream)) {

@@ -35,39 +35,39 @@ const FLOOR_ROUNDS: u64 = 5_000;
 pub const LIST: [(&str, &str); 9] = [
     (
         "floor",
-        "what the machine does without a channel: bare cache line, copy, system call, futex, clock",
+        "hardware limits: cache line transfer, copy, system call, futex, clock",
     ),
     (
         "pingpong",
-        "round trip of a message and its answer, by any method (closed loop)",
+        "round-trip time of a message and its reply, any method (closed loop)",
     ),
     (
         "throughput",
-        "messages and bytes a second at full speed, one publisher, one subscriber",
+        "messages and bytes per second at full speed, one publisher, one subscriber",
     ),
     (
         "latency",
-        "one-way latency at a fixed rate, from the intended send time (open loop)",
+        "one-way latency at a fixed rate, from the planned send time (open loop)",
     ),
     (
         "bridge",
-        "tcp://, nats:// and file:// beside other transports, a bare socket, a client, the disk",
+        "tcp://, nats:// and file:// against ZeroMQ, a plain socket, the NATS client, the disk",
     ),
     (
         "http",
-        "an HTTP server under load, ours, others or any: rate, CPU time a request, latency",
+        "an HTTP server under load: requests per second, CPU time per request, latency",
     ),
     (
         "tcp",
-        "messages to an echo server and back, or a stream of 32 B frames one way",
+        "a TCP server under load: echoed messages, or a one-way stream of 32 B frames",
     ),
     (
         "fanout",
-        "one publisher, several subscribers that get every message, a process each",
+        "throughput of one publisher to several subscribers, each in its own process",
     ),
     (
         "mesh",
-        "several publishers, several subscribers that get every message, a process each",
+        "throughput of several publishers to several subscribers, each in its own process",
     ),
 ];
 

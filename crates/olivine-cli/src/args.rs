@@ -1,4 +1,4 @@
-//! The command line: one block a flag, from which help, man page and completions are made.
+//! The command line: one block for each flag. Help, man page and completions come from it.
 
 mod admin;
 mod bench;
@@ -25,21 +25,22 @@ use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Examples stand between the usage and the options, where they are seen.
+/// Help shows the examples before the options, where readers see them.
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n";
 
 const EXAMPLES: &str = "\
 Examples:
-  olivine demo                                see it work, in ten seconds
-  olivine sub shm://ticks                     print what others publish
+  olivine demo                                a demonstration of ten seconds
+  olivine sub shm://ticks                     print the messages of a channel
   olivine pub shm://ticks hello               send one message
   olivine pub shm://log --stdin lines < file  send a file, line by line
-  olivine ls                                  what is there, who is attached
-  olivine bench pingpong                      measure this machine
+  olivine ls                                  list channels and participants
+  olivine bench pingpong                      benchmark this machine
 
 A URI is shm://NAME?key=value&...; 'olivine pub --help' lists the keys.
-Exit codes: 0 done, 1 failed, 2 wrong use; 130 Ctrl-C (143 SIGTERM) before what
-was asked for was complete. Another Ctrl-C a second later ends it at once.";
+Exit codes: 0 success, 1 failure, 2 wrong usage; 130 or 143 if Ctrl-C or SIGTERM
+came before the work was complete. A second Ctrl-C, at least one second later,
+ends the command at once.";
 
 /// Messages between programs through shared memory: fast, nothing lost
 #[derive(Debug, Parser)]
@@ -62,10 +63,10 @@ pub(crate) struct Cli {
 /// Flags of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Common {
-    /// Print JSON, units in the names
+    /// Print JSON; field names include the unit
     #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
-    /// How much to say on standard error
+    /// How much to log to standard error
     #[arg(
         long,
         short,
@@ -98,7 +99,7 @@ pub(crate) enum Command {
     Serve(load::ServeArgs),
 }
 
-/// Two processes, full speed and a paced rate, every byte verified
+/// Run two processes at full speed and at a fixed rate, and check every byte
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
@@ -106,7 +107,7 @@ Examples:
   olivine demo --seconds 30 --size 128 --rate 1M
   olivine demo --json | jq '.paced.latency.p99_ns'")]
 pub(crate) struct DemoArgs {
-    /// Time in all, four parts at full speed and three at the rate
+    /// Total time: 4/7 at full speed, 3/7 at the fixed rate
     #[arg(
         long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration,
         default_value = "7"
@@ -118,7 +119,7 @@ pub(crate) struct DemoArgs {
         value_parser = values::size, default_value = "32"
     )]
     pub(crate) size: u64,
-    /// Messages a second of the paced phase
+    /// Messages per second in the fixed-rate phase
     #[arg(
         long, short, value_name = "RATE", allow_negative_numbers = true,
         value_parser = values::steady_rate, default_value = "100K"
@@ -135,43 +136,43 @@ pub(crate) struct DemoArgs {
     pub(crate) capacity: u64,
 }
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine completions bash > ~/.local/share/bash-completion/completions/olivine
   olivine completions zsh > ~/.zfunc/_olivine")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell to print them for
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Print the man page, of the tool or of one command
+/// Print the man page of the tool or of one command
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine man | man -l -
   olivine man pub > olivine-pub.1")]
 pub(crate) struct ManArgs {
-    /// Command whose page to print, such as pub or bench latency
+    /// Command, such as pub or bench latency [default: the tool]
     pub(crate) command: Vec<String>,
 }
 
 /// The second process of a measurement.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
-    /// Know the methods of the self-check, and only those.
+    /// Accept only the methods of the self-check.
     #[arg(long)]
     pub(crate) self_check: bool,
     pub(crate) words: PathBuf,
     pub(crate) cpu: u32,
 }
 
-/// Refuses the flags of `names` that stand on this command line, where they act on nothing.
+/// Refuses the flags of `names` if the command line has one: they have no effect for `what`.
 ///
 /// # Errors
 ///
-/// The first of them, by its name.
+/// Names the first such flag.
 pub(crate) fn refuse_given(names: &[&str], what: &str) -> Outcome {
     // It was parsed once already.
     let Ok(matches) = Cli::command().try_get_matches() else {
@@ -186,7 +187,8 @@ pub(crate) fn refuse_given(names: &[&str], what: &str) -> Outcome {
     }
 }
 
-/// The first of `names` that the command line gives the innermost command, not by a default.
+/// The first of `names` that the command line gives to the innermost command. Defaults do not
+/// count.
 fn first_given<'a>(matches: &ArgMatches, names: &[&'a str]) -> Option<&'a str> {
     let mut matches = matches;
     while let Some((_, inner)) = matches.subcommand() {
@@ -205,7 +207,7 @@ mod tests {
     use olivine::UriError;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_is_well_formed() {
         Cli::command().debug_assert();
     }
 
@@ -223,9 +225,9 @@ mod tests {
         rows
     }
 
-    /// Whether places like this one have `key`, as the library has it.
+    /// Whether the library accepts `key` for a channel like `place`.
     fn has(place: &str, key: &str) -> bool {
-        // One of them, at least, is a value of the key and not its default.
+        // At least one of them is a value of the key and not its default.
         const VALUES: [&str; 16] = [
             "yes", "1", "1s", "1MiB", "listen", "any", "block", "zstd", "full", "memory", "limits",
             "accept", "word", "/a/b", "@/a/b", "h:1",
@@ -233,7 +235,7 @@ mod tests {
         let (mut usable, mut misplaced) = (0, 0);
         for value in VALUES {
             match olivine::Config::parse(&format!("{place}?{key}={value}")) {
-                // Or it is usable, with another key that it needs or excludes.
+                // The key is usable together with another key, or without it.
                 Ok(_) => usable += 1,
                 Err(UriError::Pair {
                     second: "this scheme",
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_uri_stands_in_the_help() {
+    fn help_lists_every_uri_key() {
         let error = olivine::Config::parse("shm://x?no-such-key=1").unwrap_err();
         let UriError::UnknownKey { known, .. } = error else {
             panic!("{error}");
@@ -270,7 +272,7 @@ mod tests {
             ("file", "file:///a/b"),
         ];
         assert_eq!(table.len(), places.len());
-        // Where a path does not name the channel; elsewhere no value of it is usable.
+        // Only file:// needs the key: elsewhere the path names the channel.
         for (scheme, keys) in &table {
             let is_listed = keys.iter().any(|listed| listed == "channel");
             assert_eq!(is_listed, scheme == "file", "channel of {scheme}://");
@@ -290,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn no_line_of_help_is_longer_than_80_columns() {
+    fn help_fits_80_columns() {
         fn check(command: &mut clap::Command) {
-            // Examples are not wrapped, which would tear them.
+            // clap does not wrap examples.
             let examples = command.get_after_help().map(ToString::to_string);
             for line in examples.unwrap_or_default().lines() {
                 assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());

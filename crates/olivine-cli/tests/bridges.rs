@@ -1,4 +1,5 @@
-//! `olivine bench bridge`: figures of every part that can be measured here, and a line for who is missing.
+//! `olivine bench bridge`: figures of every part that can be measured here, and a line for who is
+//! missing.
 
 mod common;
 

@@ -208,7 +208,8 @@ fn what_was_measured_is_kept_in_every_form_that_can_hold_it() {
     }
 }
 
-/// A server on a thread of the test that gives each answer to each request, one connection at a time.
+/// A server on a thread of the test that gives each answer to each request, one connection at a
+/// time.
 fn liar(answers: &'static [&'static [u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -262,8 +263,8 @@ impl Drop for Served {
     }
 }
 
-/// Starts our own server as a process, which runs as long as its standard input is open; `None` if it
-/// gives no address.
+/// Starts our own server as a process, which runs as long as its standard input is open; `None` if
+/// it gives no address.
 fn serve(place: &Place, backend: &str) -> Option<(Served, String)> {
     let mut command = place.olivine(&["__serve", "hello", backend, "block", "0"]);
     let mut server = Served(command.stdin(Stdio::piped()).spawn().unwrap());

@@ -229,7 +229,8 @@ fn every_bench_command_gives_figures_with_ratios_and_leaves_nothing() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
-/// The time counts from the first message: what comes before it takes ten milliseconds of it nowhere.
+/// The time counts from the first message: what comes before it takes ten milliseconds of it
+/// nowhere.
 #[test]
 fn a_rate_fills_its_whole_time() {
     let place = Place::new();

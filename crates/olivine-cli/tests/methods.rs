@@ -1,4 +1,5 @@
-//! The methods of `olivine bench`, its job files, and what is left when somebody is killed in the middle.
+//! The methods of `olivine bench`, its job files, and what is left when somebody is killed in the
+//! middle.
 
 mod common;
 
@@ -34,8 +35,8 @@ fn children(id: u32) -> Vec<i32> {
         .collect()
 }
 
-/// A place of its own for one test at a time: the methods spin, and two CPUs hold one pair of processes. `None` where
-/// there are no two.
+/// A place of its own for one test at a time: the methods spin, and two CPUs hold one pair of
+/// processes. `None` where there are no two.
 fn stage() -> Option<(MutexGuard<'static, ()>, Place)> {
     static TURN: Mutex<()> = Mutex::new(());
     common::has_two_cpus().then(|| {
@@ -196,7 +197,8 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let pinned: Vec<u32> = serde_json::from_value(report["cpus"].clone()).unwrap();
     assert_eq!(pinned[..2], [allowed[1], allowed[0]]);
     assert_eq!(pinned.len(), allowed.len().min(3), "{report}");
-    // The participants', not those of two idle processes: whoever waits for a slice gives up its CPU.
+    // The participants', not those of two idle processes: whoever waits for a slice gives up its
+    // CPU.
     let switches = &of("measured")[0]["kernel"]["voluntary_switches_count"];
     assert!(switches.as_u64().unwrap() > 0, "{report}");
     assert!(!of("measured").is_empty(), "{report}");

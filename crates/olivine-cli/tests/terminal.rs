@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
-/// A payload that sets the title and the colour of a terminal, moves its cursor and turns text round.
+/// A payload that sets the title and the colour of a terminal, moves its cursor and turns text
+/// round.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\r\u{202e}z";
 
 /// Both ends of a pseudo terminal: ours, and the one for the tool.

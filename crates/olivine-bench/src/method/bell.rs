@@ -22,7 +22,7 @@ const WAIT: rustix::time::Timespec = rustix::time::Timespec {
 
 pub(super) const FUTEX: Described = Described {
     name: "futex",
-    about: "futex; the message lies in shared memory beside, blocking",
+    about: "futex; the message is in shared memory, blocking",
     wait: "block",
     streams: false,
     batches: false,
@@ -32,7 +32,7 @@ pub(super) const FUTEX: Described = Described {
 };
 pub(super) const EVENT_FD: Described = Described {
     name: "eventfd",
-    about: "eventfd each way; the message lies in shared memory beside, blocking",
+    about: "one eventfd each way; the message is in shared memory, blocking",
     wait: "block",
     streams: false,
     batches: false,

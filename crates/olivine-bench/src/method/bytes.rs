@@ -43,7 +43,7 @@ pub(super) const FIFO: Described = Described {
 };
 pub(super) const VMSPLICE: Described = Described {
     name: "vmsplice",
-    about: "two pipes, pages given to them instead of copied in, blocking",
+    about: "two pipes with vmsplice: pages are passed, not copied; blocking",
     wait: "block",
     // A page given to a pipe must be left alone until it is read, which only an answer tells.
     streams: false,
@@ -54,7 +54,7 @@ pub(super) const VMSPLICE: Described = Described {
 };
 pub(super) const UNIX_STREAM: Described = Described {
     name: "unix-stream",
-    about: "UNIX stream socket with a name, blocking",
+    about: "named UNIX stream socket, blocking",
     wait: "block",
     streams: true,
     batches: true,

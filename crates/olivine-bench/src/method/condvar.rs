@@ -20,7 +20,7 @@ const FIRST_SLOT: usize = MONITOR_BYTES + 64;
 /// Two rings, each under a process-shared mutex.
 pub(super) const CONDVAR: Described = Described {
     name: "condvar-ring",
-    about: "ring of 64 slots under a process-shared mutex with condition variables, blocking",
+    about: "ring of 64 slots with a process-shared mutex and condition variables, blocking",
     wait: "block",
     streams: true,
     batches: false,

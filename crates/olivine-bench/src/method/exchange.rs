@@ -35,7 +35,7 @@ pub(super) const SYSTEM_V: Described = Described {
 };
 pub(super) const FILE: Described = Described {
     name: "mmap-file",
-    about: "file of the temporary folder mapped by both, one slot each way, spinning",
+    about: "memory-mapped file in the temporary folder, one slot each way, spinning",
     wait: "spin",
     streams: false,
     batches: false,

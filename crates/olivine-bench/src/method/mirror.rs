@@ -22,7 +22,7 @@ const READ: usize = 128;
 /// Two mirrored rings.
 pub(super) const MIRROR: Described = Described {
     name: "mirrored-ring",
-    about: "byte ring of 1 MiB mapped twice in a row, counters beside, spinning",
+    about: "byte ring of 1 MiB, mapped twice in a row, spinning",
     wait: "spin",
     streams: true,
     batches: false,

@@ -18,7 +18,7 @@ const WORD: usize = 8;
 /// Two rings of slots under sequence locks.
 pub(super) const SEQ_LOCK: Described = Described {
     name: "seqlock-ring",
-    about: "ring of 64 slots under sequence locks, overwrites what is not read in time, spinning",
+    about: "ring of 64 slots with sequence locks, overwrites unread slots, spinning",
     wait: "spin",
     streams: false,
     batches: false,

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 
 pub(super) const PLAIN: Described = Described {
     name: "signal",
-    about: "SIGUSR1; the message lies in shared memory beside, blocking",
+    about: "SIGUSR1; the message is in shared memory, blocking",
     wait: "block",
     streams: false,
     batches: false,

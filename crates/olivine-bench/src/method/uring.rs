@@ -13,7 +13,7 @@ use rustix::net::SocketType;
 /// Sockets that are used through io_uring.
 pub(super) const IO_URING: Described = Described {
     name: "io-uring",
-    about: "seqpacket socketpair through io_uring, one entry an operation, blocking",
+    about: "seqpacket socketpair through io_uring, one entry per operation, blocking",
     wait: "block",
     streams: true,
     batches: false,

@@ -16,7 +16,7 @@ const NUMBER: usize = 8;
 /// Writing into the memory of another process.
 pub(super) const PROCESS_VM: Described = Described {
     name: "process-vm",
-    about: "process_vm_writev into the other side's memory, which spins on it",
+    about: "process_vm_writev into the memory of the other process, spinning",
     wait: "spin",
     streams: false,
     batches: false,

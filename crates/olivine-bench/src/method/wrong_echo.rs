@@ -13,7 +13,7 @@ const WRONG_ANSWER: u64 = 77;
 /// Olivine, but one bit of a later answer is wrong.
 pub(super) const WRONG_ECHO: Described = Described {
     name: "wrong-echo",
-    about: "a method that must fail: one bit of an answer is wrong",
+    about: "must fail: one bit of a reply is wrong",
     wait: ADAPTIVE.wait,
     streams: false,
     batches: false,
@@ -25,7 +25,7 @@ pub(super) const WRONG_ECHO: Described = Described {
 /// Olivine, but a later answer is only the start of what was sent.
 pub(super) const SHORT_ECHO: Described = Described {
     name: "short-echo",
-    about: "a method that must fail: an answer is cut short",
+    about: "must fail: a reply is too short",
     wait: ADAPTIVE.wait,
     streams: false,
     batches: false,

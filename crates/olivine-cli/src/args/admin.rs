@@ -1,10 +1,10 @@
-//! Words of the commands that look after channels.
+//! Arguments of the commands that list, show and remove channels.
 
 use super::TEMPLATE;
 use clap::Args;
 use std::path::PathBuf;
 
-/// List channels: who is attached, what lags, what is left over
+/// List channels with their publishers, subscribers and lag
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
@@ -24,33 +24,33 @@ pub(crate) struct LsArgs {
 Examples:
   olivine inspect shm://ticks
   olivine inspect ticks --json | jq '.subscribers[].lag_bytes'
-  olivine inspect file:///data/ticks.olv      what a journal holds; reads it all")]
+  olivine inspect file:///data/ticks.olv      contents of a journal; reads it all")]
 pub(crate) struct InspectArgs {
-    /// Channel, such as shm://ticks or ticks, or journal, such as file:///a.olv
+    /// Channel such as shm://ticks or ticks, or journal such as file:///a.olv
     pub(crate) uri: String,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<String>,
 }
 
-/// Remove channels by name, or forget a durable subscriber of one
+/// Remove channels, or one durable subscriber of a channel
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine rm shm://ticks shm://log
   olivine rm shm://ticks --force              even if it is in use
-  olivine rm shm://ticks --name audit         forget a durable subscriber that
-                                              is gone, and what it has not read")]
+  olivine rm shm://ticks --name audit         remove a durable subscriber and
+                                              discard its unread messages")]
 pub(crate) struct RmArgs {
     /// Channels, such as shm://ticks
     #[arg(required = true)]
     pub(crate) uri: Vec<String>,
-    /// Remove also what is in use; those attached keep their memory
+    /// Also remove channels in use; attached processes keep their memory
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Forget the durable subscriber of this name instead, which must not be
-    /// attached; publishers wait for it no longer. The channel stays, unless
-    /// no other process uses it
+    /// Remove the durable subscriber of this name, not the channel. It must not
+    /// be attached. Publishers no longer wait for it. The channel goes too if no
+    /// other process uses it
     #[arg(long, value_name = "NAME", conflicts_with = "force")]
     pub(crate) name: Option<String>,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
@@ -58,14 +58,14 @@ pub(crate) struct RmArgs {
     pub(crate) dir: Option<String>,
 }
 
-/// Collect unused channels that no durable subscriber needs
+/// Remove unused channels that no durable subscriber needs
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine gc --dry-run                        say what would go
+  olivine gc --dry-run                        print what would be removed
   olivine gc")]
 pub(crate) struct GcArgs {
-    /// Only say what would be removed
+    /// Print what would be removed, and remove nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]

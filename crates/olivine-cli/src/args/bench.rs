@@ -1,35 +1,35 @@
-//! Words of `olivine bench`.
+//! Arguments of `olivine bench`.
 
 use super::{FarArgs, TEMPLATE, load, values};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Findings are no rows of figures.
-const FINDINGS: &str = "Write what it found here, too: .json; may be given again";
+/// The self-check has no table of figures, so it has one format.
+const FINDINGS: &str = "Also write the result to this .json file; repeatable";
 
-/// Measure this machine, always next to what it does without a channel
+/// Benchmark messaging on this machine against its hardware limits
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, args_conflicts_with_subcommands = true, after_help = "\
-Without a command: round trips of every method there is, in under a minute.
+Without a command: round trips of every available method, in under a minute.
 
 Examples:
-  olivine bench                               every method, with its ratio
-  olivine bench list                          what can be measured
-  olivine bench floor                         the machine without a channel
-  olivine bench pingpong --slots 64,1024      does room for subscribers cost?
+  olivine bench                               round trips of every method
+  olivine bench list                          list scenarios and methods
+  olivine bench floor                         hardware limits of this machine
+  olivine bench pingpong --slots 64,1024      cost of room for subscribers
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
-  olivine bench bridge stream                 tcp:// beside ZeroMQ and NATS
-  olivine bench compare olivine-spin pipe     which is faster, or is it noise?
-  olivine bench report latency.json           a page with plots
-  olivine bench http http://127.0.0.1:8000/   load a server, check each answer
-  olivine bench http --peers all              ours and others, taking turns")]
+  olivine bench bridge stream                 tcp:// against ZeroMQ and NATS
+  olivine bench compare olivine-spin pipe     compare two methods
+  olivine bench report latency.json           an HTML page with plots
+  olivine bench http http://127.0.0.1:8000/   load a server, check each reply
+  olivine bench http --peers all              our server against others")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
-    /// Without SCENARIO, write the table's result here, too: .json, .csv,
-    /// .hlog, .html or .md by its ending; may be given again
+    /// Without COMMAND: also write the result to this file. The extension
+    /// selects the format: .json, .csv, .hlog, .html, .md. Repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
@@ -49,35 +49,35 @@ pub(crate) enum Scenario {
     Compare(CompareArgs),
     Report(PageArgs),
     Selfcheck(SelfcheckArgs),
-    /// List the scenarios
+    /// List the scenarios and methods
     List,
 }
 
-/// How a measurement is made.
+/// Options of every measurement.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MethodArgs {
     /// CPUs of the two processes [default: the first two allowed]
     #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
     pub(crate) cpus: Option<(u32, u32)>,
-    /// Runs, which take turns; quote a figure from five or more
+    /// Runs of each variant, interleaved; quote only figures of 5 or more
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Seconds for each variant, over all runs
+    /// Total seconds for each variant, over all runs
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "2")]
     pub(crate) seconds: Duration,
-    /// Run both under SCHED_FIFO, before everything else on their CPUs
+    /// Run both processes under SCHED_FIFO (real-time priority)
     #[arg(long)]
     pub(crate) fifo: bool,
-    /// Lock the memory of both (mlockall)
+    /// Lock the memory of both processes (mlockall)
     #[arg(long)]
     pub(crate) mlock: bool,
-    /// Write the result here, too: .json, .csv, .hlog, .html or .md by its
-    /// ending; may be given again
+    /// Also write the result to this file. The extension selects the format:
+    /// .json, .csv, .hlog, .html, .md. Repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Vec<PathBuf>,
 }
 
-/// How the measured channel is set up.
+/// Settings of the measured channel.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RingArgs {
     /// How both sides wait: spin, yield, park, adaptive [default: spin]
@@ -98,19 +98,19 @@ impl RingArgs {
     }
 }
 
-/// The machine without a channel: cache line, copy, system call, clock
+/// Hardware limits: cache line transfer, copy, system call, clock
 #[derive(Debug, Args)]
 pub(crate) struct FloorArgs {
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }
 
-/// Round trip of a message and its answer
+/// Round-trip time of a message and its reply
 #[derive(Debug, Args)]
 #[command(mut_arg("wait", |arg| arg.conflicts_with("method")))]
 pub(crate) struct PingpongArgs {
-    /// What carries the messages: names from `olivine bench list`, or all
-    /// [default: olivine with the wait strategy of --wait]
+    /// Methods from `olivine bench list`, or all [default: olivine-STRATEGY
+    /// with the strategy of --wait]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Also the rivals that `cargo xtask rivals` has built, from this folder
@@ -135,11 +135,11 @@ pub(crate) struct PingpongArgs {
     pub(crate) method_args: MethodArgs,
 }
 
-/// Messages a second at full speed, one publisher and one subscriber
+/// Messages per second at full speed, one publisher and one subscriber
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
-    /// What carries the messages: names from `olivine bench list`, or all that
-    /// can be streamed [default: olivine-shm, at its fastest]
+    /// Methods from `olivine bench list`, or all that can stream [default:
+    /// olivine-shm with its fastest settings]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Also the rivals that `cargo xtask rivals` has built, from this folder
@@ -172,7 +172,7 @@ pub(crate) struct ManyArgs {
     /// Messages made visible at once, 1 to 1024; a list is measured in turns
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024), default_value = "1")]
     pub(crate) batch: Vec<u16>,
-    /// How all wait: yield, park, adaptive, or spin where each has a CPU
+    /// How all wait: yield, park, adaptive, or spin if each has its own CPU
     #[arg(long, value_name = "STRATEGY", default_value = "adaptive")]
     pub(crate) wait: String,
     /// Bytes of a ring [default: 1MiB]
@@ -182,14 +182,14 @@ pub(crate) struct ManyArgs {
     pub(crate) method: MethodArgs,
 }
 
-/// Full speed, one publisher to several subscribers that get every message
+/// Throughput of one publisher to several subscribers
 #[derive(Debug, Args)]
 pub(crate) struct FanoutArgs {
     #[command(flatten)]
     pub(crate) many: ManyArgs,
 }
 
-/// Full speed, each of several publishers to each of several subscribers
+/// Throughput of several publishers to several subscribers
 #[derive(Debug, Args)]
 pub(crate) struct MeshArgs {
     /// Publishers, a process each; a list is measured in turns
@@ -199,16 +199,16 @@ pub(crate) struct MeshArgs {
     pub(crate) many: ManyArgs,
 }
 
-/// Measure a job file or a preset point by point; taken up again if stopped
+/// Measure every point of a job file or preset; resumes after a stop
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine bench sweep --preset olive          what Olive published, here
+  olivine bench sweep --preset olive          repeat what Olive published
   olivine bench sweep job.toml --out found.json
-  olivine bench sweep job.toml --out found.json    goes on where it stopped
+  olivine bench sweep job.toml --out found.json    again: resumes
 
-A job file has an 'about' and any number of blocks. Each block crosses its
-lists; a list that its scenario ignores is refused:
+A job file has an 'about' line and any number of blocks. Each block measures
+every combination of its lists. A list that its scenario does not use is refused:
   about = \"sizes against methods\"
   [[measure]]
   scenario = \"pingpong\"            # or latency, throughput, fanout, mesh
@@ -227,7 +227,7 @@ pub(crate) struct SweepArgs {
     /// A published experiment: ipc-bench, octane, olive, ring-buffer, solace
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// Where results are kept after each point, and looked for first
+    /// File of the results: saved after each point, read at the start
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -249,31 +249,31 @@ pub(crate) struct LatencyArgs {
     pub(crate) method: MethodArgs,
 }
 
-/// Say which of two is faster, by how much, and whether that is noise
+/// Compare two methods or result files, with the margin of error
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine bench compare olivine-spin pipe     measured now, runs in turns
+  olivine bench compare olivine-spin pipe     measured now, runs interleaved
   olivine bench compare olivine-spin olivine-spin
-                                              how much is noise here?
+                                              the noise of this machine
   olivine bench compare before.json after.json
   olivine bench compare all.json:pipe all.json:fifo
 
-Files are results of 'olivine bench ... --json' or '--save'. Rows of the same
-situation are compared. The margin covers the true ratio in 95 of 100 cases.")]
+Files are results of 'olivine bench ... --json' or '--save'. Rows with equal
+parameters are compared. The margin covers the true ratio in 95 of 100 cases.")]
 pub(crate) struct CompareArgs {
     /// Method, result file, or FILE:METHOD
     pub(crate) first: String,
-    /// What it is compared with
+    /// Method, result file, or FILE:METHOD to compare with
     pub(crate) second: String,
-    /// Bytes of a message where methods are measured; a list in turns
+    /// Bytes of a message if methods are measured; a list is measured in turns
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
     pub(crate) size: Vec<u64>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }
 
-/// Make a page of result files: tables and plots in one HTML file
+/// Write one HTML page with tables and plots from result files
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
@@ -283,25 +283,25 @@ Examples:
   olivine bench report all.json --out all.csv
   olivine bench report *.json --out all.md    headline tables for a README
 
-The page is one file that opens without a network, light or dark, and prints.")]
+The page is one file. It needs no network, and has a light and a dark theme.")]
 pub(crate) struct PageArgs {
     /// Results of 'olivine bench ... --json' or '--save'
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// What to write: .html, .md; of one file also .csv, .hlog or .json (without
-    /// most of its histograms); - prints the tables
+    /// Output file: .html or .md; for one input file also .csv, .hlog or .json
+    /// (with few histograms); - prints the tables
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub(crate) out: PathBuf,
-    /// Write each plot into this folder, too
+    /// Also write each plot into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) svg: Option<PathBuf>,
 }
 
-/// Measure the measuring: a stall, a wrong answer and the same thing twice
+/// Check the benchmark: does it find a stall, a wrong reply, two equal methods?
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine bench selfcheck                     exit code 1 if it misses any
+  olivine bench selfcheck                     exit code 1 if one is missed
   olivine bench selfcheck --json | jq '.checks[].ok'", mut_arg("save", |arg| arg.help(FINDINGS)))]
 pub(crate) struct SelfcheckArgs {
     #[command(flatten)]

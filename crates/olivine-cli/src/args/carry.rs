@@ -1,33 +1,33 @@
-//! Commands that carry messages between channels.
+//! Arguments of the commands that carry messages between channels.
 
 use super::TEMPLATE;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Carry messages between channels: memory, machines, journals
+/// Copy messages between shared memory, other machines and journals
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine bridge shm://ticks tcp://0.0.0.0:9000/ticks     serve a channel
-  olivine bridge tcp://host:9000/ticks shm://ticks        bring it here
+  olivine bridge tcp://host:9000/ticks shm://ticks        subscribe to it
   olivine bridge shm://ticks file:///data/ticks.olv       record it
-  olivine bridge --config bridges.toml                    several at once:
+  olivine bridge --config bridges.toml                    several bridges:
                                       [[bridge]]
                                       source = \"shm://ticks\"
                                       destination = \"tcp://0.0.0.0:9000/ticks\"
 
-At least one side is shm://. Killed and started again, it goes on where it was:
-nothing is lost or repeated. Ends when every publisher has closed, without
---keep. Ctrl-C: what is published by then is delivered for as long as that makes
-progress (5 s without any ends it; a second Ctrl-C ends at once). What is left
-is counted as undelivered and kept for the next bridge; the exit code is 1.")]
+At least one side is shm://. A killed bridge that starts again continues where
+it stopped: no message is lost or repeated. Without --keep it ends when every
+publisher has closed. After Ctrl-C it delivers what is published so far; it ends
+after 5 s without progress, or at once after a second Ctrl-C. Undelivered
+messages are counted and kept for the next bridge; the exit code is then 1.")]
 pub(crate) struct BridgeArgs {
-    /// Where messages come from, such as shm://ticks
+    /// URI to read messages from, such as shm://ticks
     #[arg(requires = "destination")]
     pub(crate) source: Option<String>,
-    /// Where they go
+    /// URI to write messages to
     pub(crate) destination: Option<String>,
-    /// Go on when every publisher has closed
+    /// Continue after every publisher has closed
     #[arg(long)]
     pub(crate) keep: bool,
     /// TOML file with any number of bridges, each with source, destination and
@@ -44,34 +44,34 @@ Examples:
   olivine record ticks /data/ticks.olv --keep --rotate 1GiB,1h
   olivine record ticks ticks.olv --sync interval:1s
 
-Short for 'olivine bridge shm://CHANNEL file:///PATH': killed, or ended by
-SIGTERM, and started again, it goes on where it was; publishers wait for it.
-When every publisher has closed, or after Ctrl-C, it gives its place up, unless
---durable names it.")]
+Same as 'olivine bridge shm://CHANNEL file:///PATH'. A recorder that was killed
+or ended by SIGTERM continues where it stopped; until then publishers wait for
+it. After Ctrl-C, or when every publisher has closed, publishers no longer wait,
+unless --durable is given.")]
 pub(crate) struct RecordArgs {
     /// Channel to record: shm://NAME or only the name
     pub(crate) channel: String,
-    /// Journal to record into, made if need be
+    /// Journal to record into; created if missing
     pub(crate) file: String,
-    /// Go on when every publisher has closed
+    /// Continue after every publisher has closed
     #[arg(long)]
     pub(crate) keep: bool,
-    /// What a recorded message survives: block (a power cut), interval:TIME or
-    /// never [default: block]
+    /// When to sync to disk: block (after each block), interval:TIME or never
+    /// [default: block]
     #[arg(long, value_name = "POLICY")]
     pub(crate) sync: Option<String>,
-    /// Go on in a next file after this size, time or both, such as 1GiB,1h
+    /// Start a new file after this size, time or both, such as 1GiB,1h
     /// [default: never]
     #[arg(long, value_name = "WHEN")]
     pub(crate) rotate: Option<String>,
-    /// Pack blocks: no, zstd or zstd:LEVEL [default: no]
+    /// Compress blocks: no, zstd or zstd:LEVEL [default: no]
     #[arg(long, value_name = "HOW", hide = !cfg!(feature = "zstd"))]
     pub(crate) compress: Option<String>,
-    /// Keep the place in the channel under this name, also after the end:
+    /// Keep the position in the channel under this name after the end:
     /// publishers wait for the next recorder of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) durable: Option<String>,
-    /// Name under which the journal keeps the channel [default: its own]
+    /// Name of the channel in the journal [default: the channel's name]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name_in_journal: Option<String>,
 }
@@ -84,7 +84,7 @@ Examples:
   olivine replay ticks.olv again --pace 10x --follow
   olivine replay ticks.olv again --from time:2026-01-31T08:30:00Z
 
-Short for 'olivine bridge file:///PATH shm://CHANNEL'. 'olivine sub
+Same as 'olivine bridge file:///PATH shm://CHANNEL'. 'olivine sub
 file:///PATH' reads a journal without a channel.")]
 pub(crate) struct ReplayArgs {
     /// Journal to replay
@@ -94,18 +94,17 @@ pub(crate) struct ReplayArgs {
     /// How fast: full, original, or a factor such as 2x [default: full]
     #[arg(long, value_name = "PACE")]
     pub(crate) pace: Option<String>,
-    /// Where to start: oldest, now, time:DATE or position:BYTES
+    /// Start position: oldest, now, time:DATE or position:BYTES
     /// [default: oldest]
     #[arg(long, value_name = "PLACE")]
     pub(crate) from: Option<String>,
-    /// At the end wait for the next recorder
+    /// Wait for the next recorder at the end of the journal
     #[arg(long)]
     pub(crate) follow: bool,
-    /// What a recording is that was not finished: fail or accept
-    /// [default: fail]
+    /// An unfinished recording: fail or accept [default: fail]
     #[arg(long, value_name = "HOW")]
     pub(crate) unfinished: Option<String>,
-    /// The channel to replay, of a journal that holds several
+    /// Channel to replay, if the journal holds several
     #[arg(long = "of", value_name = "NAME")]
     pub(crate) name_in_journal: Option<String>,
     /// Wait for this many subscribers before the first message [default: 0]

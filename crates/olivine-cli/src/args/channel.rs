@@ -1,10 +1,10 @@
-//! The settings of a channel as flags: the same words as the keys of a URI.
+//! The settings of a channel as flags. They have the names of the URI keys.
 
 use crate::failure::{Failure, Outcome};
 use olivine::{Config, Scheme};
 use std::borrow::Cow;
 
-/// Settings of both roles that may stand in the URI or here; a flag wins over the URI.
+/// Settings of both roles, in the URI or as flags. A flag overrides the URI.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct ChannelArgs {
@@ -18,14 +18,13 @@ pub(crate) struct ChannelArgs {
     /// How to wait: spin, yield, park, adaptive [default: adaptive]
     #[arg(long, value_name = "STRATEGY")]
     wait: Option<String>,
-    /// What happens to a slow subscriber: wait, or evict:DURATION [default:
-    /// wait]
+    /// Slow subscribers: wait for them, or evict:DURATION [default: wait]
     #[arg(long, value_name = "POLICY")]
     slow: Option<String>,
-    /// Publishers at a time: 1 to 256 [default: 16]
+    /// Most publishers at a time: 1 to 256 [default: 16]
     #[arg(long, value_name = "COUNT", alias = "publishers_max")]
     publishers_max: Option<String>,
-    /// Subscribers at a time: 1 to 1024 [default: 64]
+    /// Most subscribers at a time: 1 to 1024 [default: 64]
     #[arg(long, value_name = "COUNT", alias = "subscribers_max")]
     subscribers_max: Option<String>,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
@@ -34,7 +33,7 @@ pub(crate) struct ChannelArgs {
     /// Permission bits of the channel's files [default: 0600]
     #[arg(long, value_name = "BITS")]
     mode: Option<String>,
-    /// Group that owns the channel's files [default: one's own]
+    /// Group that owns the channel's files [default: yours]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Large pages for the ring: no, try, require [default: no]
@@ -52,22 +51,21 @@ pub(crate) struct PublisherArgs {
     /// Wait for this many subscribers before the first message [default: 0]
     #[arg(long, value_name = "COUNT", visible_alias = "wait-for")]
     subscribers: Option<String>,
-    /// How long to wait at the end until everything is read [default: not at
-    /// all; elsewhere until it is delivered]
+    /// Longest wait at the end until everything is read [default: shm:// no
+    /// wait; other schemes until everything is delivered]
     #[arg(long, value_name = "DURATION")]
     linger: Option<String>,
-    /// What the messages are about, such as orders.eu [default: none]
+    /// Topic of the messages, such as orders.eu [default: none]
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
-    /// NUMA node whose memory a new ring takes [default: any]
+    /// NUMA node for the memory of a new ring [default: any]
     #[arg(long, value_name = "NODE")]
     numa: Option<String>,
-    /// tcp://, nats://, file://: keep what is not delivered yet under this
-    /// name, across restarts [default: none]
+    /// tcp://, nats://, file://: keep undelivered messages under this name
+    /// across restarts [default: none]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// With --name: how long what is not delivered is kept [default: never
-    /// given up]
+    /// With --name: how long undelivered messages are kept [default: forever]
     #[arg(long, value_name = "DURATION")]
     expire: Option<String>,
     #[command(flatten)]
@@ -82,28 +80,29 @@ pub(crate) struct SubscriberArgs {
     /// reliable]
     #[arg(long, value_name = "KIND")]
     delivery: Option<String>,
-    /// Start with the next message (now) or the oldest in the ring [default:
-    /// now; file:// oldest]
+    /// First message: the next one (now) or the oldest in the ring (oldest)
+    /// [default: now; file:// oldest]
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
-    /// Durable under this name; its position outlives it [default: none]
+    /// Durable subscriber of this name: its position is kept when it ends
+    /// [default: none]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How long an absent durable subscriber keeps its place [default: never
-    /// given up]
+    /// How long the position of an absent durable subscriber is kept [default:
+    /// forever]
     #[arg(long, value_name = "DURATION")]
     expire: Option<String>,
-    /// Which topics to receive, such as orders.* or >, several with commas
-    /// [default: all]
+    /// Topics to receive, such as orders.* or >, separated by commas [default:
+    /// all]
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
     #[command(flatten)]
     both: ChannelArgs,
 }
 
-const HEADING: &str = "Channel settings (also keys of the URI; a flag wins)";
+const HEADING: &str = "Channel settings (also keys of the URI; a flag overrides the URI)";
 
-/// A key of the URI and what its flag says.
+/// A key of the URI and the value of its flag.
 type Flag<'a> = (&'static str, &'a Option<String>);
 
 impl ChannelArgs {
@@ -125,11 +124,11 @@ impl ChannelArgs {
 }
 
 impl PublisherArgs {
-    /// The URI with the flags worked in, checked by the library's own parser.
+    /// The URI with the flags added, checked by the library's parser.
     ///
     /// # Errors
     ///
-    /// A setting that is not usable, or has no meaning for a publisher of this scheme.
+    /// A setting is invalid, or has no meaning for a publisher of this scheme.
     pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
         let own = [
             ("subscribers", &self.subscribers),
@@ -157,11 +156,11 @@ impl PublisherArgs {
 }
 
 impl SubscriberArgs {
-    /// The URI with the flags worked in, checked by the library's own parser.
+    /// The URI with the flags added, checked by the library's parser.
     ///
     /// # Errors
     ///
-    /// A setting that is not usable.
+    /// A setting is invalid.
     pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
         let own = [
             ("delivery", &self.delivery),
@@ -174,7 +173,7 @@ impl SubscriberArgs {
     }
 }
 
-/// The URI of a channel that may be given by its name only: `ticks` is `shm://ticks`.
+/// The full URI of a channel: `ticks` is short for `shm://ticks`.
 pub(crate) fn full_uri(text: &str) -> Cow<'_, str> {
     if text.contains("://") {
         Cow::Borrowed(text)
@@ -183,7 +182,7 @@ pub(crate) fn full_uri(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The URI with the flags of a role and of both roles worked in.
+/// The URI with the flags of one role and of both roles added.
 fn configured(uri: &str, own: &[Flag<'_>], both: &ChannelArgs) -> Outcome<Config> {
     let uri = full_uri(uri);
     let flags = both.flags();
@@ -192,7 +191,7 @@ fn configured(uri: &str, own: &[Flag<'_>], both: &ChannelArgs) -> Outcome<Config
         .collect();
     if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
         return Err(Failure::usage(format!(
-            "--{key} '{value}' is not usable: it holds a '&'"
+            "--{key} '{value}' is not usable: it contains a '&'"
         )));
     }
     let (place, query) = uri

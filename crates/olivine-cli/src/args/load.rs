@@ -7,10 +7,10 @@ use olivine_net::Backend;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Figures of servers fit fewer forms than those of channels.
-const SAVE: &str = "Write the result here, too: .json or .md by its ending; may be given again";
+/// Results of servers have fewer formats than those of channels.
+const SAVE: &str = "Also write the result to this file: .json or .md; repeatable";
 
-/// Load an HTTP server, ours or any other, and check every answer
+/// Load an HTTP server and check every reply
 #[derive(Debug, Args)]
 #[command(
     mut_arg("fifo", |arg| arg.hide(true)),
@@ -21,8 +21,8 @@ const SAVE: &str = "Write the result here, too: .json or .md by its ending; may 
 pub(crate) struct HttpArgs {
     /// Page to load, such as http://127.0.0.1:8000/ [default: our own server]
     pub(crate) url: Option<Url>,
-    /// Servers to compare ours with, or 'all': those that are not there are
-    /// named and left out
+    /// Servers to compare with ours, or 'all'. A missing server is reported and
+    /// left out
     #[arg(
         long,
         value_name = "NAMES",
@@ -30,7 +30,7 @@ pub(crate) struct HttpArgs {
         conflicts_with = "url"
     )]
     pub(crate) peers: Vec<String>,
-    /// Folder of the servers that rivals/http/build makes
+    /// Folder of the servers that rivals/http/build builds
     #[arg(
         long,
         value_name = "FOLDER",
@@ -38,23 +38,23 @@ pub(crate) struct HttpArgs {
         requires = "peers"
     )]
     pub(crate) rivals: PathBuf,
-    /// Have our own server count requests instead of parsing them
+    /// Our own server counts requests and does not parse them
     #[arg(long, conflicts_with = "url")]
     pub(crate) unparsed: bool,
-    /// Requests sent at once on each connection, or with --rate at most; a list
-    /// is measured in turns
+    /// Requests in flight on each connection (with --rate: at most); a list is
+    /// measured in turns
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) depth: Vec<u32>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-    /// Connections kept open
+    /// Open connections
     #[arg(long, short, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub(crate) connections: u32,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }
 
-/// Send messages to an echo server and back, or stream frames to be counted
+/// Load a TCP server with echoed messages or a stream of frames
 #[derive(Debug, Args)]
 #[command(
     mut_arg("fifo", |arg| arg.hide(true)),
@@ -64,10 +64,10 @@ pub(crate) struct HttpArgs {
     mut_arg("rate", |arg| arg.conflicts_with("frames")),
 )]
 pub(crate) struct TcpArgs {
-    /// Address and port of an echo server [default: our own, and a bare loop of
-    /// receive and send to compare it with]
+    /// Address and port of an echo server [default: our own server, and a plain
+    /// loop of recv and send for comparison]
     pub(crate) address: Option<SocketAddr>,
-    /// Stream 32 B frames one way instead; our own server decodes and checks each
+    /// Stream frames of 32 B one way; our own server decodes and checks each
     #[arg(long, conflicts_with_all = ["address", "size", "depth", "connections"])]
     pub(crate) frames: bool,
     /// Frames in each send; a list is measured in turns
@@ -76,35 +76,35 @@ pub(crate) struct TcpArgs {
     /// Bytes of a message, 16 or more
     #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "100")]
     pub(crate) size: u64,
-    /// Messages under way at once on each connection
+    /// Messages in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) depth: u32,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-    /// Connections kept open
+    /// Open connections
     #[arg(long, short, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub(crate) connections: u32,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }
 
-/// How a server is loaded.
+/// Options of the load generator.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Requests a second over all connections, evenly spaced, latency from when
-    /// each was due [default: as many as are answered]
+    /// Requests per second over all connections, evenly spaced; latency counts
+    /// from the planned send time [default: as fast as replies come]
     #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate)]
     pub(crate) rate: Option<f64>,
-    /// How the generator waits [default: http block, tcp and with --rate spin]
+    /// How the generator waits [default: block for http, spin for tcp and --rate]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
-    /// Kernel interface of the generator; io-uring without --rate only
+    /// Kernel interface of the generator; io-uring only without --rate
     #[arg(long, value_enum, default_value = "epoll", value_name = "INTERFACE")]
     pub(crate) generator: InterfaceName,
     /// Kernel interface of our own server; a list is measured in turns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "mio")]
     pub(crate) backend: Vec<BackendName>,
-    /// Print the tables for a document, in Markdown
+    /// Print the tables in Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
 }
@@ -140,7 +140,7 @@ pub(crate) enum KindName {
     Bare,
 }
 
-/// A server that another process of this tool measures.
+/// Arguments of a server process that this tool starts and measures.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     pub(crate) kind: KindName,
@@ -188,7 +188,7 @@ impl From<KindName> for server::Kind {
     }
 }
 
-/// The word by which a value is given on the command line.
+/// The word for a value on the command line.
 pub(crate) fn word(name: impl ValueEnum) -> String {
     // Every value of these enums has a name.
     name.to_possible_value()

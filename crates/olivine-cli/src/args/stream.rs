@@ -1,4 +1,4 @@
-//! Words of `olivine pub` and `olivine sub`.
+//! Arguments of `olivine pub` and `olivine sub`.
 
 use super::channel::{PublisherArgs, SubscriberArgs};
 use super::values::Rate;
@@ -9,20 +9,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Publish messages: arguments, standard input, or generated ones
+/// Publish messages: from arguments, from standard input, or generated
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine pub shm://ticks hello world         two messages
-  olivine pub shm://log --stdin lines < file  every line a message
+  olivine pub shm://log --stdin lines < file  one message for each line
   olivine pub shm://x --rate 100K --count 1M  a million generated messages,
-                                              evenly spaced, 100,000 a second
+                                              100,000 per second, evenly spaced
   olivine pub shm://x --subscribers 3 --stdin raw < disk.img
 
-Without MESSAGE and --stdin, messages are generated: they carry a sequence
-number, their intended send time and a pattern that 'sub --verify' checks.
+Without MESSAGE and --stdin, messages are generated. Each has a sequence number,
+its planned send time and a pattern; 'sub --verify' checks them.
 
-A URI has the settings below and, by place, these keys:
+Besides the settings below, a URI of these schemes accepts these keys:
   shm+fd://  peers timeout
   tcp://     role timeout token tls tls_cert tls_key tls_ca
   nats://    timeout token user password nkey creds tls tls_cert tls_key tls_ca
@@ -32,21 +32,21 @@ A URI has the settings below and, by place, these keys:
 pub(crate) struct PubArgs {
     /// Channel, such as ticks, shm://ticks or shm://ticks?capacity=4MiB
     pub(crate) uri: String,
-    /// Messages to send, each as it stands
+    /// Messages to send, one for each argument
     pub(crate) message: Vec<OsString>,
-    /// Send what comes on standard input: lines, frames (u32 length, u32 tag,
-    /// little endian, then the payload) or raw chunks
+    /// Send standard input as lines, frames (u32 length, u32 tag, both little
+    /// endian, then the payload) or raw chunks
     #[arg(long, value_name = "FORM", conflicts_with = "message")]
     pub(crate) stdin: Option<InputForm>,
-    /// Bytes of a generated message, 16 or more, or of a raw chunk at most; a
-    /// list takes turns [default: 32; raw: 64KiB]
+    /// Bytes of a generated message (16 or more), or most bytes of a raw chunk;
+    /// sizes of a list alternate [default: 32; raw: 64KiB]
     #[arg(
         long, short, value_name = "BYTES", allow_negative_numbers = true,
         value_parser = values::size, value_delimiter = ',', conflicts_with = "message"
     )]
     pub(crate) size: Vec<u64>,
-    /// Stop after this many messages; given MESSAGEs take turns [default: at
-    /// their end, or never]
+    /// Stop after this many messages; MESSAGEs repeat until then [default: each
+    /// MESSAGE once; otherwise never]
     #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
@@ -55,7 +55,7 @@ pub(crate) struct PubArgs {
         value_parser = values::duration
     )]
     pub(crate) duration: Option<Duration>,
-    /// Messages a second, evenly spaced; 0 is full speed
+    /// Messages per second, evenly spaced; 0 is full speed
     #[arg(
         long, short, value_name = "RATE", allow_negative_numbers = true,
         value_parser = values::rate, default_value = "0"
@@ -68,7 +68,7 @@ pub(crate) struct PubArgs {
         conflicts_with_all = ["stdin", "message"]
     )]
     pub(crate) batch: u16,
-    /// Number that goes with each message [default: 0]
+    /// Number sent with each message [default: 0]
     #[arg(
         long, value_name = "TAG",
         value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX))
@@ -81,27 +81,27 @@ pub(crate) struct PubArgs {
 }
 
 impl PubArgs {
-    /// Number that goes with each message.
+    /// Number sent with each message.
     pub(crate) fn tag(&self) -> u32 {
         self.tag.unwrap_or(0)
     }
 }
 
-/// Subscribe: print, pass on, measure or verify what is published
+/// Subscribe: print, copy, measure or verify messages
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine sub shm://ticks                     every message a line
-  olivine sub shm://log --out raw > copy      payload bytes as they are
-  olivine sub shm://x --topic 'a.*' --out topics   some topics, and their names
+  olivine sub shm://ticks                     one line for each message
+  olivine sub shm://log --out raw > copy      payload bytes, unchanged
+  olivine sub shm://x --topic 'a.*' --out topics   some topics, with their names
   olivine sub shm://x --verify                count lost, repeated, reordered
                                               and corrupt generated messages
   olivine sub shm://x --stats latency,interval --csv x.csv
-  olivine sub shm://x --delivery latest       never hold publishers back
+  olivine sub shm://x --delivery latest       publishers do not wait for it
 
-May be started before any publisher exists, and stays when all of them have
-closed: --once ends then. A stream that fails ends it with exit code 1 and the
-reason. The keys of a URI are listed by 'olivine pub --help'.")]
+It may start before any publisher. It continues after all publishers have
+closed, unless --once is given. If the stream fails, it prints the reason and
+ends with exit code 1. 'olivine pub --help' lists the keys of a URI.")]
 pub(crate) struct SubArgs {
     /// Channel, such as ticks, shm://ticks or file:///data/ticks.olv
     pub(crate) uri: String,
@@ -117,15 +117,15 @@ pub(crate) struct SubArgs {
     /// Stop when the last publisher has closed and everything is read
     #[arg(long)]
     pub(crate) once: bool,
-    /// What to write to standard output; json is an object a line
+    /// Format on standard output; json is one object per line
     /// [default: lines, json with --json; none with --verify or --stats]
     #[arg(long, short, value_name = "FORM")]
     pub(crate) out: Option<OutputForm>,
-    /// Check every byte and number of generated messages; exit 1 if any is
-    /// lost, repeated, reordered or corrupt
+    /// Check every byte and sequence number of generated messages; exit code 1
+    /// if any is lost, repeated, reordered or corrupt
     #[arg(long, visible_alias = "test")]
     pub(crate) verify: bool,
-    /// Most messages taken from the ring in one go
+    /// Most messages read from the ring at once
     #[arg(
         long, value_name = "N", default_value = "65536",
         value_parser = clap::value_parser!(u32).range(1..)
@@ -137,20 +137,20 @@ pub(crate) struct SubArgs {
     pub(crate) channel: SubscriberArgs,
 }
 
-/// What to report about a stream.
+/// Options of the report about a stream.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// What to report, comma separated: throughput, interval (a row per
-    /// interval) and, of generated messages, latency [default: none]
+    /// Reports, separated by commas: throughput, interval (one row per interval)
+    /// and, for generated messages, latency [default: none]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) stats: Vec<Stat>,
-    /// Time between two rows of --stats interval and --csv [default: 1s]
+    /// Time between rows of --stats interval and --csv [default: 1s]
     #[arg(
         long, value_name = "TIME", allow_negative_numbers = true,
         value_parser = values::duration
     )]
     pub(crate) interval: Option<Duration>,
-    /// Write a row per interval to this file
+    /// Write one row per interval to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// End when standard input ends.
@@ -163,7 +163,7 @@ impl ReportArgs {
     ///
     /// # Errors
     ///
-    /// A time was given where no row is asked for.
+    /// `--interval` is given, but no report has rows.
     pub(crate) fn interval(&self) -> Outcome<Duration> {
         let has_rows = self.wants(Stat::Interval) || self.csv.is_some();
         if self.interval.is_some() && !has_rows {
@@ -181,11 +181,11 @@ impl ReportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stat {
-    // Messages and bytes a second at the end
+    // Messages and bytes per second at the end
     Throughput,
-    // Percentiles from the intended send time (subscriber, generated messages)
+    // Percentiles from the planned send time (subscriber, generated messages)
     Latency,
-    // A row per interval while running
+    // One row per interval while running
     Interval,
 }
 
@@ -201,7 +201,7 @@ pub(crate) enum OutputForm {
     Lines,
     // Lines with the topic and a tab before the message
     Topics,
-    // A JSON object a line: event, lane, tag, topic, and text, or base64 of what is no UTF-8
+    // One JSON object per line: event, lane, tag, topic, and text, or base64 if it is not UTF-8
     Json,
     Frames,
     Raw,
@@ -209,7 +209,7 @@ pub(crate) enum OutputForm {
 }
 
 impl OutputForm {
-    /// The word for it on the command line.
+    /// Its word on the command line.
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())

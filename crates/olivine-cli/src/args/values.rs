@@ -1,4 +1,4 @@
-//! Values of flags: sizes, durations, rates, lists. Each parser says what it would have taken.
+//! Values of flags: sizes, durations, rates, lists. Each error says which values are valid.
 
 use olivine_bench::scenario::latency;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration above 0 such as 500ms, 2s or 1m".to_owned())
 }
 
-/// `1000`, `100K`, `1.5M`, also with `/s` behind; `0` and `max` are full speed.
+/// `1000`, `100K`, `1.5M`, optionally followed by `/s`; `0` and `max` are full speed.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     let refused =
         || "expected messages a second such as 1000, 100K or 1M, or 0 for full speed".to_owned();
@@ -64,7 +64,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A rate that has an end: no full speed.
+/// A finite rate, not full speed.
 pub(crate) fn steady_rate(text: &str) -> Result<f64, String> {
     match rate(text)? {
         Rate::PerSecond(per_s) => Ok(per_s),
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_take_binary_units_and_refuse_nothing_at_all() {
+    fn sizes_take_binary_units_and_refuse_zero_and_empty() {
         assert_eq!(size("32"), Ok(32));
         assert_eq!(size("8KiB"), Ok(8192));
         assert_eq!(size("1M"), Ok(1 << 20));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_cpus_is_two_different_numbers() {
+    fn cpu_pair_is_two_different_numbers() {
         assert_eq!(cpu_pair("2,5"), Ok((2, 5)));
         for bad in ["", "1", "1,1", "a,b", "1,2,3", "-1,2", "0,5000"] {
             assert!(cpu_pair(bad).is_err(), "{bad:?}");

@@ -1,4 +1,5 @@
-//! Options of `olivine bench` that need no measurement; `measure.rs` and `servers.rs` have the others.
+//! Options of `olivine bench` that need no measurement; `measure.rs` and `servers.rs` have the
+//! others.
 
 use crate::common::{json, said, until};
 use crate::stage::{Scene, Stage};

@@ -1,5 +1,5 @@
-//! Options of `olivine bench http` and `olivine bench tcp`. A figure needs a calm machine; what was asked for is in a row
-//! without one, too.
+//! Options of `olivine bench http` and `olivine bench tcp`. A figure needs a calm machine; what was
+//! asked for is in a row without one, too.
 
 use crate::common::{json, said, skip};
 use crate::stage::{Scene, Stage};

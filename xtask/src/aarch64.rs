@@ -1,8 +1,8 @@
 //! The core as an aarch64 program: the workspace is compiled for it, and its suites run under
 //! `qemu-user`.
 //!
-//! qemu runs one thread's stores in the order of this machine: a run shows layout, atomics and system
-//! calls, no weak order. That part is shown by `crates/olivine/model/axiomatic`.
+//! qemu runs one thread's stores in the order of this machine: a run shows layout, atomics and
+//! system calls, no weak order. That part is shown by `crates/olivine/model/axiomatic`.
 
 use crate::cargo::{cargo, tests};
 use crate::child;

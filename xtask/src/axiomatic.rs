@@ -1,4 +1,5 @@
-//! The edges under weak memory: `crates/olivine/model/axiomatic`, built by the compiler alone and run.
+//! The edges under weak memory: `crates/olivine/model/axiomatic`, built by the compiler alone and
+//! run.
 
 use crate::cargo::{root, target, tests};
 use crate::child;

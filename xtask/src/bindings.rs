@@ -13,7 +13,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What `tests/cmake` compiles and runs.
 const PROGRAMS: usize = 3;
 
-/// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`, `lib/cmake`.
+/// Builds the C library and installs it below `prefix`: `include`, `lib`, `lib/pkgconfig`,
+/// `lib/cmake`.
 pub(crate) fn install(prefix: &Path) -> Result<Step> {
     child::said(
         cargo().args(["build", "--release", "--package", "olivine-capi"]),

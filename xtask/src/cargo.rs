@@ -40,8 +40,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Takes away from a child what cargo set for this program: with it its builds would differ from the same command typed
-/// by hand, and everything would be built twice.
+/// Takes away from a child what cargo set for this program: with it its builds would differ from
+/// the same command typed by hand, and everything would be built twice.
 pub(crate) fn without_ours(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -88,8 +88,9 @@ pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
     Ok(step)
 }
 
-/// Arguments of `cargo build` for every library, program and example. Always all of them, and with the features that the
-/// tests have: another choice of packages is another choice of features, and builds what they depend on once more.
+/// Arguments of `cargo build` for every library, program and example. Always all of them, and with
+/// the features that the tests have: another choice of packages is another choice of features, and
+/// builds what they depend on once more.
 pub(crate) const EVERYTHING: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--examples"];
 
 /// The moment after which no step may run on; set once, by `ci --limit`.

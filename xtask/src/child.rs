@@ -66,7 +66,8 @@ pub(crate) fn stream(
     stream_watched(command, limit, HEARTBEAT, |_| (), on_line)
 }
 
-/// As [`stream`]; `watch` is given the child's number, at least once in `beat` and once more when it has closed its output.
+/// As [`stream`]; `watch` is given the child's number, at least once in `beat` and once more when
+/// it has closed its output.
 ///
 /// The number is the child's at each of these calls: it is reaped later.
 pub(crate) fn stream_watched(
@@ -222,8 +223,8 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-/// CPU time that process `pid` has used so far, of user and system together, in all its threads; `None`
-/// if there is no such process. Children count once they were waited for.
+/// CPU time that process `pid` has used so far, of user and system together, in all its threads;
+/// `None` if there is no such process. Children count once they were waited for.
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     // State, parent, … and from the twelfth: utime, stime, cutime, cstime in ticks.
     let ticks = stat(pid)?;

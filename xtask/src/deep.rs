@@ -144,7 +144,8 @@ impl Progress<'_> {
     }
 }
 
-/// Runs everything. A step that fails is a failure in the report; those after it are run all the same.
+/// Runs everything. A step that fails is a failure in the report; those after it are run all the
+/// same.
 pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
     let seed = plan.seed.unwrap_or_else(any_seed);
     let drawn = if plan.seed.is_none() {

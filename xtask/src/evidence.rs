@@ -50,8 +50,8 @@ impl Evidence {
         })
     }
 
-    /// Writes the run down, in place of what was written of it before; where. `name` is in the file's
-    /// name and title; `state` says how much of the run there is.
+    /// Writes the run down, in place of what was written of it before; where. `name` is in the
+    /// file's name and title; `state` says how much of the run there is.
     ///
     /// # Errors
     ///

@@ -20,7 +20,8 @@ const FOLDERS: [&str; 2] = ["crates/olivine/fuzz", "crates/olivine-net/fuzz"];
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Longest input in bytes: every target reaches all it has with less.
 const INPUT_MAX: u32 = 4096;
-/// What an input may take. Far above what the slowest does, because the process may be stopped from outside.
+/// What an input may take. Far above what the slowest does, because the process may be stopped from
+/// outside.
 const INPUT_SECONDS: u32 = 120;
 /// How often a target's CPU time is looked at.
 const BEAT: Duration = Duration::from_millis(200);
@@ -203,7 +204,8 @@ impl Target {
         builds().join("artifacts").join(&self.name)
     }
 
-    /// Runs it until it has used `length` of CPU time: its name, the step that was, the time it used.
+    /// Runs it until it has used `length` of CPU time: its name, the step that was, the time it
+    /// used.
     fn fuzz(self, length: Duration) -> (String, Step, Duration) {
         let start = Instant::now();
         println!("fuzz {}: begins", self.name);

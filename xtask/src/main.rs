@@ -46,7 +46,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// All tests: tidy, unit, integration and doc tests, models, examples, the commands and programs of the READMEs.
+    /// All tests: tidy, unit, integration and doc tests, models, examples, the commands and
+    /// programs of the READMEs.
     Test {
         /// Also run every mutant against the models.
         #[arg(long)]
@@ -55,8 +56,8 @@ enum Task {
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// What a change must pass: lock file, fmt, clippy, docs, deny, and `test --mutants`. With `--deep` everything, at
-    /// length, with its report in `docs/evidence`.
+    /// What a change must pass: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
+    /// `--deep` everything, at length, with its report in `docs/evidence`.
     Ci {
         /// Fail whatever is still running after this many minutes.
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
@@ -64,9 +65,9 @@ enum Task {
         /// Only these steps, by the names that a run prints; nothing is written down then.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
-        /// `test --mutants`, Miri, sanitizers, deaths after every instruction, faults of every system call, hostile peers,
-        /// fuzzing, 64 busy processes, many kills, a soak, aarch64, all methods again and again, the report in a browser,
-        /// other people's HTTP clients.
+        /// `test --mutants`, Miri, sanitizers, deaths after every instruction, faults of every
+        /// system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak, aarch64, all
+        /// methods again and again, the report in a browser, other people's HTTP clients.
         #[arg(long)]
         deep: bool,
         #[command(flatten)]
@@ -74,7 +75,8 @@ enum Task {
     },
     /// Rules checked on the text of the repository.
     Tidy,
-    /// The models: the code under loom, the protocol over whole lives under spin, the edges under RC11 and ARMv8.
+    /// The models: the code under loom, the protocol over whole lives under spin, the edges under
+    /// RC11 and ARMv8.
     Model {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]
@@ -122,8 +124,9 @@ enum Task {
         #[arg(value_enum, value_name = "SANITIZERS")]
         sanitizers: Vec<Sanitizer>,
     },
-    /// Our HTTP server and load generator beside other people's, which it builds and installs: the tables of the engine's
-    /// README and of `docs/method.md`. Takes about ten minutes, on a quiet machine.
+    /// Our HTTP server and load generator beside other people's, which it builds and installs: the
+    /// tables of the engine's README and of `docs/method.md`. Takes about ten minutes, on a quiet
+    /// machine.
     Peers {
         /// How long each server is loaded at each depth, in seconds over all runs.
         #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
@@ -142,9 +145,11 @@ enum Task {
         #[arg(long, value_name = "DIR")]
         prefix: std::path::PathBuf,
     },
-    /// Other people's libraries for the benchmark: builds what can be built, says why the rest cannot.
+    /// Other people's libraries for the benchmark: builds what can be built, says why the rest
+    /// cannot.
     Rivals,
-    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten minutes, on a quiet machine.
+    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten
+    /// minutes, on a quiet machine.
     Record {
         /// Folder in `results`, such as `epyc-2cpu-virtual`.
         name: String,

@@ -99,8 +99,8 @@ fn kill_all(tests: &Program, mutants: &[String]) -> Result<Step> {
     Ok(step)
 }
 
-/// The test that kills a mutant, or how it survives. A mutant that is caught is caught early; one that
-/// hangs is an error.
+/// The test that kills a mutant, or how it survives. A mutant that is caught is caught early; one
+/// that hangs is an error.
 fn kill(tests: &Program, mutant: &str) -> Result<(Result<String>, Duration)> {
     let mut command = test_program(tests);
     // One thread: the test that was running when the program died is then known by name.

@@ -1,5 +1,5 @@
-//! Our server and our generator beside other people's: what they need is built and installed, every one is
-//! measured in turns, and the tables are printed as they stand in the documents.
+//! Our server and our generator beside other people's: what they need is built and installed, every
+//! one is measured in turns, and the tables are printed as they stand in the documents.
 
 mod generator;
 

@@ -10,7 +10,8 @@ pub(crate) fn jobs() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does `work` on each of `items`, begun in their order, `jobs` at a time; what came of each, in no order.
+/// Does `work` on each of `items`, begun in their order, `jobs` at a time; what came of each, in no
+/// order.
 ///
 /// # Panics
 ///

@@ -111,8 +111,8 @@ pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs every test of the workspace: its programs, as many at a time as there are processors, then what
-/// its documentation says.
+/// Runs every test of the workspace: its programs, as many at a time as there are processors, then
+/// what its documentation says.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
-//! The recorded results of a machine: every method, every rival, the page and the headline of all of it.
+//! The recorded results of a machine: every method, every rival, the page and the headline of all
+//! of it.
 //!
-//! One measurement after the other, so that nothing runs beside them; the load before each is in its file. The README
-//! quotes the headline word for word.
+//! One measurement after the other, so that nothing runs beside them; the load before each is in
+//! its file. The README quotes the headline word for word.
 
 use crate::cargo::{self, root, target};
 use crate::child::{self, Line};
@@ -15,8 +16,9 @@ use std::process::Command;
 /// Seconds and runs of each variant when only the way is tried.
 const SHORT: [&str; 4] = ["--seconds", "0.05", "--runs", "1"];
 
-/// Name of each file, seconds of each variant over all runs, words of `olivine bench`. Chosen so that
-/// all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
+/// Name of each file, seconds of each variant over all runs, words of `olivine bench`. Chosen so
+/// that all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each
+/// slice.
 const MEASUREMENTS: [(&str, &str, &str); 7] = [
     ("floor", "5", "floor"),
     (

@@ -161,7 +161,8 @@ impl Report {
         }
     }
 
-    /// Announces and runs a step that is chosen; an error inside it is a failure of that step, not of the report.
+    /// Announces and runs a step that is chosen; an error inside it is a failure of that step, not
+    /// of the report.
     pub(crate) fn run(&mut self, name: &str, body: impl FnOnce() -> anyhow::Result<Step>) {
         if !self.is_chosen(name) {
             return;

@@ -1,6 +1,8 @@
-//! Other people's libraries for the benchmark: builds what can be built here, and says why the rest cannot.
+//! Other people's libraries for the benchmark: builds what can be built here, and says why the rest
+//! cannot.
 //!
-//! Each rival is a package of the workspace in `rivals/`, built alone: the others do not depend on it.
+//! Each rival is a package of the workspace in `rivals/`, built alone: the others do not depend on
+//! it.
 
 use crate::cargo::{cargo, root, target};
 use crate::child::{self, Line};
@@ -44,8 +46,8 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds every rival. What cannot be built here is counted as skipped, with the reason; what has an
-/// error in our own few lines has failed.
+/// Builds every rival. What cannot be built here is counted as skipped, with the reason; what has
+/// an error in our own few lines has failed.
 pub(crate) fn run(report: &mut Report) {
     match names() {
         Ok(names) => names

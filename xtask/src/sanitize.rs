@@ -26,12 +26,14 @@ pub(crate) fn run(report: &mut Report, which: &[Sanitizer]) {
 /// A sanitizer, and what runs under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sanitizer {
-    /// Accesses outside of what was reserved, or after it was given back: unit tests, channels, bridges, journals.
+    /// Accesses outside of what was reserved, or after it was given back: unit tests, channels,
+    /// bridges, journals.
     Address,
-    /// Races between threads: unit tests with rings in heap memory, channels of one process, waiting, bridges and journals with
-    /// the threads they have. It takes a ring that is mapped twice for two, so it sees what lies on the heap, and the
-    /// ends of a ring where both have it at one address; it does not know what a fence orders, and nothing here needs that
-    /// it did. No report is suppressed.
+    /// Races between threads: unit tests with rings in heap memory, channels of one process,
+    /// waiting, bridges and journals with the threads they have. It takes a ring that is mapped
+    /// twice for two, so it sees what lies on the heap, and the ends of a ring where both have it
+    /// at one address; it does not know what a fence orders, and nothing here needs that it did. No
+    /// report is suppressed.
     Thread,
 }
 
@@ -64,7 +66,8 @@ impl Sanitizer {
                 "heap-use-after-free",
             ),
             Self::Thread => (
-                // In turns, which relaxed words order for nobody: two loops may by chance not meet at all.
+                // In turns, which relaxed words order for nobody: two loops may by chance not meet
+                // at all.
                 "use std::sync::atomic::{AtomicU32, Ordering::Relaxed}; \
                  static mut N: u64 = 0; static TURN: AtomicU32 = AtomicU32::new(0); \
                  fn add(me: u32) { for _ in 0..100 { \
@@ -108,7 +111,8 @@ impl Sanitizer {
                 command.env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
             }
             Self::Thread => {
-                // What the standard library does to hand things from thread to thread has to be seen.
+                // What the standard library does to hand things from thread to thread has to be
+                // seen.
                 command
                     .arg("-Zbuild-std")
                     .env("TSAN_OPTIONS", "halt_on_error=1")
@@ -136,7 +140,8 @@ fn ready() -> Result<Nightly> {
     Nightly::with(&["rust-src"], &["--version"])
 }
 
-/// Hostile peers overwrite `writes` words in each attack, while their victims run under AddressSanitizer.
+/// Hostile peers overwrite `writes` words in each attack, while their victims run under
+/// AddressSanitizer.
 ///
 /// # Errors
 ///

@@ -23,7 +23,8 @@ pub(crate) struct File {
 #[derive(Debug, Default)]
 pub(crate) struct Rust {
     pub(crate) lines: Vec<RustLine>,
-    /// Words, literals and punctuation in order; `::` is one token, a group is its delimiters and what is between.
+    /// Words, literals and punctuation in order; `::` is one token, a group is its delimiters and
+    /// what is between.
     pub(crate) tokens: Vec<Token>,
     /// Modules declared as `#[cfg(test)] mod name;`.
     test_modules: Vec<String>,
@@ -71,8 +72,8 @@ impl File {
         self.rust_lines().filter(|(_, line)| !line.test)
     }
 
-    /// The comments of line `number` and of the `above` lines before it. With `whole` also the rest of
-    /// a comment that begins further up.
+    /// The comments of line `number` and of the `above` lines before it. With `whole` also the rest
+    /// of a comment that begins further up.
     pub(crate) fn comments(&self, number: usize, above: usize, whole: bool) -> String {
         let lines = self.rust.as_ref().map_or(&[][..], |rust| &rust.lines);
         let mut first = number.saturating_sub(1 + above);

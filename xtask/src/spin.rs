@@ -1,4 +1,5 @@
-//! The protocol model in Promela: every schedule of coming, going and waiting on a lane, walked by `spin`.
+//! The protocol model in Promela: every schedule of coming, going and waiting on a lane, walked by
+//! `spin`.
 //!
 //! `-DMUTANT_NAME` takes something away from the model; each name in it must be found out.
 
@@ -13,8 +14,8 @@ use std::process::Command;
 use std::time::Instant;
 
 const MODEL: &str = "crates/olivine/model/channel.pml";
-/// What is walked: a channel that waits for everybody, one that evicts, one where two come and go, and one where a waker
-/// dies half way.
+/// What is walked: a channel that waits for everybody, one that evicts, one where two come and go,
+/// and one where a waker dies half way.
 const CHANNELS: [(&str, &[&str]); 4] = [
     ("waits", &[]),
     ("evicts", &["-DEVICT"]),

@@ -7,8 +7,8 @@ use crate::{axiomatic, bindings, deny, examples, model, programs, spin, tidy, to
 use anyhow::Result;
 use std::thread;
 
-/// What the core's tests are built with besides, to be run once more: blocks are packed, and there are
-/// named points to die at. Of the whole workspace, or what it depends on would be built again.
+/// What the core's tests are built with besides, to be run once more: blocks are packed, and there
+/// are named points to die at. Of the whole workspace, or what it depends on would be built again.
 const MORE_FEATURES: &str = "--workspace --features olivine/zstd,olivine/points";
 
 /// Every check that needs only Rust, a C compiler and Python.
@@ -43,8 +43,8 @@ pub(crate) fn ci(report: &mut Report) {
     });
 }
 
-/// Runs `main`, and `other` beside it, which builds elsewhere: neither waits for the other's locks, and
-/// one has work for the processors while the other's tests wait. Reports on `main` first.
+/// Runs `main`, and `other` beside it, which builds elsewhere: neither waits for the other's locks,
+/// and one has work for the processors while the other's tests wait. Reports on `main` first.
 fn side_by_side(
     report: &mut Report,
     main: impl FnOnce(&mut Report),

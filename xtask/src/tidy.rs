@@ -51,7 +51,8 @@ impl Rule {
         self.findings.extend(problem);
     }
 
-    /// Looks at each of `files`, of which `find` gives the first line that breaks the rule, and why.
+    /// Looks at each of `files`, of which `find` gives the first line that breaks the rule, and
+    /// why.
     fn files<'a>(
         mut self,
         files: impl Iterator<Item = &'a File>,
@@ -123,7 +124,8 @@ fn rules(tree: &Tree) -> Vec<Rule> {
     ]
 }
 
-/// Each of `faults` breaks `rule` in one place, each of `fine` holds it: `PATH: TEXT`, below `base`.
+/// Each of `faults` breaks `rule` in one place, each of `fine` holds it: `PATH: TEXT`, below
+/// `base`.
 #[cfg(test)]
 fn planted<S: AsRef<str>>(rule: fn(&Tree) -> Rule, base: &str, faults: &[S], fine: &[S]) {
     let judge = |sample: &str| {

@@ -1,5 +1,5 @@
-//! What a step needs and cargo does not bring: tools of cargo and the nightly compiler in their pinned
-//! versions, installed if need be.
+//! What a step needs and cargo does not bring: tools of cargo and the nightly compiler in their
+//! pinned versions, installed if need be.
 
 use crate::cargo::{cargo, root, target};
 use crate::child;
@@ -71,8 +71,8 @@ pub(crate) struct Nightly {
 }
 
 impl Nightly {
-    /// The one that `OLIVINE_NIGHTLY` names, or `nightly`, once it can run `cargo PROBE`; installs it
-    /// with `components` if need be.
+    /// The one that `OLIVINE_NIGHTLY` names, or `nightly`, once it can run `cargo PROBE`; installs
+    /// it with `components` if need be.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ fn version_of(program: &Path) -> Option<String> {
         .then(|| said.trim().to_owned())
 }
 
-/// Makes sure that there is a NATS server: ours, built from the Go module proxy into the target folder,
-/// or the system's. Says which.
+/// Makes sure that there is a NATS server: ours, built from the Go module proxy into the target
+/// folder, or the system's. Says which.
 ///
 /// # Errors
 ///
@@ -172,7 +172,8 @@ pub(crate) fn nats_server() -> Result<String> {
     found().ok_or_else(|| missing("nats-server was installed and does not run"))
 }
 
-/// The interpreter that the Python package's tests run by: one with numpy and mypy. Says which numpy.
+/// The interpreter that the Python package's tests run by: one with numpy and mypy. Says which
+/// numpy.
 ///
 /// # Errors
 ///

@@ -71,7 +71,8 @@ impl<'a> Deadline<'a> {
     ///
     /// # Errors
     ///
-    /// [`BenchError::PeerSilent`] once the time is up; what is known of the other process if it is gone or failed.
+    /// [`BenchError::PeerSilent`] once the time is up; what is known of the other process if it is
+    /// gone or failed.
     #[cold]
     #[inline(never)]
     pub fn look(&mut self) -> Result<()> {

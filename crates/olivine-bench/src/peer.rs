@@ -1,9 +1,9 @@
 //! Two processes that measure together.
 //!
-//! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go down its
-//! standard input and answers come back on its standard output, one JSON object a line: nothing
-//! spins between slices, and the end of either pipe is noticed at once. Within a slice both spin on
-//! [`SharedWords`]:
+//! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go
+//! down its standard input and answers come back on its standard output, one JSON object a line:
+//! nothing spins between slices, and the end of either pipe is noticed at once. Within a slice both
+//! spin on [`SharedWords`]:
 //!
 //! | word | written by | meaning                                         |
 //! |------|------------|-------------------------------------------------|

@@ -229,8 +229,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] if the program does not run or says something else, [`BenchError::RivalHangs`] if it
-    /// says nothing for half a minute, [`BenchError::Stopped`] soon after `stopped` is true.
+    /// [`BenchError::Rival`] if the program does not run or says something else,
+    /// [`BenchError::RivalHangs`] if it says nothing for half a minute, [`BenchError::Stopped`]
+    /// soon after `stopped` is true.
     pub fn methods(&self, stopped: &dyn Fn() -> bool) -> Result<Vec<Known>> {
         self.run(LIST, "", START_MAX, stopped)
     }
@@ -239,8 +240,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer than was asked for,
-    /// [`BenchError::Stopped`] soon after `stopped` is true; the program is ended then.
+    /// [`BenchError::Rival`] with what it said, [`BenchError::RivalHangs`] if it takes far longer
+    /// than was asked for, [`BenchError::Stopped`] soon after `stopped` is true; the program is
+    /// ended then.
     pub fn measure(&self, job: &Job, stopped: &dyn Fn() -> bool) -> Result<Vec<Row>> {
         self.ask(MEASURE, job, job.limit(), stopped)
     }

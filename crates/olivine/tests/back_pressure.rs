@@ -1,6 +1,8 @@
-//! Time that publishers are held back: seen while it lasts, with who is in the way, and bounded where the channel says so.
+//! Time that publishers are held back: seen while it lasts, with who is in the way, and bounded
+//! where the channel says so.
 //!
-//! `OLIVINE_SLOW_MS` is the time after which a slow subscriber is evicted, `OLIVINE_SLOW_SUBSCRIBERS` how many there are.
+//! `OLIVINE_SLOW_MS` is the time after which a slow subscriber is evicted,
+//! `OLIVINE_SLOW_SUBSCRIBERS` how many there are.
 
 #![cfg(not(loom))]
 
@@ -186,7 +188,8 @@ fn a_stopped_reader_is_shown_as_stopped() {
     assert_eq!(state(), ProcessState::Unknown);
 }
 
-/// Where the number that a slot shows is not that of a participant, nothing is said of that process.
+/// Where the number that a slot shows is not that of a participant, nothing is said of that
+/// process.
 #[test]
 fn a_stranger_of_the_same_number_is_not_taken_for_the_reader() {
     use std::os::unix::fs::FileExt as _;
@@ -222,7 +225,8 @@ fn publish_laps(publisher: &mut Publisher, messages: u64) -> Duration {
     longest
 }
 
-/// Of `count` subscribers that never read, each has its own position: the publisher waits for one time, not for each.
+/// Of `count` subscribers that never read, each has its own position: the publisher waits for one
+/// time, not for each.
 fn silent_ones_cost_one_time(uri: &str, count: u32) {
     let mut publisher = Publisher::open(uri).unwrap();
     let silent: Vec<_> = (0..count)
@@ -259,8 +263,9 @@ fn many_silent_subscribers_at_different_positions_are_judged_by_one_clock() {
     silent_ones_cost_one_time(&sealed, 19);
 }
 
-/// Silent, crawling, absent and stopped ones together. Prints the longest wait for a message; the goal is 1.25 times the
-/// time after which slow ones are evicted, on a machine with a processor left.
+/// Silent, crawling, absent and stopped ones together. Prints the longest wait for a message; the
+/// goal is 1.25 times the time after which slow ones are evicted, on a machine with a processor
+/// left.
 #[test]
 fn no_message_waits_longer_than_slow_says_whoever_is_in_the_way() {
     let place = Place::new();

@@ -136,7 +136,8 @@ fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
     });
 }
 
-/// Where nobody holds a publisher back: far more than both rings hold goes in while nobody reads, and comes out.
+/// Where nobody holds a publisher back: far more than both rings hold goes in while nobody reads,
+/// and comes out.
 fn goes_on_without_reader(publisher: &mut Publisher, subscriber: &mut Subscriber) {
     const COUNT: u64 = 40_000;
     for number in 0..COUNT {

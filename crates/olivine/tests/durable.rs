@@ -1,4 +1,5 @@
-//! Durable subscribers whose place is taken learn it when their name comes back, and how much they missed.
+//! Durable subscribers whose place is taken learn it when their name comes back, and how much they
+//! missed.
 
 #![cfg(not(loom))]
 
@@ -22,7 +23,8 @@ fn text(name: &str) -> String {
     std::env::var(name).expect("set by the parent")
 }
 
-/// The other processes: a subscriber that hangs, or one that takes its time to die, with a publisher.
+/// The other processes: a subscriber that hangs, or one that takes its time to die, with a
+/// publisher.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -86,7 +88,8 @@ fn is_evicted<T>(answer: &Result<T, ReceiveError>) -> bool {
     matches!(answer, Err(ReceiveError::Evicted))
 }
 
-/// Opens the name and checks that it is told what it missed: everything from `read` to where it goes on.
+/// Opens the name and checks that it is told what it missed: everything from `read` to where it
+/// goes on.
 fn told(named: &str, read: u64, sent: u64) -> Subscriber {
     let mut again = Subscriber::open(named).unwrap();
     let Some(Durable::LostPlace { bytes }) = again.durable() else {
@@ -198,7 +201,8 @@ fn told_before_it_left_a_durable_subscriber_is_not_told_twice() {
     assert!(counted > 0);
     first.close();
     let mut again = Subscriber::open(&named).unwrap();
-    // What was missed after the call that said so, if anything, is told by the API and not by an error.
+    // What was missed after the call that said so, if anything, is told by the API and not by an
+    // error.
     let missed = again.lost_bytes();
     send(&mut publisher, 5000..5010);
     let found = rest(&mut again);

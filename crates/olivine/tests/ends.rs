@@ -33,8 +33,8 @@ fn reason(error: &ReceiveError) -> &str {
     }
 }
 
-/// A journal of `count` messages in blocks of their own, the last of which is followed by whole ones where `damaged` says
-/// which block has a flipped bit.
+/// A journal of `count` messages in blocks of their own, the last of which is followed by whole
+/// ones where `damaged` says which block has a flipped bit.
 fn journal(path: &Path, count: u32, damaged: Option<u32>) {
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
     let mut recorder = Recorder::open(path, &settings).unwrap();
@@ -183,7 +183,8 @@ fn a_failure_is_carried_on_by_the_next_bridge() {
     );
 }
 
-/// Whichever side listens. It was told as a reason to come back, and the subscriber waited for ever.
+/// Whichever side listens. It was told as a reason to come back, and the subscriber waited for
+/// ever.
 #[cfg(feature = "tcp")]
 #[test]
 fn a_failure_is_carried_on_over_a_connection() {

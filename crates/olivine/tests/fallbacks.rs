@@ -1,4 +1,5 @@
-//! What the system may not have: `/proc`, `MADV_WIPEONFORK`. Without them channels work all the same.
+//! What the system may not have: `/proc`, `MADV_WIPEONFORK`. Without them channels work all the
+//! same.
 
 #![cfg(all(not(loom), target_os = "linux"))]
 

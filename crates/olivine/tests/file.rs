@@ -431,7 +431,8 @@ fn a_type_is_recorded_and_another_is_refused() {
     );
 }
 
-/// Two publishers, a recorder, a replay: each one's messages stay in order, and all of them arrive once.
+/// Two publishers, a recorder, a replay: each one's messages stay in order, and all of them arrive
+/// once.
 #[test]
 fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
     let place = Place::new();
@@ -505,7 +506,8 @@ fn a_bridge_that_was_stopped_tells_everything_that_it_carried() {
     assert_eq!(record.status(), status);
 }
 
-/// A recorder that is stopped and started again goes on exactly where it was: publishers wait for it meanwhile.
+/// A recorder that is stopped and started again goes on exactly where it was: publishers wait for
+/// it meanwhile.
 #[test]
 fn a_recorder_that_comes_back_misses_and_repeats_nothing() {
     let place = Place::new();

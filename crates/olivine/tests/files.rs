@@ -1,4 +1,5 @@
-//! What lies where a channel should be is checked before it is used, and a full file system is an error.
+//! What lies where a channel should be is checked before it is used, and a full file system is an
+//! error.
 
 #![cfg(not(loom))]
 

@@ -12,13 +12,15 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: which descriptors a child closes, and in which order they are used again, is part of them.
+/// One test at a time: which descriptors a child closes, and in which order they are used again, is
+/// part of them.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this is an emulator, which keeps the pages that a kernel zeroes in a forked child. The tests say so then.
+/// Whether this is an emulator, which keeps the pages that a kernel zeroes in a forked child. The
+/// tests say so then.
 fn keeps_pages() -> bool {
     let emulated = common::runner().is_some();
     if emulated {
@@ -29,8 +31,8 @@ fn keeps_pages() -> bool {
 
 /// Runs `child` in a forked process and wants 0 from it; a hang there is a failure here.
 fn forked(child: impl FnOnce() -> i32) {
-    // SAFETY: the child only runs `child` and leaves by `_exit`; it touches no lock that another thread may hold
-    // beyond those of the allocator, which the C library makes usable after a fork.
+    // SAFETY: the child only runs `child` and leaves by `_exit`; it touches no lock that another
+    // thread may hold beyond those of the allocator, which the C library makes usable after a fork.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -67,7 +69,8 @@ fn a_forked_child_is_refused_and_harms_nobody() {
         subscriber.as_mut().unwrap().event_fd().unwrap();
         forked(|| {
             if uri.starts_with("inproc") {
-                // The name is free here: memory of two processes under the locks of one would have two writers.
+                // The name is free here: memory of two processes under the locks of one would have
+                // two writers.
                 let mut own = Publisher::open(&uri).unwrap();
                 own.publish(b"nobody").unwrap();
             }

@@ -1,5 +1,6 @@
-//! What waiting costs: a participant that is parked and has nothing to do wakes up once a second at most, and passes no
-//! barrier. And what its long naps must not cover: a death between a store and its wake-up is noticed without them.
+//! What waiting costs: a participant that is parked and has nothing to do wakes up once a second at
+//! most, and passes no barrier. And what its long naps must not cover: a death between a store and
+//! its wake-up is noticed without them.
 
 #![cfg(not(loom))]
 
@@ -136,7 +137,8 @@ fn a_publisher_that_waits_for_room_wakes_up_once_a_second_and_passes_no_barrier(
     costs_one_wakeup_a_second("publisher");
 }
 
-/// A program that looks at something else now and then: its turns end by time, and no flag is raised anew.
+/// A program that looks at something else now and then: its turns end by time, and no flag is
+/// raised anew.
 #[test]
 fn a_subscriber_that_waits_in_turns_passes_no_barrier() {
     let place = Place::new();
@@ -152,7 +154,8 @@ fn a_subscriber_that_waits_in_turns_passes_no_barrier() {
     assert!(count <= seconds * 3, "{count} wake-ups in {seconds} s");
 }
 
-/// Deaths between a store and its wake-up. The one that sleeps does so without end: only a wake-up ends it.
+/// Deaths between a store and its wake-up. The one that sleeps does so without end: only a wake-up
+/// ends it.
 #[cfg(feature = "points")]
 mod deaths {
     use super::*;
@@ -240,7 +243,8 @@ mod deaths {
         }
     }
 
-    /// A waker that dies with some of the park words taken must not hide the other sleepers from the next one.
+    /// A waker that dies with some of the park words taken must not hide the other sleepers from
+    /// the next one.
     #[test]
     fn sleepers_are_woken_by_others_after_a_waker_died_half_way() {
         let place = Place::new();

@@ -12,8 +12,8 @@ use olivine::{Compression, Rotation, SyncPolicy};
 use recording::{Account, deliver, fast, frame, lanes, packings, replay_all};
 use std::time::Duration;
 
-/// Whatever is appended, in whatever pieces, with whatever stops and files: it comes out the same, from the
-/// start and from any position and time.
+/// Whatever is appended, in whatever pieces, with whatever stops and files: it comes out the same,
+/// from the start and from any position and time.
 #[test]
 fn what_is_recorded_comes_out_the_same_from_anywhere() {
     for seed in 0..30 {

@@ -1,5 +1,5 @@
-//! A journal that was cut, flipped, filled up or left by somebody killed: nothing wrong is ever delivered, and
-//! what is whole stays whole.
+//! A journal that was cut, flipped, filled up or left by somebody killed: nothing wrong is ever
+//! delivered, and what is whole stays whole.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -231,7 +231,8 @@ fn nonsense_never_crashes_and_is_never_delivered() {
     }
 }
 
-/// Every file but the last of a journal has its index: a cut there is damage, and the rest is still to be had.
+/// Every file but the last of a journal has its index: a cut there is damage, and the rest is still
+/// to be had.
 #[test]
 fn damage_in_one_file_does_not_cost_the_others() {
     let place = Place::new();
@@ -322,7 +323,8 @@ fn role() {
     }
 }
 
-/// A recorder that was killed between beginning a file and describing the lanes there has not forgotten where they end.
+/// A recorder that was killed between beginning a file and describing the lanes there has not
+/// forgotten where they end.
 #[test]
 fn a_file_that_was_only_begun_hides_no_lane() {
     let place = Place::new();
@@ -360,7 +362,8 @@ fn a_file_that_was_only_begun_hides_no_lane() {
     assert_eq!(found.messages.len() as u64, end / run.len() as u64 + 1);
 }
 
-/// A recorder killed at any moment leaves everything that it flushed, and the next one goes on behind it.
+/// A recorder killed at any moment leaves everything that it flushed, and the next one goes on
+/// behind it.
 #[test]
 fn a_killed_recorder_loses_nothing_that_it_flushed() {
     let place = Place::new();
@@ -403,7 +406,8 @@ fn a_killed_recorder_loses_nothing_that_it_flushed() {
     }
 }
 
-/// Runs `role` of this binary in a mount namespace of its own, with a small file system at a folder.
+/// Runs `role` of this binary in a mount namespace of its own, with a small file system at a
+/// folder.
 fn in_small_file_system(role: &str, prepare: &str) {
     let place = Place::new();
     let root = place.file("small");

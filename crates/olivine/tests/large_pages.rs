@@ -35,7 +35,8 @@ fn required_large_pages_are_there_and_carry_messages() {
             Err(other) => panic!("{other}"),
         };
         let mut subscriber = Subscriber::open(&uri).unwrap();
-        // Each end has the first half whole; the second half's first large page is cut by the header.
+        // Each end has the first half whole; the second half's first large page is cut by the
+        // header.
         let each = mib * 1024 + (mib - 2) * 1024;
         assert_eq!(large_kib(), 2 * each, "{capacity}");
         // Three laps, so that messages lie across every border.

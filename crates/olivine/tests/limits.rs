@@ -1,5 +1,5 @@
-//! What the system refuses has a name and leaves nothing behind; more busy processes than processors, and numbers near
-//! their edges, change nothing.
+//! What the system refuses has a name and leaves nothing behind; more busy processes than
+//! processors, and numbers near their edges, change nothing.
 //!
 //! `OLIVINE_CROWD` is the number of busy processes.
 
@@ -90,8 +90,9 @@ fn read(words: &SharedWords) {
     }
 }
 
-/// Goes on where the one before it stopped, until it is killed or has sent everything: of each number that message
-/// which `spoil` names, with what that does to the one that was made for the number.
+/// Goes on where the one before it stopped, until it is killed or has sent everything: of each
+/// number that message which `spoil` names, with what that does to the one that was made for the
+/// number.
 fn write(words: &SharedWords, spoil: fn(u64, &mut Vec<u8>) -> u64) {
     let mut publisher = Publisher::open_with(&config()).unwrap();
     // A message whose publisher died before it could say so is there all the same.
@@ -140,7 +141,8 @@ fn limit(which: libc::__rlimit_resource_t, most: u64) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// As many descriptors as there are, then one less of them each time, until there are enough for a channel.
+/// As many descriptors as there are, then one less of them each time, until there are enough for a
+/// channel.
 fn few_descriptors(uri: &str) {
     limit(libc::RLIMIT_NOFILE, 256);
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
@@ -275,7 +277,8 @@ impl Others {
         spawn(role, &self.variables)
     }
 
-    /// A stream of which every publisher but the last is killed on its way, and a reader that checks it.
+    /// A stream of which every publisher but the last is killed on its way, and a reader that
+    /// checks it.
     fn stream(&self, deaths: u64) {
         let reader = self.spawn("reader");
         until("the reader is there", || self.words.load(READY) == 1);

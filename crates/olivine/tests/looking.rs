@@ -1,4 +1,5 @@
-//! Looking at a channel maps what is read, not the rings, which may be as large as the memory of a machine.
+//! Looking at a channel maps what is read, not the rings, which may be as large as the memory of a
+//! machine.
 //!
 //! A program of its own with one test: how much may be mapped is limited for the whole process.
 
@@ -51,7 +52,8 @@ fn fnv(words: impl Iterator<Item = u64>) -> u64 {
         })
 }
 
-/// Makes a channel that holds a message nobody has seen, and then its ring a large one, of which no memory is taken.
+/// Makes a channel that holds a message nobody has seen, and then its ring a large one, of which no
+/// memory is taken.
 fn leave_a_large_one(place: &Place) -> String {
     let uri = place.uri("large", "");
     let mut publisher = Publisher::open(&place.uri("large", "capacity=4KiB")).unwrap();

@@ -1,5 +1,5 @@
-//! `tcp://` between two network namespaces, over a wire that delays and loses packets and is cut for a while, by
-//! bridges that are killed. Needs root, `ip`, Python and `/dev/net/tun`.
+//! `tcp://` between two network namespaces, over a wire that delays and loses packets and is cut
+//! for a while, by bridges that are killed. Needs root, `ip`, Python and `/dev/net/tun`.
 
 #![cfg(not(loom))]
 

@@ -24,7 +24,8 @@ fn status(subscriber: &Subscriber) -> LinkStatus {
     subscriber.link_status().expect("a bridge")
 }
 
-/// A subscriber whose place at the server is there: nothing that is published from now on passes it by.
+/// A subscriber whose place at the server is there: nothing that is published from now on passes it
+/// by.
 fn joined(uri: &str) -> Subscriber {
     let subscriber = Subscriber::open(uri).expect("a subscriber");
     until("it is connected", || {

@@ -1,4 +1,5 @@
-//! `nats://` and who is let in: NKeys, credentials files, TLS and mutual TLS, against a server that asks for them.
+//! `nats://` and who is let in: NKeys, credentials files, TLS and mutual TLS, against a server that
+//! asks for them.
 
 #![cfg(all(not(loom), feature = "nats"))]
 

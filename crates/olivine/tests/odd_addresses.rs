@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 struct Odd;
 
-/// What is asked of the system for `layout`, and how far behind its start the answer lies: who asks for bytes gets an
-/// odd address, so that nobody relies on an alignment that it did not ask for.
+/// What is asked of the system for `layout`, and how far behind its start the answer lies: who asks
+/// for bytes gets an odd address, so that nobody relies on an alignment that it did not ask for.
 fn asked(layout: Layout) -> (Layout, usize) {
     if layout.align() > 1 {
         return (layout, 0);
@@ -18,7 +18,8 @@ fn asked(layout: Layout) -> (Layout, usize) {
     one_more.map_or((layout, 0), |larger| (larger, 1))
 }
 
-// SAFETY: hands everything on to the system's allocator, with a byte more where the answer is moved by one.
+// SAFETY: hands everything on to the system's allocator, with a byte more where the answer is moved
+// by one.
 unsafe impl GlobalAlloc for Odd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (layout, behind) = asked(layout);
@@ -35,7 +36,8 @@ unsafe impl GlobalAlloc for Odd {
         let (layout, behind) = asked(layout);
         // SAFETY: `alloc` above moved it as far.
         let memory = unsafe { memory.sub(behind) };
-        // SAFETY: the caller's promise is ours; the memory came from `alloc` above, with this layout.
+        // SAFETY: the caller's promise is ours; the memory came from `alloc` above, with this
+        // layout.
         unsafe { System.dealloc(memory, layout) }
     }
 }

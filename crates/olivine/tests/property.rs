@@ -87,7 +87,8 @@ type Item = (u32, Vec<u8>);
 #[derive(Default)]
 struct Expected {
     queues: [VecDeque<Item>; PUBLISHERS],
-    /// Joined with `from=oldest`: how much history there is depends on the ring; its first message says.
+    /// Joined with `from=oldest`: how much history there is depends on the ring; its first message
+    /// says.
     open_start: [bool; PUBLISHERS],
 }
 

@@ -1,4 +1,5 @@
-//! Publishers fix the shape of a channel; a subscriber that comes first fixes what it names and nothing else.
+//! Publishers fix the shape of a channel; a subscriber that comes first fixes what it names and
+//! nothing else.
 
 #![cfg(not(loom))]
 

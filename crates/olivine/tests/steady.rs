@@ -96,8 +96,9 @@ fn no_message_allocates_or_enters_the_kernel() {
     }
 }
 
-/// From here on the kernel kills this thread at any system call but `write` and `exit`. 0 if so. Not strict mode,
-/// which forbids the time stamp counter as well, and with it clocks that enter no kernel.
+/// From here on the kernel kills this thread at any system call but `write` and `exit`. 0 if so.
+/// Not strict mode, which forbids the time stamp counter as well, and with it clocks that enter no
+/// kernel.
 fn forbid_system_calls() -> i32 {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let number = |call: libc::c_long| u32::try_from(call).unwrap();
@@ -128,16 +129,16 @@ fn forbid_system_calls() -> i32 {
 
 /// Does the work in a child that the kernel kills at any system call but `write` and `exit`.
 fn enters_no_kernel(publisher: &mut Publisher, subscriber: &mut Subscriber, query: &str) {
-    // A clone without the C library's `fork` handlers would keep the handles usable only by accident: instead
-    // the child opens its own.
-    // One channel each: the child before this one left its own with a dead subscriber that still holds.
+    // A clone without the C library's `fork` handlers would keep the handles usable only by
+    // accident: instead the child opens its own. One channel each: the child before this one left
+    // its own with a dead subscriber that still holds.
     let uri = publisher
         .uri()
         .replace("steady", &format!("strict-{}", query.len()));
     let (result, report) = std::io::pipe().unwrap();
     let _ = subscriber;
-    // SAFETY: the child opens handles of its own, works and ends; it takes no lock that another thread may hold:
-    // this test binary has one test.
+    // SAFETY: the child opens handles of its own, works and ends; it takes no lock that another
+    // thread may hold: this test binary has one test.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {

@@ -192,7 +192,8 @@ fn connections_that_break_lose_and_repeat_nothing() {
     }
 }
 
-/// The socket is full most of the time: blocks go out in parts, and lanes open while one is half out.
+/// The socket is full most of the time: blocks go out in parts, and lanes open while one is half
+/// out.
 #[test]
 fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
     const SIZE: usize = 8 << 10;

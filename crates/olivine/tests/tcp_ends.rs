@@ -1,4 +1,5 @@
-//! The end of a stream over `tcp://`: who hears of it, and when a listener that is to end with it does.
+//! The end of a stream over `tcp://`: who hears of it, and when a listener that is to end with it
+//! does.
 
 #![cfg(not(loom))]
 
@@ -70,8 +71,8 @@ fn one_more_and_the_end(mut publisher: Publisher, subscriber: &mut Subscriber) {
     end_comes(subscriber);
 }
 
-/// The first end of a stream that goes this way meets this fate, after the ends of its lanes were lost; the flag says
-/// that it has.
+/// The first end of a stream that goes this way meets this fate, after the ends of its lanes were
+/// lost; the flag says that it has.
 fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<AtomicBool> {
     let met = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&met);
@@ -128,7 +129,8 @@ fn a_destination_hears_the_end_though_the_first_telling_was_lost() {
     }
 }
 
-/// The destination heard the end and is gone; its answer was lost. The source waits for it for a while, not for ever.
+/// The destination heard the end and is gone; its answer was lost. The source waits for it for a
+/// while, not for ever.
 #[test]
 fn a_source_ends_though_the_answer_to_its_end_was_lost() {
     for (source_listens, name) in [(true, ""), (true, "&name=kept"), (false, "")] {
@@ -261,7 +263,8 @@ fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take(
     });
 }
 
-/// What lay in the old channel and did not arrive is lost: the lane fails, and then the new channel follows.
+/// What lay in the old channel and did not arrive is lost: the lane fails, and then the new channel
+/// follows.
 #[test]
 fn a_channel_that_was_replaced_while_the_destination_was_away_is_told() {
     let place = Place::new();

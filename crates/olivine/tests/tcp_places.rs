@@ -1,4 +1,5 @@
-//! Places of far sides of `tcp://`: what is kept when a side leaves in good order, and what fits together.
+//! Places of far sides of `tcp://`: what is kept when a side leaves in good order, and what fits
+//! together.
 
 #![cfg(not(loom))]
 
@@ -50,7 +51,8 @@ fn next(subscriber: &mut Subscriber) -> u64 {
     number.unwrap()
 }
 
-/// Acknowledgements lag behind what is committed: a source that goes on from what it heard last must be told more.
+/// Acknowledgements lag behind what is committed: a source that goes on from what it heard last
+/// must be told more.
 #[test]
 fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
     const ROUNDS: u64 = 8;

@@ -1,4 +1,5 @@
-//! `tcp://` under TLS: in both roles, over broken connections, and against everybody who is not who they should be.
+//! `tcp://` under TLS: in both roles, over broken connections, and against everybody who is not who
+//! they should be.
 
 #![cfg(all(feature = "tls", not(loom)))]
 
@@ -39,7 +40,8 @@ fn uri(port: u16, query: &str) -> String {
     format!("tcp://127.0.0.1:{port}/test?{query}")
 }
 
-/// What a subscriber says that cannot be served, where a publisher listens, and what that one notes.
+/// What a subscriber says that cannot be served, where a publisher listens, and what that one
+/// notes.
 fn refused(publish: &str, subscribe: &str) -> (String, String) {
     let port = free_port();
     let publisher = Publisher::open(&uri(port, publish)).expect(publish);

@@ -136,7 +136,8 @@ fn all_of_this_holds_without_membarrier() {
     common::idle::again_without_membarrier("all_of_this_holds_without_membarrier");
 }
 
-/// Storms of sleeps and wake-ups whose naps have no end, so that a wake-up that gets lost is a hang and not a delay.
+/// Storms of sleeps and wake-ups whose naps have no end, so that a wake-up that gets lost is a hang
+/// and not a delay.
 #[cfg(feature = "points")]
 mod storms {
     use super::*;

@@ -5,7 +5,8 @@ use crate::source::{File, Token, Tree, has_word};
 
 /// The core's modules, from the ground up. A module may name its own parts and whatever stands on a
 /// line above its own, nothing beside or below it. `ring::layout` only says what lies where in
-/// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks it.
+/// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks
+/// it.
 const LAYERS: &[&[&str]] = &[
     &["uri", "clock", "claims::input", "small_file"],
     &["error"],
@@ -24,8 +25,8 @@ const LAYERS: &[&[&str]] = &[
     &["claims"],
 ];
 
-/// The entry of the table that a path belongs to, with its layer: `ring::layout::X` to `ring::layout`,
-/// `ring::other` to `ring`.
+/// The entry of the table that a path belongs to, with its layer: `ring::layout::X` to
+/// `ring::layout`, `ring::other` to `ring`.
 fn entry(path: &[String]) -> Option<(usize, &'static str)> {
     let first = path.first()?;
     let pair = path.get(1).map(|second| format!("{first}::{second}"));

@@ -117,8 +117,8 @@ pub(super) fn allow_list(tree: &Tree) -> Rule {
     })
 }
 
-/// Every `unsafe` block and impl has a proof beside it, every `unsafe fn` its obligations. Clippy sees
-/// what is compiled here; this sees other platforms, models and fuzz targets as well.
+/// Every `unsafe` block and impl has a proof beside it, every `unsafe fn` its obligations. Clippy
+/// sees what is compiled here; this sees other platforms, models and fuzz targets as well.
 pub(super) fn safety_comments(tree: &Tree) -> Rule {
     let places = "unsafe blocks, impls and functions with their reasons";
     let mut rule = Rule::new("safety", places);

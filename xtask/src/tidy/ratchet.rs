@@ -1,5 +1,6 @@
-//! What is still too much and may only sink: long lines, words that make readers work, private names
-//! that are no field terms. `xtask/ratchet.txt` holds the number allowed for each rule and folder.
+//! What is still too much and may only sink: long lines, words that make readers work, private
+//! names that are no field terms. `xtask/ratchet.txt` holds the number allowed for each rule and
+//! folder.
 
 use super::Rule;
 use crate::source::{File, Tree, has_word, words};

@@ -76,8 +76,8 @@ fn is_absolute(line: &str, path: &str) -> bool {
     })
 }
 
-/// Every test runs and waits for conditions: a sleep is a guess, too short on a busy machine. Clippy
-/// refuses that of a thread; this one has no exceptions.
+/// Every test runs and waits for conditions: a sleep is a guess, too short on a busy machine.
+/// Clippy refuses that of a thread; this one has no exceptions.
 pub(super) fn tests(tree: &Tree) -> Rule {
     let mut rule = Rule::new("tests", "tests, none switched off, none asleep");
     for file in &tree.files {

@@ -220,7 +220,8 @@ impl<'a> Field<'a> {
 ///
 /// # Errors
 ///
-/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a result.
+/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a
+/// result.
 pub fn run(
     setup: &Setup,
     plan: &Plan,

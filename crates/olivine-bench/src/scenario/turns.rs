@@ -124,7 +124,8 @@ impl Collected {
 ///
 /// # Errors
 ///
-/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a result.
+/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a
+/// result.
 pub(super) fn measure<S: Subject>(
     setup: &Setup,
     variants: &[Variant],

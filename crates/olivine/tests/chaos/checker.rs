@@ -94,7 +94,8 @@ pub(crate) struct Checker {
     verdict: Verdict,
     /// Publisher and number of what arrived last.
     last: Option<(u32, u64)>,
-    /// What a receiver had in hand when it was killed: it may come again, behind messages of others.
+    /// What a receiver had in hand when it was killed: it may come again, behind messages of
+    /// others.
     in_hand: Option<(u32, u64)>,
 }
 

@@ -1,4 +1,5 @@
-//! `file://` and `nats://`: recorders, replayers, bridges, programs and a server, killed and started again.
+//! `file://` and `nats://`: recorders, replayers, bridges, programs and a server, killed and
+//! started again.
 
 use crate::checker::Checker;
 use crate::common::{Other, Place, Random, bridges, kill};
@@ -94,7 +95,8 @@ impl Options {
         for (part, may) in [
             (Part::Source, source != End::Program),
             (Part::Destination, destination != End::Program),
-            // A recorder that is stopped closes its journal: a reader that is killed has had the end, then.
+            // A recorder that is stopped closes its journal: a reader that is killed has had the
+            // end, then.
             (
                 Part::Receiver,
                 named && !(is_journal && source == End::Bridge),
@@ -122,7 +124,8 @@ impl Options {
             };
             format!("sync={sync}&rotate={rotate}{packed}")
         } else {
-            // nats-server 2.15.2 hangs now and then with `interest`; docs/nats.md says what was seen.
+            // nats-server 2.15.2 hangs now and then with `interest`; docs/nats.md says what was
+            // seen.
             let retention = match one_of(random, &["limits", "interest"]) {
                 _ if is_server_killed => "limits",
                 word => word,

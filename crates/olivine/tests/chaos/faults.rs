@@ -14,7 +14,8 @@ pub(crate) enum Fault {
     Down(Duration),
     /// Forwards nothing for so long, longer than the time-out, and cuts then.
     HalfOpen(Duration),
-    /// Keeps one direction back for so long. Where it is the direction of acknowledgements, they are withheld.
+    /// Keeps one direction back for so long. Where it is the direction of acknowledgements, they
+    /// are withheld.
     Withhold(Way, Duration),
     /// As [`Fault::Withhold`], and cuts instead of handing on what it kept.
     WithholdAndCut(Way, Duration),

@@ -1,4 +1,5 @@
-//! Chaos: transports under random faults. Each run draws its options from a seed, and a failing seed repeats the run.
+//! Chaos: transports under random faults. Each run draws its options from a seed, and a failing
+//! seed repeats the run.
 //!
 //! ```text
 //! cargo test -p olivine --test chaos                               a few runs of each scene
@@ -19,12 +20,14 @@
 //!
 //! # How to add a scene
 //!
-//! 1. A module with `pub(crate) fn run(random: &mut Random) -> Run`. It draws every option from `random`, prints them
-//!    by `options::say`, and builds its URIs, bridges and servers.
-//! 2. [`traffic::Publishers::start`] for its publishers, [`traffic::receive_all`] for the rest: the closure that it
-//!    takes is called between messages with the number received so far, and does what the scene's plan says.
-//!    It returns a [`checker::Checker`] from which `verdict()` makes the account.
-//! 3. Here: `mod NAME;`, a `#[test]` that calls [`options::storm`], and a role in [`role`] if it runs processes.
+//! 1. A module with `pub(crate) fn run(random: &mut Random) -> Run`. It draws every option from
+//!    `random`, prints them by `options::say`, and builds its URIs, bridges and servers.
+//! 2. [`traffic::Publishers::start`] for its publishers, [`traffic::receive_all`] for the rest: the
+//!    closure that it takes is called between messages with the number received so far, and does
+//!    what the scene's plan says. It returns a [`checker::Checker`] from which `verdict()` makes
+//!    the account.
+//! 3. Here: `mod NAME;`, a `#[test]` that calls [`options::storm`], and a role in [`role`] if it
+//!    runs processes.
 
 #![cfg(all(not(loom), feature = "tcp"))]
 

@@ -1,5 +1,5 @@
-//! Faults planted between a source and a destination of `tcp://`, under the right checksums: what the product would do if it
-//! were wrong. Each kind makes a run fail.
+//! Faults planted between a source and a destination of `tcp://`, under the right checksums: what
+//! the product would do if it were wrong. Each kind makes a run fail.
 
 use crate::checker::{Checker, SHORTEST, Verdict};
 use crate::common::blocks::{ACK, Block, END, FRAMES, LANE_END, by_block};
@@ -171,7 +171,8 @@ fn a_planted_early_end_fails_a_run() {
     assert!(!verdict.is_good());
 }
 
-/// An end that is said and not meant: the destination ends, its subscriber does not take it for complete.
+/// An end that is said and not meant: the destination ends, its subscriber does not take it for
+/// complete.
 #[test]
 fn a_planted_close_of_the_stream_fails_a_run() {
     let port = free_port();

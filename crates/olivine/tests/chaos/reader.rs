@@ -1,4 +1,5 @@
-//! A program that subscribes by a durable name, is killed again and again, and hands on what it receives.
+//! A program that subscribes by a durable name, is killed again and again, and hands on what it
+//! receives.
 
 use crate::common::{Other, Place, signal, spawn};
 use crate::traffic::{Got, LOOK, Receive};

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// Silence after which a connection is given up.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// First bytes of a connection that no fault changes: magic and version, which say what the rest means.
+/// First bytes of a connection that no fault changes: magic and version, which say what the rest
+/// means.
 const PREAMBLE: u64 = 16;
 /// The same under TLS: a handshake that is changed is refused for good, as a wrong certificate is.
 const HANDSHAKE: u64 = 16 << 10;

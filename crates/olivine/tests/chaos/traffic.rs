@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a message without a look around.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
-/// Nothing arrives for so long: the stream hangs. By a clock that stands still while this process does not run.
+/// Nothing arrives for so long: the stream hangs. By a clock that stands still while this process
+/// does not run.
 pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
 /// What a publisher says of itself.
@@ -29,8 +30,8 @@ pub(crate) struct Publishers {
 }
 
 impl Publishers {
-    /// Starts one publisher for each URI, which publishes `count` messages of up to `longest` bytes; returns once all are
-    /// open.
+    /// Starts one publisher for each URI, which publishes `count` messages of up to `longest`
+    /// bytes; returns once all are open.
     pub(crate) fn start(uris: &[String], count: u64, longest: u64, random: &mut Random) -> Self {
         let (say, said) = channel();
         let mut publishers = Self {
@@ -179,7 +180,8 @@ impl Receive for Subscriber {
     }
 }
 
-/// Receives everything that `publishers` send until the end is told, something fails, or nothing comes for `hung`.
+/// Receives everything that `publishers` send until the end is told, something fails, or nothing
+/// comes for `hung`.
 pub(crate) fn receive_all(
     publishers: &mut Publishers,
     receiver: &mut impl Receive,

@@ -1,9 +1,11 @@
-//! Kills aimed by program counter: a victim is stepped until it stands in code of the core, and dies there.
+//! Kills aimed by program counter: a victim is stepped until it stands in code of the core, and
+//! dies there.
 //!
-//! A kill at a random time mostly hits a process that sleeps. Here the victim is interrupted while it runs, and goes
-//! on instruction by instruction until its program counter lies in the wanted file. Addresses of the core that were
-//! seen so are kept for each role; later victims run up to a breakpoint at one of them and some instructions
-//! further, which finds more addresses. The report says where each one died, by the line tables of this program.
+//! A kill at a random time mostly hits a process that sleeps. Here the victim is interrupted while
+//! it runs, and goes on instruction by instruction until its program counter lies in the wanted
+//! file. Addresses of the core that were seen so are kept for each role; later victims run up to a
+//! breakpoint at one of them and some instructions further, which finds more addresses. The report
+//! says where each one died, by the line tables of this program.
 
 use crate::common::Random;
 use addr2line::Loader;
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Where the sources of the core are, in the line tables.
 const CORE: &str = "crates/olivine/src/";
-/// Where a victim shall die, by lot: the start of a path below the core's folder. The last one is any place of the core.
+/// Where a victim shall die, by lot: the start of a path below the core's folder. The last one is
+/// any place of the core.
 const TARGETS: [&str; 8] = [
     "ring/publish",
     "ring/consume",
@@ -26,7 +29,8 @@ const TARGETS: [&str; 8] = [
     "channel/",
     "",
 ];
-/// Instructions that a victim is stepped through in search of its target, and in search of any place of the core.
+/// Instructions that a victim is stepped through in search of its target, and in search of any
+/// place of the core.
 const STEPS_MAX: u32 = 600;
 /// Times it is let go on where it stands before a system call or in one.
 const INTERRUPTS_MAX: u32 = 12;
@@ -45,7 +49,8 @@ pub(crate) struct Symbols {
     loader: Loader,
     /// By address within the program; `None` outside of the core.
     known: HashMap<u64, Option<String>>,
-    /// Addresses within the core at which victims of a role have stood: in order of discovery, and for look-up.
+    /// Addresses within the core at which victims of a role have stood: in order of discovery, and
+    /// for look-up.
     seen: HashMap<&'static str, (Vec<u64>, HashSet<u64>)>,
 }
 
@@ -81,7 +86,8 @@ impl Symbols {
         order.get(place).copied()
     }
 
-    /// File below the core's folder and line: of the innermost function there that is inlined at `address`.
+    /// File below the core's folder and line: of the innermost function there that is inlined at
+    /// `address`.
     fn place(&mut self, address: u64) -> Option<&str> {
         let loader = &self.loader;
         let found = self.known.entry(address).or_insert_with(|| {
@@ -98,7 +104,8 @@ impl Symbols {
     }
 }
 
-/// Kills the process `pid`, which runs this program, and returns the file of the core where it stood.
+/// Kills the process `pid`, which runs this program, and returns the file of the core where it
+/// stood.
 ///
 /// It has died when this returns; it stays a zombie of its parent.
 pub(crate) fn kill(pid: pid_t, role: &'static str, random: &mut Random) -> String {

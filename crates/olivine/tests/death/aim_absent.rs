@@ -1,4 +1,5 @@
-//! Kills cannot be aimed on this processor: its registers are not read here. They fall where they fall.
+//! Kills cannot be aimed on this processor: its registers are not read here. They fall where they
+//! fall.
 
 use crate::common::Random;
 

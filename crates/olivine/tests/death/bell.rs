@@ -1,5 +1,5 @@
-//! A word in a shared file on which those who have nothing to do sleep until it is rung: idle participants cost nothing,
-//! so that many stages fit on few processors.
+//! A word in a shared file on which those who have nothing to do sleep until it is rung: idle
+//! participants cost nothing, so that many stages fit on few processors.
 
 use core::ptr::NonNull;
 use std::fs::File;
@@ -75,7 +75,8 @@ impl Bell {
         };
     }
 
-    /// Sleeps until it is rung for more than the `seen`th time, for at most `longest`; also returns without a reason.
+    /// Sleeps until it is rung for more than the `seen`th time, for at most `longest`; also returns
+    /// without a reason.
     pub(crate) fn wait(&self, seen: u32, longest: Duration) {
         let longest = libc::timespec {
             tv_sec: longest.as_secs().try_into().expect("some seconds"),

@@ -1,4 +1,5 @@
-//! Big processes die slowly: the kernel releases their locks after their memory, and their core dump, are gone.
+//! Big processes die slowly: the kernel releases their locks after their memory, and their core
+//! dump, are gone.
 //!
 //! `OLIVINE_BIG_MIB` is what each of them has resident.
 
@@ -16,7 +17,8 @@ pub(crate) fn role(uri: &str, words: &SharedWords) {
         rlim_cur: limit,
         rlim_max: limit,
     };
-    // SAFETY: the limit lives across the call. A process that may not raise it has a smaller dump, or none.
+    // SAFETY: the limit lives across the call. A process that may not raise it has a smaller dump,
+    // or none.
     let _refused = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
     // Where a core file goes that is named without a folder.
     let path = std::env::var("OLIVINE_DEATH_WORDS").unwrap();

@@ -1,11 +1,12 @@
-//! Messages of 0 B among those that prove themselves: which one it is, is told by what came before it in its lane.
+//! Messages of 0 B among those that prove themselves: which one it is, is told by what came before
+//! it in its lane.
 
 use crate::common::Random;
 use crate::message;
 use std::collections::HashMap;
 
-/// Whether message `sequence` of `session` has no bytes: never the first, by which a lane is known, and never two in
-/// a row.
+/// Whether message `sequence` of `session` has no bytes: never the first, by which a lane is known,
+/// and never two in a row.
 pub(crate) fn is_empty(session: u64, sequence: u64) -> bool {
     let mut random = Random(!(session << 32 ^ sequence));
     sequence % 2 == 1 && random.below(8) == 0
@@ -66,7 +67,8 @@ impl Lanes {
             return Found::Unknown;
         };
         let session = *session;
-        // The next one; the same one again; or the one behind a lost one, so that the fault gets its name.
+        // The next one; the same one again; or the one behind a lost one, so that the fault gets
+        // its name.
         let may_be = [*last + 1, *last, *last + 2];
         let Some(sequence) = may_be.into_iter().find(|one| is_empty(session, *one)) else {
             return Found::Torn;

@@ -1,9 +1,10 @@
 //! Participants are killed, stopped, forked and left unburied; the others lose nothing and go on.
 //!
-//! `OLIVINE_AIM_ONE_IN` says how many of the kills are aimed at code of the core; the report says where they fell.
-//! `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run, `OLIVINE_SOAK_S` goes on for that
-//! many seconds instead. `OLIVINE_STAGES` channels live at once, each with its own participants: most of the time goes by
-//! with waiting for what the dead held.
+//! `OLIVINE_AIM_ONE_IN` says how many of the kills are aimed at code of the core; the report says
+//! where they fell. `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a
+//! run, `OLIVINE_SOAK_S` goes on for that many seconds instead. `OLIVINE_STAGES` channels live at
+//! once, each with its own participants: most of the time goes by with waiting for what the dead
+//! held.
 
 #![cfg(not(loom))]
 
@@ -113,7 +114,8 @@ fn round(number: u64, kills: u64, seed: u64) -> Tally {
         let left = kills - tally.kills();
         blow(&mut stage, &mut actors, &OTHERS, left, &mut tally);
     }
-    // Whoever comes after the others have closed takes one of their lanes over, and the lane of the dead stays.
+    // Whoever comes after the others have closed takes one of their lanes over, and the lane of the
+    // dead stays.
     let publishers: Vec<_> = actors.iter().take(2).collect();
     stage.progress(&publishers, 1, Patience::new());
     let (findings, complaints) = stage.finish(actors);
@@ -182,8 +184,8 @@ fn blow(
     let mut unburied = Vec::new();
     for &place in &places {
         let victim = actors[place].clone();
-        // A name is free once its holder has died, which takes a moment after the signal; else that is the
-        // survivors' business.
+        // A name is free once its holder has died, which takes a moment after the signal; else that
+        // is the survivors' business.
         if victim.role == "durable" {
             stage.bury(&victim);
             // Others wait for it, as it wants them to.
@@ -439,7 +441,8 @@ fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
     assert!(!place.channel("stopped").exists());
 }
 
-/// A child made by `fork` inherits mappings and descriptors; the life of a dead parent must not go on in it.
+/// A child made by `fork` inherits mappings and descriptors; the life of a dead parent must not go
+/// on in it.
 #[test]
 fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
     let mut stage = Stage::new("", 2, 1);

@@ -1,9 +1,10 @@
-//! Messages that prove themselves: session, sequence, a pattern whose length the two decide, checksum.
+//! Messages that prove themselves: session, sequence, a pattern whose length the two decide,
+//! checksum.
 
 use crate::common::Random;
 
-/// Fills `into` with message `sequence` of `session`: mostly small, one in eight of 0.5 to 4 KiB (whose lines a
-/// publisher takes early), now and then nearly a whole ring of 64 KiB.
+/// Fills `into` with message `sequence` of `session`: mostly small, one in eight of 0.5 to 4 KiB
+/// (whose lines a publisher takes early), now and then nearly a whole ring of 64 KiB.
 pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     let mut random = Random(session << 32 ^ sequence);
     let words = match random.below(64) {

@@ -16,7 +16,8 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         lanes::fill(SESSION, sequence, &mut message);
         message
     }
-    /// Messages 0 to 9 of one session, of which one is empty, after `spoil` has had its way with them.
+    /// Messages 0 to 9 of one session, of which one is empty, after `spoil` has had its way with
+    /// them.
     fn found(spoil: fn(&mut Vec<Vec<u8>>)) -> Result<(), String> {
         let mut messages: Vec<Vec<u8>> = (0..10).map(message).collect();
         let empty = |message: &Vec<u8>| message.is_empty();
@@ -36,7 +37,8 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         let checked = std::panic::catch_unwind(|| tally.assert_clean(0));
         checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
     }
-    /// A round in which nothing was lost, `waits` waits did not end, and `retries` openings were tried again.
+    /// A round in which nothing was lost, `waits` waits did not end, and `retries` openings were
+    /// tried again.
     fn stuck(waits: u64, retries: u64) -> Result<(), String> {
         let mut tally = Tally::default();
         let mut findings = stage::Findings::default();

@@ -92,8 +92,8 @@ fn a_death_at_any_named_point_is_survived() {
     println!("points {}, deaths at each: {hits:?}", hits.len());
 }
 
-/// Points that only a channel passes that evicts who is slow: a publisher dies while it evicts, and a durable subscriber
-/// while it comes back to a place that was taken.
+/// Points that only a channel passes that evicts who is slow: a publisher dies while it evicts, and
+/// a durable subscriber while it comes back to a place that was taken.
 fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     let mut stage = Stage::new("&slow=evict:1ms", 16, 2);
     let mut count = |name: &str, died: bool| *hits.get_mut(name).expect("known") += u64::from(died);
@@ -104,7 +104,8 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     drop(stuck);
     let stuck = Subscriber::open(&stage.uri("name=durable")).expect("a place");
     let publisher = stage.enter("publisher", "");
-    // More than the ring holds: the one that does not read is evicted, and then misses a whole ring.
+    // More than the ring holds: the one that does not read is evicted, and then misses a whole
+    // ring.
     stage.progress(&[&publisher], 2 * LAP, Patience::new());
     drop(stuck);
     stage.progress(&[&publisher], 2 * LAP, Patience::new());
@@ -114,7 +115,8 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     stage.finish(vec![publisher]);
 }
 
-/// Waits until `victim` has died at its point, or has gone many rounds without passing it and is killed.
+/// Waits until `victim` has died at its point, or has gone many rounds without passing it and is
+/// killed.
 fn dies(stage: &mut Stage, victim: &Actor, publishers: &[Actor]) -> bool {
     // Rounds of a creator are whole lives of a channel, the others' are messages.
     let rounds = if victim.role == "creator" { 20 } else { 1000 };

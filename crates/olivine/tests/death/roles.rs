@@ -15,7 +15,8 @@ use std::time::Duration;
 pub(crate) const TORN: usize = 0;
 pub(crate) const GAPS: usize = 1;
 pub(crate) const STOP: usize = 2;
-/// Values of that order: first those who publish, so that nobody leaves whom they wait for; then the others.
+/// Values of that order: first those who publish, so that nobody leaves whom they wait for; then
+/// the others.
 pub(crate) const PUBLISHERS: u64 = 1;
 pub(crate) const EVERYBODY: u64 = 2;
 /// Times a subscriber of an evicting channel was evicted and came again.
@@ -58,7 +59,8 @@ pub(crate) fn orphan(session: u64) -> usize {
     word(session, 2)
 }
 
-/// 1 once the process that a forker has forked has run: what it inherited of the parent's locks is closed.
+/// 1 once the process that a forker has forked has run: what it inherited of the parent's locks is
+/// closed.
 pub(crate) fn settled(session: u64) -> usize {
     word(session, 5)
 }
@@ -147,8 +149,8 @@ impl Stage<'_> {
         self.again_if_restless(|| Subscriber::open(self.uri))
     }
 
-    /// Opens; once more where the first try ran out of time, which says nothing where this process was stopped
-    /// meanwhile. Each such try is counted, and the suite bears few of them.
+    /// Opens; once more where the first try ran out of time, which says nothing where this process
+    /// was stopped meanwhile. Each such try is counted, and the suite bears few of them.
     fn again_if_restless<T: std::fmt::Debug>(&self, open: impl Fn() -> Result<T, OpenError>) -> T {
         match open() {
             Err(OpenError::Restless { .. }) => {
@@ -291,11 +293,13 @@ impl Stage<'_> {
                     bump(self.words, GAPS);
                 }
             }
-            // At least once: what a former life had in hand may come again, but nothing is left out.
+            // At least once: what a former life had in hand may come again, but nothing is left
+            // out.
             Next::Shared => {
                 let word = durable_next(session);
                 let expected = self.words.load(word);
-                // An empty one that came first in this life, or in one before, said nothing of itself.
+                // An empty one that came first in this life, or in one before, said nothing of
+                // itself.
                 let was_next = is_first && sequence == expected + 1 && is_empty(session, expected);
                 if sequence > expected && !was_next {
                     bump(self.words, GAPS);
@@ -379,7 +383,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Forks without `exec`: the child's handles refuse, and its life does not count as the parent's.
+    /// Forks without `exec`: the child's handles refuse, and its life does not count as the
+    /// parent's.
     fn fork_publisher(&self, alive: &PipeReader) {
         let mut publisher = self.publisher();
         self.publish_with(&mut publisher, self.session, 20);

@@ -1,4 +1,5 @@
-//! Participants of a sealed channel: one serves its socket, the others read; who dies is replaced by one of them.
+//! Participants of a sealed channel: one serves its socket, the others read; who dies is replaced
+//! by one of them.
 
 use crate::lanes::fill;
 use crate::roles::{EVERYBODY, PUBLISHERS, REST_MAX, Seen, Stage};

@@ -60,8 +60,8 @@ impl Findings {
         *next = (*next).max(sequence + 1);
     }
 
-    /// Compares with what the publishers were told: everything acknowledged was seen, and at most one message
-    /// more, whose publisher died before it could say so.
+    /// Compares with what the publishers were told: everything acknowledged was seen, and at most
+    /// one message more, whose publisher died before it could say so.
     pub(crate) fn settle(&mut self, words: &SharedWords, sessions: u64) {
         if self.evicted > 0 {
             return;
@@ -75,7 +75,8 @@ impl Findings {
     }
 }
 
-/// Reads until every publisher has closed; `count` tells how far it is. Evicted, it joins again by `uri`.
+/// Reads until every publisher has closed; `count` tells how far it is. Evicted, it joins again by
+/// `uri`.
 fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings {
     let mut findings = Findings::default();
     loop {
@@ -134,8 +135,8 @@ pub(crate) struct Stage {
     sessions: u64,
     query: String,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
-    /// A publisher that says nothing: without it the stream would end where all others are dead and a recoverer has
-    /// closed their lanes.
+    /// A publisher that says nothing: without it the stream would end where all others are dead and
+    /// a recoverer has closed their lanes.
     silent: Option<Publisher>,
 }
 
@@ -274,8 +275,8 @@ impl Stage {
         self.words.store(word, goal.max(self.words.load(word)));
     }
 
-    /// Waits until every one of `actors`, which publish, has sent `count` more messages, while the bystander reads
-    /// them. The time counts from where `patience` began.
+    /// Waits until every one of `actors`, which publish, has sent `count` more messages, while the
+    /// bystander reads them. The time counts from where `patience` began.
     pub(crate) fn progress(
         &self,
         actors: &[&Actor],
@@ -310,8 +311,8 @@ impl Stage {
         }
     }
 
-    /// Waits until a forker has forked and its child runs. Before it does, what it inherited of the parent's locks is
-    /// still open there: whoever takes over meanwhile finds the lane taken.
+    /// Waits until a forker has forked and its child runs. Before it does, what it inherited of the
+    /// parent's locks is still open there: whoever takes over meanwhile finds the lane taken.
     pub(crate) fn await_fork(&self, actor: &Actor) {
         let said = [roles::orphan, roles::settled].map(|word| word(actor.session));
         until("the child of a forker", || {
@@ -352,7 +353,8 @@ impl Stage {
         let orphan = self.words.load(roles::orphan(actor.session));
         let orphan = i32::try_from(orphan).ok().and_then(Pid::from_raw);
         if let Some(orphan) = orphan {
-            // It waits for the end of the zygote and for nothing else, so the number is still its own.
+            // It waits for the end of the zygote and for nothing else, so the number is still its
+            // own.
             signal(orphan, Signal::KILL);
         }
     }
@@ -363,7 +365,8 @@ impl Stage {
         self.zygote.try_reap(actor.pid)
     }
 
-    /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left over.
+    /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left
+    /// over.
     pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 6]) {
         let publishes = |actor: &Actor| {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
@@ -397,7 +400,8 @@ impl Stage {
             findings = thread.join().unwrap();
             findings.settle(&self.words, self.sessions);
         }
-        // Whoever was killed while it made or removed a channel is cleaned up after by the next one.
+        // Whoever was killed while it made or removed a channel is cleaned up after by the next
+        // one.
         for uri in [self.cradle(""), self.uri("")] {
             drop(Subscriber::open(&uri).unwrap());
         }

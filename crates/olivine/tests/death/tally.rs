@@ -6,8 +6,8 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Openings of one round that may run out of time: the library tries for 10 s, and a hundred times at least, so only a
-/// process that was stopped for that long has an excuse.
+/// Openings of one round that may run out of time: the library tries for 10 s, and a hundred times
+/// at least, so only a process that was stopped for that long has an excuse.
 const RETRIES_MAX: u64 = 2;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
-//! A process with one thread that forks the participants: far cheaper than starting a program for each.
+//! A process with one thread that forks the participants: far cheaper than starting a program for
+//! each.
 //!
-//! It reads an order per line and answers with a line that starts with `@`. Its children hold its end of a pipe:
-//! whoever outlives it finds that pipe closed.
+//! It reads an order per line and answers with a line that starts with `@`. Its children hold its
+//! end of a pipe: whoever outlives it finds that pipe closed.
 
 use crate::bell::Bell;
 use crate::common::{self, Other, Patience};
@@ -185,8 +186,8 @@ fn wait_for(pid: &str, options: libc::c_int) -> &'static str {
 
 /// Forks a child that runs `body` and nothing else of this program; returns its number.
 pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the zygote has one thread, so the child's copy of the program is whole; `olivine` itself is told by
-    // its `atfork` handler.
+    // SAFETY: the zygote has one thread, so the child's copy of the program is whole; `olivine`
+    // itself is told by its `atfork` handler.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid > 0 {

@@ -23,7 +23,8 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test` installs it.
+/// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test`
+/// installs it.
 fn program() -> Option<PathBuf> {
     let given = std::env::var_os("OLIVINE_NATS_SERVER").map(PathBuf::from);
     let on_path = std::env::var_os("PATH").and_then(|path| {
@@ -38,8 +39,8 @@ fn program() -> Option<PathBuf> {
     all.find(|program| program.is_file())
 }
 
-/// A server of its own with streams, and these settings; `None`, with a line that says so, where there is no
-/// program.
+/// A server of its own with streams, and these settings; `None`, with a line that says so, where
+/// there is no program.
 pub(crate) fn server(settings: &str) -> Option<Server> {
     let Some(program) = program() else {
         skip("no nats-server is installed; `cargo xtask test` installs it");

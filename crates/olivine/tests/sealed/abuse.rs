@@ -1,4 +1,5 @@
-//! A15, a thousand times: descriptors of every kind, number and order for an answer, with any seals and lengths.
+//! A15, a thousand times: descriptors of every kind, number and order for an answer, with any seals
+//! and lengths.
 
 use crate::common::{Random, setting, until};
 use crate::raw::{self, Handout, PAGE_BYTES, hear, meet, say, serve, welcome};
@@ -64,7 +65,8 @@ fn thing(file: OwnedFd, seals: SealFlags, random: &mut Random, writer: &PipeWrit
     }
 }
 
-/// What a subscriber makes of `files`, or of a publisher that hangs up where there are none to be had.
+/// What a subscriber makes of `files`, or of a publisher that hangs up where there are none to be
+/// had.
 fn opened(path: &Path, uri: &str, files: Option<&[BorrowedFd<'_>]>) -> Result<(), OpenError> {
     let listener = serve(path);
     let uri = uri.to_owned();
@@ -86,8 +88,8 @@ fn opened(path: &Path, uri: &str, files: Option<&[BorrowedFd<'_>]>) -> Result<()
     }
 }
 
-/// Waits until nobody holds the other end of a pipe any more: a program that another test starts has a copy of every
-/// descriptor for a moment.
+/// Waits until nobody holds the other end of a pipe any more: a program that another test starts
+/// has a copy of every descriptor for a moment.
 fn closes(mut reader: PipeReader, writer: PipeWriter, told: &str) {
     drop(writer);
     rustix::io::ioctl_fionbio(&reader, true).unwrap();

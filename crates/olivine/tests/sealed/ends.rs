@@ -175,7 +175,8 @@ fn a_subscriber_that_keeps_up_too_slowly_is_told_that_it_was_evicted() {
     });
 }
 
-/// The room of one who is gone, and of one who makes some, wakes a publisher that sleeps on their pages.
+/// The room of one who is gone, and of one who makes some, wakes a publisher that sleeps on their
+/// pages.
 #[test]
 fn a_publisher_that_sleeps_for_room_is_woken_by_whoever_makes_it() {
     let place = Place::new();
@@ -214,7 +215,8 @@ fn one_publisher_serves_a_socket() {
     drop(Publisher::open(&place.uri("")).unwrap());
 }
 
-/// A3: many at once find a dead publisher's socket; one gets it, and it is never taken from who lives.
+/// A3: many at once find a dead publisher's socket; one gets it, and it is never taken from who
+/// lives.
 #[test]
 fn a3_publishers_that_race_for_a_dead_socket_leave_one() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Faults planted in what the publisher beside an attack sends, and in what stays behind: each makes the run fail.
+//! Faults planted in what the publisher beside an attack sends, and in what stays behind: each
+//! makes the run fail.
 
 use crate::stage::{Place, beside_peers, message};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
-//! Hostile publishers: memory that is not what it should be, answers that are none, and words that move.
+//! Hostile publishers: memory that is not what it should be, answers that are none, and words that
+//! move.
 
 use crate::common::mapped::nonsense;
 use crate::common::{Random, finished, kill, setting, until};
@@ -327,8 +328,8 @@ fn scribble(listener: &OwnedFd) {
     }
 }
 
-/// A process that serves the socket and does not answer may be stopped or busy. The subscriber waits
-/// `timeout=` and reports that, not a wrong protocol.
+/// A process that serves the socket and does not answer may be stopped or busy. The subscriber
+/// waits `timeout=` and reports that, not a wrong protocol.
 #[test]
 fn a_publisher_that_does_not_answer_is_reported_as_stopped_or_busy() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! The protocol of the socket, and the memory that it hands out, written down once more by hand from `docs/layout.md`.
+//! The protocol of the socket, and the memory that it hands out, written down once more by hand
+//! from `docs/layout.md`.
 
 use crate::common::mapped::Mapped;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};

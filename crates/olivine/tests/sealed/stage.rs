@@ -1,4 +1,5 @@
-//! A publisher that goes on and honest subscribers that check every message, while something happens beside them.
+//! A publisher that goes on and honest subscribers that check every message, while something
+//! happens beside them.
 
 use crate::common::{Other, WATCHDOG, spawn, until};
 use olivine::{LinkStatus, NotSent, Publisher, PublisherStats, ReceiveError, Subscriber};
@@ -66,7 +67,8 @@ pub(crate) struct Outcome {
     pub(crate) status: LinkStatus,
 }
 
-/// Runs `attack` while a publisher at `place` sends and two honest subscribers check that nothing is lost.
+/// Runs `attack` while a publisher at `place` sends and two honest subscribers check that nothing
+/// is lost.
 pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnce()) -> Outcome {
     beside_peers(place, query, message, attack)
 }

@@ -189,7 +189,8 @@ fn lie(joined: &Joined, reason: &str, positions: impl Fn(u64) -> [u64; 2]) {
     assert!(said.contains(reason), "{said}");
 }
 
-/// Everything that it may write, at random, again and again: positions, flags, park words, the geometry.
+/// Everything that it may write, at random, again and again: positions, flags, park words, the
+/// geometry.
 #[test]
 fn a6_a13_scribbling_over_a_page_harms_nobody() {
     for wait in ["park", "spin"] {

@@ -153,8 +153,8 @@ impl Transport {
             }
             #[cfg(feature = "journal")]
             Self::File(PlaceOf(place)) => {
-                // The only subscriber that a journal's publisher counts is the recorder; nobody needs to be waited
-                // for, because who reads later misses nothing.
+                // The only subscriber that a journal's publisher counts is the recorder; nobody
+                // needs to be waited for, because who reads later misses nothing.
                 let kept: Vec<&str> = (query.split('&'))
                     .filter(|pair| !pair.is_empty() && !pair.starts_with("subscribers="))
                     .collect();
@@ -231,7 +231,8 @@ impl Transport {
         !matches!(self, Self::Inproc(_) | Self::Shm(_))
     }
 
-    /// Whether a subscriber belongs to the publisher it was opened beside, and is opened again for the next one.
+    /// Whether a subscriber belongs to the publisher it was opened beside, and is opened again for
+    /// the next one.
     pub(crate) fn is_opened_again(&self) -> bool {
         matches!(self, Self::Sealed(_))
     }

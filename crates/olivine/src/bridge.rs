@@ -29,8 +29,6 @@
 //!   was handed out, so that it has every message from the first;
 //! * any number of far sides: [`Source::subscribe`] for each one that comes.
 
-#[cfg(any(feature = "nats", feature = "tcp"))]
-mod absence;
 pub(crate) mod between;
 pub(crate) mod egress;
 pub(crate) mod ingress;
@@ -38,6 +36,8 @@ pub(crate) mod ingress;
 pub mod journal;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(any(feature = "nats", feature = "tcp"))]
+mod reconnect;
 mod relay;
 #[cfg(any(feature = "nats", feature = "tcp"))]
 mod secret;

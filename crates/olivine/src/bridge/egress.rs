@@ -418,7 +418,7 @@ mod tests {
 
     /// A ring that is completely overwritten proves nothing about its publisher or a frame.
     #[test]
-    fn who_was_evicted_and_lapped_is_told_so_by_every_question() {
+    fn evicted_egress_reports_eviction_from_every_call() {
         let config = Config::parse("inproc://lapped?capacity=4KiB&slow=evict:1ms").unwrap();
         let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =
@@ -451,7 +451,7 @@ mod tests {
     /// The cursor follows the header one instruction later, or never, if the publisher is killed
     /// between the two.
     #[test]
-    fn frame_that_only_its_header_tells_of_is_handed_over_whole() {
+    fn frame_with_stale_cursor_is_handed_over() {
         let config = Config::parse("inproc://shown").unwrap();
         let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =
@@ -469,7 +469,7 @@ mod tests {
 
     /// A publisher that never stops must not keep a bridge from ending.
     #[test]
-    fn what_is_published_after_the_wish_to_end_is_neither_delivered_nor_missed() {
+    fn messages_after_an_end_request_are_left_out() {
         let config = Config::parse("inproc://goal").unwrap();
         let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_far_side_acknowledges_is_the_end_of_a_frame_that_was_handed_over() {
+    fn only_ends_of_sent_frames_are_acknowledged() {
         let config = Config::parse("inproc://acknowledged").unwrap();
         let mut egress = Egress::open(&config, Part::Names).unwrap();
         let mut publisher: Publisher =

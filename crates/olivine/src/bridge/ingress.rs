@@ -519,14 +519,14 @@ impl Ingress {
 
     /// The source has no room for a message of `length` bytes: requests it like a waiting
     /// publisher, so that dead subscribers are reclaimed and slow ones evicted.
-    pub(crate) fn want(&mut self, index: u32, length: usize) {
+    pub(crate) fn request_room(&mut self, index: u32, length: usize) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.index == index) {
             lane.wanted = Some(length);
         }
     }
 
     /// Retries the lanes that need room; `true` if one still does.
-    pub(crate) fn press(&mut self) -> bool {
+    pub(crate) fn retry_room(&mut self) -> bool {
         let mut wanting = false;
         for lane in &mut self.lanes {
             let (Some(length), Some(publisher)) = (lane.wanted, &mut lane.publisher) else {

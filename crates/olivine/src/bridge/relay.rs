@@ -84,7 +84,7 @@ fn carry(
             return Ok(());
         }
         if full {
-            ingress.press();
+            ingress.retry_room();
             control.pause(ROOM_NAP);
             continue;
         }
@@ -145,7 +145,7 @@ fn pass(
             Ok(()) => {}
             Err(NotTaken::NoRoom { .. }) => {
                 carried.full = true;
-                ingress.want(lane, 0);
+                ingress.request_room(lane, 0);
             }
             Err(error) => return Err(writing(error)),
         }

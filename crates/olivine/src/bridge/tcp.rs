@@ -6,24 +6,24 @@
 //!
 //! | | listens | connects |
 //! |---|---|---|
-//! | source (publisher) | [`seats`]: one thread and one ring subscriber for each destination | [`connect`] |
-//! | destination (subscriber) | [`seats`]: one thread and one lane for each source | [`connect`] |
+//! | source (publisher) | [`sessions`]: one thread and one ring subscriber for each destination | [`connect`] |
+//! | destination (subscriber) | [`sessions`]: one thread and one lane for each source | [`connect`] |
 //!
 //! The side that connects restores a broken connection, with a pause that doubles up to a second,
 //! and continues from the last acknowledged position. The side that listens keeps the other side's
 //! session in the meantime.
 
-mod bell;
 mod connect;
 mod destination;
 mod greet;
 mod listen;
 mod pipe;
-mod seats;
+mod sessions;
 mod socket;
 mod source;
 #[cfg_attr(not(feature = "tls"), path = "tcp/tls_absent.rs")]
 mod tls;
+mod waker;
 
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
@@ -100,7 +100,7 @@ impl Tcp {
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn close_timeout(&self) -> Duration {
         self.config.patience()
     }
 }
@@ -139,9 +139,9 @@ impl Inlet for Tcp {
 
 /// Counts what was carried, for [`LinkStatus`].
 #[derive(Clone, Copy, Debug)]
-struct Tally<'a>(&'a Control);
+struct LinkCounters<'a>(&'a Control);
 
-impl Tally<'_> {
+impl LinkCounters<'_> {
     fn carried(&self, bytes: u64) {
         self.0.report(|status| status.bytes += bytes);
     }
@@ -161,13 +161,13 @@ impl Tally<'_> {
 
 /// Counts empty polls, and decides when to sleep.
 #[derive(Debug)]
-struct Looks {
+struct IdlePolls {
     strategy: WaitStrategy,
     since: Option<Instant>,
     slept: bool,
 }
 
-impl Looks {
+impl IdlePolls {
     fn new(strategy: WaitStrategy) -> Self {
         Self {
             strategy,
@@ -182,7 +182,7 @@ impl Looks {
     }
 
     /// Nothing was found: whether to poll again at once.
-    fn again(&mut self) -> bool {
+    fn poll_again(&mut self) -> bool {
         match self.strategy {
             WaitStrategy::Spin => std::hint::spin_loop(),
             WaitStrategy::Yield => std::thread::yield_now(),

@@ -38,7 +38,7 @@ pub(super) const FRAMES_MAX: usize = 1 << 16;
 /// Longest text of a close in bytes.
 const REASON_MAX: usize = 512;
 /// Bytes of one lane in a resume.
-const PLACE_BYTES: usize = 16;
+const LANE_RESUME_BYTES: usize = 16;
 /// Most lanes a channel has.
 const LANES_MAX: usize = 256;
 const _: () = assert!(LANES_MAX as u64 == crate::uri::PUBLISHERS_LIMIT);
@@ -46,7 +46,7 @@ const _: () = assert!(LANES_MAX as u64 == crate::uri::PUBLISHERS_LIMIT);
 const BUFFER_BYTES: usize = 256 * 1024;
 const _: () = assert!(BUFFER_BYTES >= 2 * (HEADER_BYTES + FRAMES_MAX));
 /// Flag of a lane in a resume: it is open at the destination.
-const PLACE_OPEN: u32 = 1;
+const LANE_RESUME_OPEN: u32 = 1;
 
 const KIND_RESUME: u8 = 1;
 const KIND_LANE: u8 = 2;
@@ -122,7 +122,7 @@ impl Close {
 
 /// Where a destination continues in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LaneResume {
     /// Index at the source.
     pub(crate) lane: u32,
     /// The first byte there that it has not committed.
@@ -140,7 +140,7 @@ pub(crate) enum Arrived<'a> {
     /// once, before anything else.
     Resume {
         incarnation: u64,
-        places: Vec<Place>,
+        places: Vec<LaneResume>,
     },
     /// Source to destination: a lane is open and continues from this position.
     Lane { lane: u32, position: u64 },
@@ -197,7 +197,7 @@ pub(crate) enum WireError {
     },
     /// Something that no implementation sends.
     #[error("{0}")]
-    Nonsense(String),
+    Invalid(String),
 }
 
 impl WireError {
@@ -205,13 +205,13 @@ impl WireError {
     pub(crate) fn is_of_the_preamble(&self) -> bool {
         match self {
             Self::Magic | Self::Tls | Self::Version { .. } | Self::Length { .. } => true,
-            Self::Checksum { .. } | Self::Nonsense(_) => false,
+            Self::Checksum { .. } | Self::Invalid(_) => false,
         }
     }
 }
 
-fn nonsense(text: impl Into<String>) -> WireError {
-    WireError::Nonsense(text.into())
+fn invalid(text: impl Into<String>) -> WireError {
+    WireError::Invalid(text.into())
 }
 
 /// Decodes bytes that arrive in pieces of any size.
@@ -413,15 +413,15 @@ impl Header {
         let (length, position) = (word32(&rest, 0), word64(&rest, 4));
         let (Some(length), Some(position), Some(body_sum)) = (length, position, word32(&rest, 12))
         else {
-            return Err(nonsense("half a header"));
+            return Err(invalid("half a header"));
         };
         let (what, most) = match kind {
-            KIND_RESUME => ("a resume", PLACE_BYTES * LANES_MAX),
+            KIND_RESUME => ("a resume", LANE_RESUME_BYTES * LANES_MAX),
             KIND_FRAMES => ("frames", FRAMES_MAX),
             KIND_ACK => ("an acknowledgement", 8),
             KIND_CLOSE => ("a close", REASON_MAX),
             KIND_LANE | KIND_LANE_END | KIND_WANT | KIND_BEAT => ("a block without a body", 0),
-            other => return Err(nonsense(format!("a block of kind {other}"))),
+            other => return Err(invalid(format!("a block of kind {other}"))),
         };
         let found = u64::from(length);
         if found > most as u64 {
@@ -429,11 +429,11 @@ impl Header {
             return Err(WireError::Length { what, found, most });
         }
         if lane as usize >= LANES_MAX {
-            return Err(nonsense(format!("lane {lane}")));
+            return Err(invalid(format!("lane {lane}")));
         }
         if kind == KIND_FRAMES && (!length.is_multiple_of(8) || !position.is_multiple_of(8)) {
             let text = format!("{length} bytes of frames at position {position}");
-            return Err(nonsense(text));
+            return Err(invalid(text));
         }
         Ok(Self {
             what,
@@ -452,19 +452,19 @@ impl Header {
         Ok(match self.kind {
             KIND_RESUME => {
                 let mut places = Vec::new();
-                for place in body.chunks(PLACE_BYTES) {
+                for place in body.chunks(LANE_RESUME_BYTES) {
                     let (lane, flags) = (word32(place, 0), word32(place, 4));
                     let (Some(lane), Some(flags), Some(position)) = (lane, flags, word64(place, 8))
                     else {
-                        return Err(nonsense("half a place in a resume"));
+                        return Err(invalid("half a place in a resume"));
                     };
-                    if lane as usize >= LANES_MAX || flags & !PLACE_OPEN != 0 {
-                        return Err(nonsense(format!("lane {lane} with flags {flags:#x}")));
+                    if lane as usize >= LANES_MAX || flags & !LANE_RESUME_OPEN != 0 {
+                        return Err(invalid(format!("lane {lane} with flags {flags:#x}")));
                     }
-                    places.push(Place {
+                    places.push(LaneResume {
                         lane,
                         position,
-                        open: flags & PLACE_OPEN != 0,
+                        open: flags & LANE_RESUME_OPEN != 0,
                     });
                 }
                 Arrived::Resume {
@@ -476,7 +476,7 @@ impl Header {
             KIND_LANE_END => Arrived::LaneEnd { lane },
             KIND_ACK => {
                 let Some(room) = word64(body, 0) else {
-                    return Err(nonsense("an acknowledgement without room"));
+                    return Err(invalid("an acknowledgement without room"));
                 };
                 Arrived::Ack {
                     lane,
@@ -490,7 +490,7 @@ impl Header {
             },
             KIND_CLOSE => {
                 let code = self.code;
-                let close = Close::of(code).ok_or_else(|| nonsense(format!("close {code}")))?;
+                let close = Close::of(code).ok_or_else(|| invalid(format!("close {code}")))?;
                 // Printable, whatever the peer sends: the text may reach a terminal.
                 let text = String::from_utf8_lossy(body);
                 let reason = text.chars().filter(|c| !c.is_control()).collect();
@@ -541,11 +541,11 @@ fn put(out: &mut Vec<u8>, kind: u8, code: u8, lane: u32, position: u64, body: &[
 }
 
 /// Puts a resume.
-pub(crate) fn put_resume(out: &mut Vec<u8>, incarnation: u64, places: &[Place]) {
-    let mut body = Vec::with_capacity(places.len() * PLACE_BYTES);
+pub(crate) fn put_resume(out: &mut Vec<u8>, incarnation: u64, places: &[LaneResume]) {
+    let mut body = Vec::with_capacity(places.len() * LANE_RESUME_BYTES);
     for place in places {
         body.extend(place.lane.to_le_bytes());
-        body.extend((u32::from(place.open) * PLACE_OPEN).to_le_bytes());
+        body.extend((u32::from(place.open) * LANE_RESUME_OPEN).to_le_bytes());
         body.extend(place.position.to_le_bytes());
     }
     put(out, KIND_RESUME, 0, 0, incarnation, &body);

@@ -58,7 +58,7 @@ fn kinds(subscriber: &mut Subscriber) -> Vec<(u8, usize)> {
 /// later part is refused.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
+fn joining_subscriber_takes_no_room_of_a_partial_message() {
     for from in ["now", "oldest"] {
         let (_folder, uri) = shm("pieces");
         let mut carrier = carrier(&uri);
@@ -82,8 +82,8 @@ fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
                 assert_eq!(carrier.acknowledged(0), Some(position), "half a message");
                 // Both read the gate between two parts.
                 carrier.room(0);
-                carrier.want(0, 0);
-                carrier.press();
+                carrier.request_room(0, 0);
+                carrier.retry_room();
             }
         }
         assert_eq!(carrier.acknowledged(0), Some(position + whole.len() as u64));
@@ -99,7 +99,7 @@ fn a_subscriber_that_joins_between_two_pieces_takes_no_room_from_the_message() {
 /// sends all of it again.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn a_first_part_without_room_is_not_taken_and_comes_again() {
+fn first_part_without_room_is_refused() {
     let (_folder, uri) = shm("no-room");
     let mut carrier = carrier(&uri);
     let mut subscriber = Subscriber::open(&uri).unwrap();

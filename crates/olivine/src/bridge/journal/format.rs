@@ -328,7 +328,7 @@ pub(super) struct LaneHeader {
 /// An entry of an index: the start of a block of frames.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Place {
+pub(super) struct IndexEntry {
     /// Bytes from the start of the file.
     pub(super) offset: U64,
     pub(super) sequence: U64,

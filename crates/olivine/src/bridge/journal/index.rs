@@ -1,18 +1,18 @@
 //! Sparse index of block starts by position and time: it stays small for files of any length.
 
-use super::format::{Place, Seal, Sealed};
+use super::format::{IndexEntry, Seal, Sealed};
 use super::lane::{self, Known};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Most entries of an index; at twice as many, every other one is removed.
-const PLACES_MAX: usize = 1 << 15;
+const ENTRIES_MAX: usize = 1 << 15;
 /// Initial distance between two entries in bytes of the file.
 const STRIDE_BYTES: u64 = 256 << 10;
 
 /// Starts of frame blocks in one file, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    places: Vec<Place>,
+    places: Vec<IndexEntry>,
     stride: u64,
 }
 
@@ -28,11 +28,11 @@ impl Default for Index {
 impl Index {
     /// A block of frames starts at `offset`.
     pub(super) fn add(&mut self, offset: u64, sequence: u64, position: u64, time: u64) {
-        let near = |last: &Place| offset < last.offset.get() + self.stride;
+        let near = |last: &IndexEntry| offset < last.offset.get() + self.stride;
         if self.places.last().is_some_and(near) {
             return;
         }
-        if self.places.len() == PLACES_MAX {
+        if self.places.len() == ENTRIES_MAX {
             let mut keep = false;
             self.places.retain(|_| {
                 keep = !keep;
@@ -40,7 +40,7 @@ impl Index {
             });
             self.stride *= 2;
         }
-        self.places.push(Place {
+        self.places.push(IndexEntry {
             offset: offset.into(),
             sequence: sequence.into(),
             position: position.into(),
@@ -58,7 +58,7 @@ impl Index {
     }
 
     /// The last entry that `is_before` the target.
-    pub(super) fn last(&self, is_before: impl Fn(&Place) -> bool) -> Option<&Place> {
+    pub(super) fn last(&self, is_before: impl Fn(&IndexEntry) -> bool) -> Option<&IndexEntry> {
         let after = self.places.partition_point(is_before);
         self.places[..after].last()
     }
@@ -93,20 +93,20 @@ impl Index {
     ) -> Result<(Self, Seal), &'static str> {
         let rest = lane::decode(count, body, lanes)?;
         let (places, seal) = Seal::read_from_suffix(rest).map_err(|_| "an index is cut")?;
-        if seal.sealed() == Sealed::No || !places.len().is_multiple_of(size_of::<Place>()) {
+        if seal.sealed() == Sealed::No || !places.len().is_multiple_of(size_of::<IndexEntry>()) {
             return Err("an index does not end with its seal");
         }
-        let places: Vec<Place> = places
-            .chunks_exact(size_of::<Place>())
-            .filter_map(|bytes| Place::read_from_bytes(bytes).ok())
+        let places: Vec<IndexEntry> = places
+            .chunks_exact(size_of::<IndexEntry>())
+            .filter_map(|bytes| IndexEntry::read_from_bytes(bytes).ok())
             .collect();
-        let rises = |pair: &[Place]| {
+        let rises = |pair: &[IndexEntry]| {
             pair[0].offset.get() < pair[1].offset.get()
                 && pair[0].sequence.get() < pair[1].sequence.get()
                 && pair[0].position.get() <= pair[1].position.get()
                 && pair[0].time.get() <= pair[1].time.get()
         };
-        if places.len() > PLACES_MAX || !places.windows(2).all(rises) {
+        if places.len() > ENTRIES_MAX || !places.windows(2).all(rises) {
             return Err("an index is out of order");
         }
         let stride = STRIDE_BYTES;
@@ -119,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_stays_small_and_finds_what_is_at_most_twice_a_stride_before() {
+    fn index_stays_small_and_finds_near_entries() {
         let mut index = Index::default();
-        let blocks = 5 * PLACES_MAX as u64;
+        let blocks = 5 * ENTRIES_MAX as u64;
         for n in 0..blocks {
             index.add(64 + n * STRIDE_BYTES, n, n * 100, n * 10);
         }
-        assert!(index.places.len() <= PLACES_MAX);
+        assert!(index.places.len() <= ENTRIES_MAX);
         for n in [0, 1, 77, blocks / 2, blocks - 1] {
             let found = index.last(|place| place.position.get() <= n * 100).unwrap();
             assert!(

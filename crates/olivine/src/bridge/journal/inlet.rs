@@ -440,8 +440,8 @@ impl Replaying {
                 .unwrap_or_default();
             let length = frame_bytes(u64::from_le_bytes(next)).saturating_sub(HEADER_BYTES);
             self.destination
-                .want(LANE, usize::try_from(length).unwrap_or(usize::MAX));
-            while self.destination.press() {
+                .request_room(LANE, usize::try_from(length).unwrap_or(usize::MAX));
+            while self.destination.retry_room() {
                 if control.must_stop() {
                     return Ok(false);
                 }

@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_a_journal_are_found_without_a_listing_for_each() {
+    fn files_are_found_without_one_listing_each() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("many.olv");
         record(&path, 120);
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_without_its_newest_files_is_not_finished() {
+    fn journal_without_its_newest_file_is_unfinished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cut.olv");
         record(&path, 12);

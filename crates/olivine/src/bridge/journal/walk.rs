@@ -352,7 +352,7 @@ mod tests {
 
     /// A forger computes valid checksums: the content may be anything.
     #[test]
-    fn forged_bodies_are_refused_or_make_sense() {
+    fn forged_bodies_are_refused_or_consistent() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("forged.olv");
         let lanes = [Known {

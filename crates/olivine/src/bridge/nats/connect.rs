@@ -1,7 +1,7 @@
 //! Connections to the server or cluster, and reconnections.
 
 use super::settings::{Credentials, Settings};
-use crate::bridge::absence::Absence;
+use crate::bridge::reconnect::ReconnectBackoff;
 use crate::error::LinkError;
 use crate::link::Control;
 use crate::sync::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a session ended.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum SessionEnd {
     /// We were asked to stop.
     Stopped,
     /// A later attempt may succeed.
@@ -28,7 +28,7 @@ pub(super) enum Broken {
     Failed(LinkError),
 }
 
-impl From<LinkError> for Broken {
+impl From<LinkError> for SessionEnd {
     fn from(error: LinkError) -> Self {
         Self::Failed(error)
     }
@@ -39,33 +39,33 @@ impl From<LinkError> for Broken {
 pub(super) struct Connection {
     pub(super) client: Client,
     /// The last complaint of the server or the library.
-    trouble: Arc<Mutex<Trouble>>,
+    report: Arc<Mutex<ServerReport>>,
 }
 
 #[derive(Debug, Default)]
-struct Trouble {
+struct ServerReport {
     broken: bool,
     word: Option<String>,
 }
 
 impl Connection {
     /// # Errors
-    /// [`Broken::Away`] once the connection broke.
-    pub(super) fn live(&self) -> Result<(), Broken> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if !trouble.broken {
+    /// [`SessionEnd::Away`] once the connection broke.
+    pub(super) fn live(&self) -> Result<(), SessionEnd> {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if !report.broken {
             return Ok(());
         }
-        let word = trouble.word.clone();
-        Err(Broken::Away(word.unwrap_or_else(|| {
+        let word = report.word.clone();
+        Err(SessionEnd::Away(word.unwrap_or_else(|| {
             "the server closed the connection".to_owned()
         })))
     }
 
     /// The server's refusal, if any: a request without permission gets no reply.
     pub(super) fn refusal(&self) -> Option<String> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let word = trouble.word.as_ref()?;
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let word = report.word.as_ref()?;
         let is_refusal = word.to_ascii_lowercase().contains("permissions violation");
         is_refusal.then(|| word.clone())
     }
@@ -73,13 +73,13 @@ impl Connection {
 
 /// Makes connections.
 #[derive(Debug)]
-pub(super) struct Door<'a> {
+pub(super) struct Connector<'a> {
     settings: &'a Settings,
     /// Every known server.
     servers: Vec<String>,
 }
 
-impl<'a> Door<'a> {
+impl<'a> Connector<'a> {
     pub(super) fn new(settings: &'a Settings) -> Self {
         Self {
             settings,
@@ -88,27 +88,27 @@ impl<'a> Door<'a> {
     }
 
     /// Connects to one of the servers.
-    async fn open(&mut self) -> Result<Connection, Broken> {
-        let trouble = Arc::new(Mutex::new(Trouble::default()));
+    async fn open(&mut self) -> Result<Connection, SessionEnd> {
+        let report = Arc::new(Mutex::new(ServerReport::default()));
         let connected = Arc::new(AtomicU64::new(0));
-        let options = self.options(&trouble, &connected)?;
+        let options = self.options(&report, &connected)?;
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| {
             let (far, text) = (self.settings.place(), error.to_string());
             if let Some(problem) = certificate_problem(&error) {
-                return Broken::Failed(LinkError::Tls { far, problem });
+                return SessionEnd::Failed(LinkError::Tls { far, problem });
             }
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                     let reason = format!(
                         "{text}; give 'user=' and 'password=', 'token=', 'nkey=' or 'creds=' of somebody it knows"
                     );
-                    Broken::Failed(LinkError::Refused { far, reason })
+                    SessionEnd::Failed(LinkError::Refused { far, reason })
                 }
                 ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => {
-                    Broken::Failed(LinkError::Tls { far, problem: text })
+                    SessionEnd::Failed(LinkError::Tls { far, problem: text })
                 }
-                _ => Broken::Away(text),
+                _ => SessionEnd::Away(text),
             }
         })?;
         // Relaxed: only tasks of this thread read it.
@@ -124,16 +124,16 @@ impl<'a> Door<'a> {
                 self.servers.push(url);
             }
         }
-        Ok(Connection { client, trouble })
+        Ok(Connection { client, report })
     }
 
     fn options(
         &self,
-        trouble: &Arc<Mutex<Trouble>>,
+        report: &Arc<Mutex<ServerReport>>,
         connected: &Arc<AtomicU64>,
-    ) -> Result<ConnectOptions, Broken> {
+    ) -> Result<ConnectOptions, SessionEnd> {
         let timeout = self.settings.timeout;
-        let heard = Arc::clone(trouble);
+        let heard = Arc::clone(report);
         let was_connected = Arc::clone(connected);
         let mut options = ConnectOptions::new()
             .name("olivine")
@@ -141,7 +141,7 @@ impl<'a> Door<'a> {
             .request_timeout(Some(timeout))
             .ping_interval(timeout)
             .event_callback(move |event| {
-                hear(&heard, &event);
+                record_event(&heard, &event);
                 std::future::ready(())
             })
             .reconnect_delay_callback(move |_| match was_connected.load(Ordering::Relaxed) {
@@ -179,22 +179,22 @@ impl<'a> Door<'a> {
         control: &Control,
         state: &mut S,
         is_delivered: impl Fn(&mut S) -> bool,
-        mut session: impl AsyncFnMut(&mut S, &Connection) -> Result<(), Broken>,
+        mut session: impl AsyncFnMut(&mut S, &Connection) -> Result<(), SessionEnd>,
     ) -> Result<(), LinkError> {
-        let mut absence = Absence::new(control, self.settings.patience());
+        let mut backoff = ReconnectBackoff::new(control, self.settings.close_timeout());
         loop {
-            absence.begin();
+            backoff.begin();
             let outcome = match self.open().await {
                 Ok(connection) => session(state, &connection).await,
                 Err(broken) => Err(broken),
             };
             let problem = match outcome {
-                Ok(()) | Err(Broken::Stopped) => return Ok(()),
-                Err(Broken::Failed(error)) => return Err(error),
-                Err(Broken::Away(problem)) => problem,
+                Ok(()) | Err(SessionEnd::Stopped) => return Ok(()),
+                Err(SessionEnd::Failed(error)) => return Err(error),
+                Err(SessionEnd::Away(problem)) => problem,
             };
             let note = format!("waiting for {}: {problem}", self.settings.place());
-            if !absence.goes_on(note, || is_delivered(state)) {
+            if !backoff.may_retry(note, || is_delivered(state)) {
                 return Ok(());
             }
         }
@@ -243,16 +243,16 @@ fn is_refusal(alert: AlertDescription) -> bool {
     )
 }
 
-fn hear(trouble: &Mutex<Trouble>, event: &Event) {
-    let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+fn record_event(report: &Mutex<ServerReport>, event: &Event) {
+    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
     match event {
-        Event::Disconnected | Event::Closed => trouble.broken = true,
+        Event::Disconnected | Event::Closed => report.broken = true,
         Event::LameDuckMode => {
-            trouble.broken = true;
-            trouble.word = Some("the server is about to stop".to_owned());
+            report.broken = true;
+            report.word = Some("the server is about to stop".to_owned());
         }
-        Event::ServerError(ServerError::Other(word)) => trouble.word = Some(word.clone()),
-        Event::ServerError(_) | Event::ClientError(_) => trouble.word = Some(event.to_string()),
+        Event::ServerError(ServerError::Other(word)) => report.word = Some(word.clone()),
+        Event::ServerError(_) | Event::ClientError(_) => report.word = Some(event.to_string()),
         _ => {}
     }
 }
@@ -274,7 +274,7 @@ pub(super) fn wake_of(control: &Control) -> io::Result<AsyncFd<OwnedFd>> {
 /// A descriptor that the event loop watches.
 #[allow(
     deprecated,
-    reason = "the new door is unsafe for the sake of types that are no descriptors; one that is owned stays open"
+    reason = "the new connector is unsafe for the sake of types that are no descriptors; one that is owned stays open"
 )]
 pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)

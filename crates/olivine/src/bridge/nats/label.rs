@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_is_somebody_elses() {
+    fn invalid_label_means_another_program() {
         for text in [
             "",
             "order-17",

@@ -1,9 +1,9 @@
 //! Out of a ring into a stream: many messages in flight, released in order once they are stored.
 
-use super::connect::{self, Broken, Connection, Door};
+use super::connect::{self, Connection, Connector, SessionEnd};
 use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
-use super::stream::{self, Place};
+use super::stream::{self, ChannelStream};
 use super::window::{Disorder, Window};
 use crate::bridge::Source;
 use crate::bridge::egress::Egress;
@@ -74,10 +74,12 @@ pub(super) async fn run(
         stream: None,
         is_awaited: settings.config.subscribers > 0,
     };
-    outgoing.distrust().map_err(|source| LinkError::Receive {
-        source: Arc::new(source),
-    })?;
-    let ended = Door::new(settings)
+    outgoing
+        .mark_in_doubt()
+        .map_err(|source| LinkError::Receive {
+            source: Arc::new(source),
+        })?;
+    let ended = Connector::new(settings)
         .attempts(
             control,
             &mut outgoing,
@@ -137,7 +139,7 @@ struct Lane {
 /// A connection with the facts that the sender needs.
 struct Session<'c> {
     connection: &'c Connection,
-    place: Place,
+    place: ChannelStream,
     subject: Subject,
     inbox: String,
     acks: Subscriber,
@@ -146,35 +148,35 @@ struct Session<'c> {
 }
 
 /// Why sending must restart from the last settled message.
-enum Hitch {
-    Broken(Broken),
+enum SendRetry {
+    SessionEnd(SessionEnd),
     /// The stream accepts nothing for now.
     Full(String),
     /// The order was broken, and is repaired.
     Disorder,
 }
 
-impl From<Broken> for Hitch {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<SessionEnd> for SendRetry {
+    fn from(broken: SessionEnd) -> Self {
+        Self::SessionEnd(broken)
     }
 }
 
-impl From<ReceiveError> for Hitch {
+impl From<ReceiveError> for SendRetry {
     fn from(source: ReceiveError) -> Self {
         let source = Arc::new(source);
-        Self::Broken(Broken::Failed(LinkError::Receive { source }))
+        Self::SessionEnd(SessionEnd::Failed(LinkError::Receive { source }))
     }
 }
 
 impl Outgoing<'_> {
     /// An earlier bridge may have sent messages of the ring. The ends of closed lanes may be
     /// unsent: each is sent once more, which changes nothing if it is stored.
-    fn distrust(&mut self) -> Result<(), ReceiveError> {
+    fn mark_in_doubt(&mut self) -> Result<(), ReceiveError> {
         let is_resumed = self.egress.is_resumed();
         for place in 0..self.egress.look()? {
             let end = self.egress.committed(place)?;
-            self.window.distrust(place, end);
+            self.window.mark_in_doubt(place, end);
             let start = self.egress.position(place);
             self.lanes.push(Lane {
                 start,
@@ -186,8 +188,8 @@ impl Outgoing<'_> {
     }
 
     /// Publishes over one connection.
-    async fn session(&mut self, connection: &Connection) -> Result<(), Broken> {
-        let away = |problem: String| Broken::Away(problem);
+    async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
+        let away = |problem: String| SessionEnd::Away(problem);
         let (hash, name) = {
             let geometry = self.egress.geometry();
             (geometry.type_hash, geometry.type_name.to_string())
@@ -220,15 +222,15 @@ impl Outgoing<'_> {
         loop {
             match self.carry(&mut session).await {
                 Ok(()) => return Ok(()),
-                Err(Hitch::Broken(broken)) => return Err(broken),
-                Err(Hitch::Disorder) => {}
-                Err(Hitch::Full(reason)) => self.wait_for_space(&session, &reason).await?,
+                Err(SendRetry::SessionEnd(broken)) => return Err(broken),
+                Err(SendRetry::Disorder) => {}
+                Err(SendRetry::Full(reason)) => self.wait_for_space(&session, &reason).await?,
             }
         }
     }
 
     /// Sends what is in the ring, from the last settled message on.
-    async fn carry(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
+    async fn carry(&mut self, session: &mut Session<'_>) -> Result<(), SendRetry> {
         self.window.restart();
         self.egress.rewind();
         for place in 0..self.egress.look()? {
@@ -244,7 +246,7 @@ impl Outgoing<'_> {
         self.settled = Instant::now();
         loop {
             if self.control.must_stop() {
-                return Err(Broken::Stopped.into());
+                return Err(SessionEnd::Stopped.into());
             }
             if self.control.stopping().is_some() {
                 self.egress.set_goal()?;
@@ -252,16 +254,16 @@ impl Outgoing<'_> {
             session.connection.live()?;
             let mut heard = session.acks.next().now_or_never().flatten();
             while let Some(message) = heard {
-                self.hear(&message)?;
+                self.handle_reply(&message)?;
                 heard = session.acks.next().now_or_never().flatten();
             }
             self.settle()?;
             if self.full.is_some() && self.window.is_answered() {
-                return Err(Hitch::Full(self.full.take().unwrap_or_default()));
+                return Err(SendRetry::Full(self.full.take().unwrap_or_default()));
             }
             let sent = self.full.is_none()
                 && self.has_subscribers(session).await?
-                && self.speak(session).await?;
+                && self.send_pending(session).await?;
             if self.is_done()? {
                 return Ok(());
             }
@@ -269,7 +271,7 @@ impl Outgoing<'_> {
                 self.silences = self.silences.saturating_add(1);
                 let silence = self.settings.timeout.as_millis();
                 let problem = format!("the server has acknowledged nothing for {silence} ms");
-                return Err(Broken::Away(problem).into());
+                return Err(SessionEnd::Away(problem).into());
             }
             if !sent {
                 self.sleep(session).await?;
@@ -281,7 +283,7 @@ impl Outgoing<'_> {
     }
 
     /// One reply to a message.
-    fn hear(&mut self, message: &Message) -> Result<(), Hitch> {
+    fn handle_reply(&mut self, message: &Message) -> Result<(), SendRetry> {
         let number = message.subject.rsplit('.').next();
         let Some(number) = number.and_then(|number| number.parse().ok()) else {
             return Ok(());
@@ -292,7 +294,7 @@ impl Outgoing<'_> {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
             let problem =
                 "no stream takes the channel's messages, or its cluster has no leader yet";
-            return Err(Broken::Away(problem.to_owned()).into());
+            return Err(SessionEnd::Away(problem.to_owned()).into());
         }
         match serde_json::from_slice(&message.payload) {
             Ok(Response::Ok(PublishAck { sequence, .. })) => self.window.stored(number, sequence),
@@ -308,13 +310,13 @@ impl Outgoing<'_> {
         Ok(())
     }
 
-    fn refused(&self, reason: String) -> Broken {
+    fn refused(&self, reason: String) -> SessionEnd {
         let far = self.settings.place();
-        Broken::Failed(LinkError::Refused { far, reason })
+        SessionEnd::Failed(LinkError::Refused { far, reason })
     }
 
     /// Why the server did not store a message, if it may do so later.
-    fn refusal(&self, error: &Refusal) -> Result<String, Broken> {
+    fn refusal(&self, error: &Refusal) -> Result<String, SessionEnd> {
         // Known but not stored yet: it is in flight through the cluster.
         let is_under_way = error.error_code() == ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT;
         if error.code() >= 500 || is_under_way {
@@ -324,7 +326,7 @@ impl Outgoing<'_> {
     }
 
     /// Releases what is settled.
-    fn settle(&mut self) -> Result<(), Hitch> {
+    fn settle(&mut self) -> Result<(), SendRetry> {
         let (mut bytes, mut disorder) = (0, None);
         loop {
             match self.window.settle() {
@@ -360,13 +362,13 @@ impl Outgoing<'_> {
                 "the server stored messages out of order: they are sent again"
                     .clone_into(&mut status.note);
             });
-            return Err(Hitch::Disorder);
+            return Err(SendRetry::Disorder);
         }
         Ok(())
     }
 
     /// Sends as much as the window permits; `true` if anything was sent.
-    async fn speak(&mut self, session: &Session<'_>) -> Result<bool, Hitch> {
+    async fn send_pending(&mut self, session: &Session<'_>) -> Result<bool, SendRetry> {
         let lanes = self.egress.look()?;
         for place in self.lanes.len()..lanes {
             let start = self.egress.position(place);
@@ -403,7 +405,7 @@ impl Outgoing<'_> {
     }
 
     /// Sends the next messages of a lane, and its end after the last one.
-    async fn send_lane(&mut self, session: &Session<'_>, place: usize) -> Result<bool, Hitch> {
+    async fn send_lane(&mut self, session: &Session<'_>, place: usize) -> Result<bool, SendRetry> {
         if !self.has_room() {
             return Ok(false);
         }
@@ -480,7 +482,7 @@ impl Outgoing<'_> {
         session: &Session<'_>,
         place: usize,
         position: u64,
-    ) -> Result<bool, Hitch> {
+    ) -> Result<bool, SendRetry> {
         let Lane {
             is_open, is_ending, ..
         } = self.lanes[place];
@@ -515,7 +517,7 @@ impl Outgoing<'_> {
     }
 
     /// Whether the stream has as many subscribers as the first message waits for.
-    async fn has_subscribers(&mut self, session: &Session<'_>) -> Result<bool, Broken> {
+    async fn has_subscribers(&mut self, session: &Session<'_>) -> Result<bool, SessionEnd> {
         if !self.is_awaited {
             return Ok(true);
         }
@@ -538,14 +540,18 @@ impl Outgoing<'_> {
 
     /// The stream refused a message for now: reports it, pauses, and continues with one message at
     /// a time.
-    async fn wait_for_space(&mut self, session: &Session<'_>, reason: &str) -> Result<(), Broken> {
+    async fn wait_for_space(
+        &mut self,
+        session: &Session<'_>,
+        reason: &str,
+    ) -> Result<(), SessionEnd> {
         let note = format!("the stream takes nothing for now: {reason}");
         self.control.report(|status| status.note = note);
         (self.calm, self.most) = ((self.most / 2).max(1), 1);
         tokio::time::sleep(self.full_pause).await;
         self.full_pause = (self.full_pause * 2).min(FULL_PAUSE.1);
         if self.control.must_stop() {
-            return Err(Broken::Stopped);
+            return Err(SessionEnd::Stopped);
         }
         session.connection.live()
     }
@@ -567,7 +573,7 @@ impl Outgoing<'_> {
     }
 
     /// Whether everything is delivered and nothing more will come.
-    fn is_done(&mut self) -> Result<bool, Hitch> {
+    fn is_done(&mut self) -> Result<bool, SendRetry> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
             return Ok(false);
@@ -579,7 +585,7 @@ impl Outgoing<'_> {
     }
 
     /// Waits for a reply, for more messages if the window has room, or for a request to end.
-    async fn sleep(&mut self, session: &mut Session<'_>) -> Result<(), Hitch> {
+    async fn sleep(&mut self, session: &mut Session<'_>) -> Result<(), SendRetry> {
         let idle = self.has_room() && !self.is_awaited && self.full.is_none();
         if idle {
             self.egress.arm();
@@ -605,13 +611,13 @@ impl Outgoing<'_> {
             () = tokio::time::sleep(NAP) => None,
         };
         match heard {
-            Some(message) => self.hear(&message),
+            Some(message) => self.handle_reply(&message),
             None => Ok(()),
         }
     }
 
     /// Whether the ring has unsent messages.
-    fn has_more(&mut self) -> Result<bool, Hitch> {
+    fn has_more(&mut self) -> Result<bool, SendRetry> {
         let lanes = self.egress.look()?;
         if lanes != self.lanes.len() {
             return Ok(true);
@@ -643,14 +649,14 @@ async fn post(
     number: u64,
     headers: HeaderMap,
     payload: Bytes,
-) -> Result<(), Broken> {
+) -> Result<(), SessionEnd> {
     let reply = format!("{}.{number}", session.inbox);
     let posted = session
         .connection
         .client
         .publish_with_reply_and_headers(session.subject.clone(), reply, headers, payload)
         .await;
-    posted.map_err(|error| Broken::Away(error.to_string()))
+    posted.map_err(|error| SessionEnd::Away(error.to_string()))
 }
 
 /// Length of the message without its topic, and the topic; `None` if the bytes do not end with a

@@ -128,7 +128,7 @@ impl Settings {
     }
 
     /// How long closing waits for a server that is away.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn close_timeout(&self) -> Duration {
         self.config.patience()
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Arrived {
 
 /// Result of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum TakeResult {
     /// It was taken, or was there already.
     Done,
     /// It is the first early message of its lane.
@@ -182,7 +182,7 @@ impl Sources {
     /// # Errors
     ///
     /// [`LinkError::Lost`] if messages are missing; others if the ring does not accept the message.
-    pub(super) fn take(&mut self, arrived: &Arrived) -> Result<Taken, LinkError> {
+    pub(super) fn take(&mut self, arrived: &Arrived) -> Result<TakeResult, LinkError> {
         let (key, position) = match &arrived.label {
             Some(label) => {
                 self.check(label)?;
@@ -202,7 +202,7 @@ impl Sources {
                 return Err(self.lose_lane(place, 0, problem));
             }
             if position < next || is_end && position == next && !self.lanes[place].is_open {
-                return Ok(Taken::Done);
+                return Ok(TakeResult::Done);
             }
             if position > next {
                 if arrived.label.is_some() {
@@ -210,7 +210,7 @@ impl Sources {
                 }
                 // Messages of other programs in between are for others, or were taken.
                 if !self.flush()? {
-                    return Ok(Taken::NoRoom);
+                    return Ok(TakeResult::NoRoom);
                 }
                 self.open(place)?;
                 let lane = &mut self.lanes[place];
@@ -223,7 +223,7 @@ impl Sources {
             Some(place) => place,
             None => match self.add(key, position)? {
                 Some(place) => place,
-                None => return Ok(Taken::NoRoom),
+                None => return Ok(TakeResult::NoRoom),
             },
         };
         self.lanes[place].early_ns = None;
@@ -233,7 +233,7 @@ impl Sources {
         let lane = self.lanes[place];
         let is_other_run = |run: &Run| run.lane != lane.index || run.bytes.len() >= RUN_BYTES;
         if self.run.as_ref().is_some_and(is_other_run) && !self.flush()? {
-            return Ok(Taken::NoRoom);
+            return Ok(TakeResult::NoRoom);
         }
         self.open(place)?;
         let align = usize::try_from(self.ingress.geometry().align).unwrap_or(8);
@@ -256,7 +256,7 @@ impl Sources {
         let padded = run.bytes.len().next_multiple_of(align);
         run.bytes.resize(padded, 0);
         self.lanes[place].next = run.position + padded as u64;
-        Ok(Taken::Done)
+        Ok(TakeResult::Done)
     }
 
     /// Makes the taken messages visible; `false` if there is no room for all of them yet.
@@ -280,7 +280,7 @@ impl Sources {
                 let frame = crate::ring::layout::frame_bytes(u64::from_le_bytes(header));
                 let length = frame.saturating_sub(HEADER_BYTES);
                 self.ingress
-                    .want(run.lane, usize::try_from(length).unwrap_or(usize::MAX));
+                    .request_room(run.lane, usize::try_from(length).unwrap_or(usize::MAX));
                 Ok(false)
             }
             Err(why) => Err(self.not_taken(why)),
@@ -288,8 +288,8 @@ impl Sources {
     }
 
     /// Retries the lanes that need room; `true` if one still does.
-    pub(super) fn press(&mut self) -> bool {
-        self.ingress.press()
+    pub(super) fn retry_room(&mut self) -> bool {
+        self.ingress.retry_room()
     }
 
     /// Messages committed so far.
@@ -339,7 +339,7 @@ impl Sources {
     }
 
     /// A message is ahead of its lane's next position.
-    fn early(&mut self, place: usize, arrived: &Arrived) -> Result<Taken, LinkError> {
+    fn early(&mut self, place: usize, arrived: &Arrived) -> Result<TakeResult, LinkError> {
         if arrived.is_start {
             let problem = "its publisher went on without them";
             return Err(self.lose(arrived, problem));
@@ -347,13 +347,13 @@ impl Sources {
         let lane = &mut self.lanes[place];
         let Some(since) = lane.early_ns else {
             lane.early_ns = Some(arrived.time_ns);
-            return Ok(Taken::Early);
+            return Ok(TakeResult::Early);
         };
         if Duration::from_nanos(arrived.time_ns.saturating_sub(since)) > HOLE_MAX {
             let problem = "they were removed from the stream, or never stored";
             return Err(self.lose(arrived, problem));
         }
-        Ok(Taken::Done)
+        Ok(TakeResult::Done)
     }
 
     /// An unknown lane begins at `position`; `None` if there is no room for it.
@@ -414,15 +414,15 @@ impl Sources {
         opened.map_err(|why| self.not_taken(why))
     }
 
-    fn close(&mut self, place: usize) -> Result<Taken, LinkError> {
+    fn close(&mut self, place: usize) -> Result<TakeResult, LinkError> {
         if !self.flush()? {
-            return Ok(Taken::NoRoom);
+            return Ok(TakeResult::NoRoom);
         }
         let lane = &mut self.lanes[place];
         lane.is_open = false;
         self.ingress.rename(lane.index, lane.key | CLOSED);
         self.ingress.close_lane(lane.index);
-        Ok(Taken::Done)
+        Ok(TakeResult::Done)
     }
 
     fn check(&self, label: &Label) -> Result<(), LinkError> {

@@ -1,6 +1,6 @@
 //! The stream of a channel: found, or created with the settings.
 
-use super::connect::{Broken, Connection};
+use super::connect::{Connection, SessionEnd};
 use super::settings::Settings;
 use crate::error::LinkError;
 use crate::uri::{Retention, Storage};
@@ -20,7 +20,7 @@ const TYPE_NAME: &str = "olivine-type-name";
 
 /// The stream of a channel.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ChannelStream {
     pub(super) stream: Stream,
     /// Creation time in nanoseconds since 1970: distinguishes it from earlier and later streams of
     /// its name.
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) type_name: String,
 }
 
-impl Place {
+impl ChannelStream {
     /// A warning to publishers about what "stored" means here, or empty. The server does not tell
     /// its clients how often it syncs its files.
     pub(super) fn warning(&self) -> &'static str {
@@ -45,7 +45,7 @@ impl Place {
 }
 
 /// The server's reply to a request.
-enum Answer {
+enum Reply {
     Info(Box<Info>),
     Refused(Refusal),
 }
@@ -56,7 +56,7 @@ pub(super) async fn open(
     settings: &Settings,
     connection: &Connection,
     typed: (u64, &str),
-) -> Result<Place, Broken> {
+) -> Result<ChannelStream, SessionEnd> {
     let mut context = async_nats::jetstream::new(connection.client.clone());
     context.set_timeout(settings.timeout);
     let subject = settings.config.channel();
@@ -70,8 +70,8 @@ pub(super) async fn open(
     };
     let name = name.unwrap_or_else(|| subject.replace('.', "_"));
     let info = match request(settings, connection, &context, "INFO", &name, None).await? {
-        Answer::Info(info) => found(settings, connection, &context, *info, typed).await?,
-        Answer::Refused(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+        Reply::Info(info) => found(settings, connection, &context, *info, typed).await?,
+        Reply::Refused(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
             let config = wanted(settings, &name, typed);
             match request(
                 settings,
@@ -83,15 +83,17 @@ pub(super) async fn open(
             )
             .await?
             {
-                Answer::Info(info) => *info,
+                Reply::Info(info) => *info,
                 // Another client created it first: check its settings like those of any other.
-                Answer::Refused(error) if error.error_code().0 == NAME_IN_USE => {
-                    return Err(Broken::Away(format!("somebody else makes stream {name}")));
+                Reply::Refused(error) if error.error_code().0 == NAME_IN_USE => {
+                    return Err(SessionEnd::Away(format!(
+                        "somebody else makes stream {name}"
+                    )));
                 }
-                Answer::Refused(error) => return Err(refused(settings, "make", &name, &error)),
+                Reply::Refused(error) => return Err(refused(settings, "make", &name, &error)),
             }
         }
-        Answer::Refused(error) => return Err(refused(settings, "find", &name, &error)),
+        Reply::Refused(error) => return Err(refused(settings, "find", &name, &error)),
     };
     let (type_hash, type_name) = type_of(&info.config);
     if type_hash != typed.0 && type_hash != 0 && typed.0 != 0 {
@@ -99,7 +101,7 @@ pub(super) async fn open(
     }
     let created = info.created.unix_timestamp_nanos();
     let stream = context.get_stream(&name).await;
-    Ok(Place {
+    Ok(ChannelStream {
         stream: stream.map_err(|error| unanswered(settings, connection, &error.to_string()))?,
         created: u64::try_from(created).unwrap_or(0),
         type_hash,
@@ -126,16 +128,16 @@ async fn request(
     action: &str,
     name: &str,
     config: Option<&Config>,
-) -> Result<Answer, Broken> {
+) -> Result<Reply, SessionEnd> {
     let subject = format!("STREAM.{action}.{name}");
     let answer: Result<Response<Info>, RequestError> = match config {
         Some(config) => context.request(subject, config).await,
         None => context.request(subject, &()).await,
     };
     match answer {
-        Ok(Response::Ok(info)) => Ok(Answer::Info(Box::new(info))),
-        Ok(Response::Err { error }) => Ok(Answer::Refused(error)),
-        Err(error) if error.kind() == RequestErrorKind::NoResponders => Err(Broken::Away(
+        Ok(Response::Ok(info)) => Ok(Reply::Info(Box::new(info))),
+        Ok(Response::Err { error }) => Ok(Reply::Refused(error)),
+        Err(error) if error.kind() == RequestErrorKind::NoResponders => Err(SessionEnd::Away(
             "the server has no JetStream, or its cluster has no leader yet".to_owned(),
         )),
         Err(error) => Err(unanswered(settings, connection, &error.to_string())),
@@ -143,31 +145,40 @@ async fn request(
 }
 
 /// A request without a reply: the permission is missing, or the server is away.
-pub(super) fn unanswered(settings: &Settings, connection: &Connection, problem: &str) -> Broken {
+pub(super) fn unanswered(
+    settings: &Settings,
+    connection: &Connection,
+    problem: &str,
+) -> SessionEnd {
     match connection.refusal() {
-        Some(reason) => Broken::Failed(LinkError::Refused {
+        Some(reason) => SessionEnd::Failed(LinkError::Refused {
             far: settings.place(),
             reason: format!("{reason}: its user may not use JetStream so"),
         }),
-        None => Broken::Away(problem.to_owned()),
+        None => SessionEnd::Away(problem.to_owned()),
     }
 }
 
 /// A negative reply.
-pub(super) fn refused(settings: &Settings, action: &str, what: &str, error: &Refusal) -> Broken {
+pub(super) fn refused(
+    settings: &Settings,
+    action: &str,
+    what: &str,
+    error: &Refusal,
+) -> SessionEnd {
     let problem = format!("cannot {action} {what}: {error}");
     // 5xx: the cluster is not ready, or lacks a resource for now.
     if error.code() >= 500 {
-        return Broken::Away(problem);
+        return SessionEnd::Away(problem);
     }
-    Broken::Failed(LinkError::Refused {
+    SessionEnd::Failed(LinkError::Refused {
         far: settings.place(),
         reason: problem,
     })
 }
 
-fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> Broken {
-    Broken::Failed(LinkError::Settings {
+fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> SessionEnd {
+    SessionEnd::Failed(LinkError::Settings {
         far: settings.place(),
         key,
         theirs,
@@ -235,7 +246,7 @@ async fn found(
     context: &Context,
     info: Info,
     typed: (u64, &str),
-) -> Result<Info, Broken> {
+) -> Result<Info, SessionEnd> {
     let (nats, theirs) = (settings.nats(), &info.config);
     let check = |key, theirs: String, ours: Option<String>| match ours {
         Some(ours) if ours != theirs => Err(differs(settings, key, theirs, ours)),
@@ -297,8 +308,8 @@ async fn found(
     )
     .await?
     {
-        Answer::Info(info) => Ok(*info),
-        Answer::Refused(error) => Err(refused(
+        Reply::Info(info) => Ok(*info),
+        Reply::Refused(error) => Err(refused(
             settings,
             "add the channel to stream",
             &name,

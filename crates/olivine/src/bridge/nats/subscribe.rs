@@ -4,11 +4,11 @@
 //! The server would deliver messages of a broken connection again only later, after new ones. So
 //! all messages between the last acknowledged and the last delivered one are requested first.
 
-use super::connect::{self, Broken, Connection, Door};
+use super::connect::{self, Connection, Connector, SessionEnd};
 use super::label::{ID_HEADER, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
-use super::sources::{Arrived, Sources, Taken};
-use super::stream::{self, Place};
+use super::sources::{Arrived, Sources, TakeResult};
+use super::stream::{self, ChannelStream};
 use crate::bridge::Destination;
 use crate::error::LinkError;
 use crate::link::Control;
@@ -74,7 +74,7 @@ pub(super) async fn run(
         handed_out: 0,
     };
     let nothing_to_deliver = |_: &mut Incoming<'_>| true;
-    let ended = Door::new(settings)
+    let ended = Connector::new(settings)
         .attempts(
             control,
             &mut incoming,
@@ -108,7 +108,7 @@ struct Incoming<'a> {
 
 impl Incoming<'_> {
     /// Receives over one connection.
-    async fn session(&mut self, connection: &Connection) -> Result<(), Broken> {
+    async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
         let typed = self.destination.typed();
         let typed = if typed.any {
             (0, String::new())
@@ -141,7 +141,7 @@ impl Incoming<'_> {
         };
         let outcome = self.receive(connection, &place, &mut sources).await;
         self.sources = Some(sources);
-        if let Err(Broken::Stopped) = outcome {
+        if let Err(SessionEnd::Stopped) = outcome {
             self.leave(connection, &place).await;
         }
         outcome
@@ -149,7 +149,7 @@ impl Incoming<'_> {
 
     /// Sends the last acknowledgements, and deletes a consumer without a name: it is never used
     /// again.
-    async fn leave(&self, connection: &Connection, place: &Place) {
+    async fn leave(&self, connection: &Connection, place: &ChannelStream) {
         let last_words = async {
             let flushed = connection.client.flush().await;
             if flushed.is_ok() && self.settings.config.name.is_none() {
@@ -172,9 +172,9 @@ impl Incoming<'_> {
     async fn receive(
         &mut self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &mut Sources,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionEnd> {
         let last = place.stream.cached_info().state.last_sequence;
         let reached = self.done.max(sources.others_reached());
         if reached.is_some_and(|reached| reached > last) {
@@ -195,7 +195,7 @@ impl Incoming<'_> {
             .heartbeat(HEARTBEAT)
             .messages()
             .await;
-        let mut messages = messages.map_err(|error| Broken::Away(error.to_string()))?;
+        let mut messages = messages.map_err(|error| SessionEnd::Away(error.to_string()))?;
         let mut heard = Instant::now();
         loop {
             self.go_on(connection)?;
@@ -227,9 +227,9 @@ impl Incoming<'_> {
             for _ in 0..TURN_MESSAGES {
                 let message = next
                     .transpose()
-                    .map_err(|error| Broken::Away(error.to_string()))?;
+                    .map_err(|error| SessionEnd::Away(error.to_string()))?;
                 let Some(message) = message else {
-                    return Err(Broken::Away(
+                    return Err(SessionEnd::Away(
                         "the server has ended the request for messages".to_owned(),
                     ));
                 };
@@ -250,7 +250,7 @@ impl Incoming<'_> {
                 if self.has_ended(sources, &info) {
                     let flushed = connection.client.flush();
                     let flushed = tokio::time::timeout(LEAVE_MAX, flushed).await;
-                    let away = |why: String| Broken::Away(why);
+                    let away = |why: String| SessionEnd::Away(why);
                     return flushed
                         .map_err(|_| {
                             away("the last acknowledgements were not taken in time".into())
@@ -265,8 +265,8 @@ impl Incoming<'_> {
     async fn consumer(
         &self,
         connection: &Connection,
-        place: &Place,
-    ) -> Result<(Consumer<pull::Config>, Info), Broken> {
+        place: &ChannelStream,
+    ) -> Result<(Consumer<pull::Config>, Info), SessionEnd> {
         let name = self.name();
         match place.stream.consumer_info(&name).await {
             Ok(info) => self.check(&name, &info)?,
@@ -276,7 +276,7 @@ impl Incoming<'_> {
             Err(error) => return Err(self.away(connection, &error)),
         }
         let consumer: Result<Consumer<pull::Config>, _> = place.stream.get_consumer(&name).await;
-        let mut consumer = consumer.map_err(|error| Broken::Away(error.to_string()))?;
+        let mut consumer = consumer.map_err(|error| SessionEnd::Away(error.to_string()))?;
         let info = consumer
             .info()
             .await
@@ -284,18 +284,23 @@ impl Incoming<'_> {
             .clone();
         if info.num_waiting > 0 {
             // Two subscribers would share the messages.
-            return Err(Broken::Away(format!(
+            return Err(SessionEnd::Away(format!(
                 "another subscriber uses consumer {name}: close it, or use another 'name='"
             )));
         }
         Ok((consumer, info))
     }
 
-    fn away(&self, connection: &Connection, error: &dyn std::error::Error) -> Broken {
+    fn away(&self, connection: &Connection, error: &dyn std::error::Error) -> SessionEnd {
         stream::unanswered(self.settings, connection, &error.to_string())
     }
 
-    async fn make(&self, connection: &Connection, place: &Place, name: &str) -> Result<(), Broken> {
+    async fn make(
+        &self,
+        connection: &Connection,
+        place: &ChannelStream,
+        name: &str,
+    ) -> Result<(), SessionEnd> {
         let config = &self.settings.config;
         let deliver_policy = match (self.done, config.from) {
             (Some(done), _) => DeliverPolicy::ByStartSequence {
@@ -331,14 +336,14 @@ impl Incoming<'_> {
     }
 
     /// Refuses a consumer of our name that another program created.
-    fn check(&self, name: &str, info: &Info) -> Result<(), Broken> {
+    fn check(&self, name: &str, info: &Info) -> Result<(), SessionEnd> {
         let theirs = &info.config;
         let subject = self.settings.config.channel();
         let fits = theirs.ack_policy == AckPolicy::All && theirs.filter_subject == subject;
         if fits {
             return Ok(());
         }
-        Err(Broken::Failed(LinkError::Settings {
+        Err(SessionEnd::Failed(LinkError::Settings {
             far: self.settings.place(),
             key: "name",
             theirs: format!(
@@ -354,10 +359,10 @@ impl Incoming<'_> {
     async fn catch_up(
         &mut self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &mut Sources,
         info: &Info,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionEnd> {
         let handed_out = info.delivered.stream_sequence;
         let before = self.done.unwrap_or(0);
         self.fetch(connection, place, sources, handed_out).await?;
@@ -377,10 +382,10 @@ impl Incoming<'_> {
     async fn fetch(
         &mut self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &mut Sources,
         last: u64,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionEnd> {
         let subject = self.settings.config.channel();
         while let Some(done) = self.done.filter(|done| *done < last) {
             self.go_on(connection)?;
@@ -410,13 +415,13 @@ impl Incoming<'_> {
     async fn arrive(
         &mut self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &mut Sources,
         message: &Message,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionEnd> {
         let info = message
             .info()
-            .map_err(|error| Broken::Away(error.to_string()))?;
+            .map_err(|error| SessionEnd::Away(error.to_string()))?;
         let sequence = info.stream_sequence;
         let follows = info.consumer_sequence == self.handed_out + 1;
         self.handed_out = info.consumer_sequence;
@@ -446,10 +451,10 @@ impl Incoming<'_> {
     async fn take(
         &mut self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &mut Sources,
         arrived: &Arrived,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionEnd> {
         if sources.is_new(arrived) {
             // A stream created by a subscriber has the type of its first publisher, which set it
             // before this message.
@@ -460,15 +465,17 @@ impl Incoming<'_> {
         }
         loop {
             match sources.take(arrived)? {
-                Taken::Done => break,
-                Taken::NoRoom => self.flush(connection, sources).await?,
+                TakeResult::Done => break,
+                TakeResult::NoRoom => self.flush(connection, sources).await?,
                 // Either it comes again after the missing ones, or they were removed before they
                 // were read.
-                Taken::Early if self.is_removed(connection, place, sources, arrived).await? => {
+                TakeResult::Early
+                    if self.is_removed(connection, place, sources, arrived).await? =>
+                {
                     let problem = "the stream removed them before they were read";
-                    return Err(Broken::Failed(sources.lose(arrived, problem)));
+                    return Err(SessionEnd::Failed(sources.lose(arrived, problem)));
                 }
-                Taken::Early => break,
+                TakeResult::Early => break,
             }
         }
         self.done = Some(arrived.sequence);
@@ -481,10 +488,10 @@ impl Incoming<'_> {
     async fn is_removed(
         &self,
         connection: &Connection,
-        place: &Place,
+        place: &ChannelStream,
         sources: &Sources,
         arrived: &Arrived,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, SessionEnd> {
         let info = place.stream.get_info().await;
         let info = info.map_err(|error| self.away(connection, &error))?;
         if info.config.retention != RetentionPolicy::Limits {
@@ -512,9 +519,13 @@ impl Incoming<'_> {
     }
 
     /// Makes the taken messages visible, once there is room.
-    async fn flush(&self, connection: &Connection, sources: &mut Sources) -> Result<(), Broken> {
+    async fn flush(
+        &self,
+        connection: &Connection,
+        sources: &mut Sources,
+    ) -> Result<(), SessionEnd> {
         while !sources.flush()? {
-            while sources.press() {
+            while sources.retry_room() {
                 self.go_on(connection)?;
                 tokio::time::sleep(ROOM_NAP).await;
             }
@@ -524,12 +535,12 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    async fn acknowledge(&self, connection: &Connection, reply: String) -> Result<(), Broken> {
+    async fn acknowledge(&self, connection: &Connection, reply: String) -> Result<(), SessionEnd> {
         let sent = connection
             .client
             .publish(reply, Bytes::from_static(b"+ACK"))
             .await;
-        sent.map_err(|error| Broken::Away(error.to_string()))
+        sent.map_err(|error| SessionEnd::Away(error.to_string()))
     }
 
     /// Whether every publisher has closed, and the server has no more messages for us.
@@ -541,10 +552,10 @@ impl Incoming<'_> {
 
     /// # Errors
     ///
-    /// [`Broken`] once we are asked to stop, or the connection broke.
-    fn go_on(&self, connection: &Connection) -> Result<(), Broken> {
+    /// [`SessionEnd`] once we are asked to stop, or the connection broke.
+    fn go_on(&self, connection: &Connection) -> Result<(), SessionEnd> {
         if self.control.stopping().is_some() {
-            return Err(Broken::Stopped);
+            return Err(SessionEnd::Stopped);
         }
         connection.live()
     }

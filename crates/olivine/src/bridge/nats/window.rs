@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 /// Messages in flight, in the order of sending.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    flights: VecDeque<Flight>,
+    flights: VecDeque<InFlight>,
     /// Number of the first of them.
     first: u64,
     bytes: u64,
@@ -27,7 +27,7 @@ pub(super) struct Window {
 
 /// A message in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     /// Its lane.
     pub(super) place: usize,
     /// End of its frame.
@@ -70,7 +70,7 @@ pub(super) struct Disorder {
 
 impl Window {
     /// An earlier bridge may have sent what is before `end` in the lane.
-    pub(super) fn distrust(&mut self, place: usize, end: u64) {
+    pub(super) fn mark_in_doubt(&mut self, place: usize, end: u64) {
         let lane = self.lane(place);
         (lane.sent, lane.hold) = (lane.sent.max(end), lane.hold.max(end));
     }
@@ -148,7 +148,7 @@ impl Window {
         lane.sent = lane.sent.max(end);
         let number = self.first + self.flights.len() as u64;
         self.bytes += bytes;
-        self.flights.push_back(Flight {
+        self.flights.push_back(InFlight {
             place,
             end,
             bytes,
@@ -194,7 +194,7 @@ impl Window {
     /// # Errors
     ///
     /// [`Disorder`]; the message is still in flight.
-    pub(super) fn settle(&mut self) -> Result<Option<(Flight, bool)>, Disorder> {
+    pub(super) fn settle(&mut self) -> Result<Option<(InFlight, bool)>, Disorder> {
         let Some(flight) = self.flights.front().copied() else {
             return Ok(None);
         };
@@ -232,7 +232,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_is_stored_in_order_is_given_back_in_order() {
+    fn stored_messages_are_released_in_order() {
         let mut window = Window::default();
         let numbers: Vec<_> = (1..=3).map(|n| window.send(0, n * 8, 8)).collect();
         window.stored(numbers[1], 12);
@@ -251,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_doubtful_is_given_back_before_all_of_it_is_settled() {
+    fn doubtful_messages_are_released_together() {
         let mut window = Window::default();
-        window.distrust(0, 16);
+        window.mark_in_doubt(0, 16);
         let numbers: Vec<_> = (1..=3).map(|n| window.send(0, n * 8, 8)).collect();
         for (at, number) in numbers.iter().enumerate() {
             window.stored(*number, 5 + at as u64);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_is_not_sent_again_and_the_rest_is_in_doubt() {
+    fn restart_sends_unsettled_messages_again() {
         let mut window = Window::default();
         for end in [8, 16, 24] {
             window.send(0, end, 8);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_leaves_only_what_was_stored_behind_it_in_doubt() {
+    fn refusal_leaves_only_later_stored_messages_in_doubt() {
         let mut window = Window::default();
         let numbers: Vec<_> = (1..=4).map(|n| window.send(0, n * 8, 8)).collect();
         window.stored(numbers[0], 1);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_stored_before_its_last_message_is_repaired() {
+    fn misordered_end_is_repaired() {
         let mut window = Window::default();
         let message = window.send(0, 8, 8);
         let end = window.send(0, 8, 0);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_gives_numbers_again_breaks_no_order() {
+    fn reused_sequence_numbers_break_no_order() {
         let mut window = Window::default();
         let first = window.send(0, 8, 8);
         window.stored(first, 100);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_has_ids_of_its_own_and_ends() {
+    fn repair_has_other_ids_and_ends() {
         let mut window = Window::default();
         let first = window.send(0, 8, 8);
         let second = window.send(0, 16, 8);
@@ -374,7 +374,7 @@ mod tests {
     /// that takes only what continues its lane. Senders are killed and continue from what was
     /// released.
     #[test]
-    fn a_lane_arrives_whole_whatever_the_server_loses_and_whenever_senders_die() {
+    fn lane_arrives_whole_despite_losses_and_kills() {
         const COUNT: u64 = 40;
         for seed in 0..3000_u64 {
             let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -431,7 +431,7 @@ mod tests {
                 if trouble && below(40) == 0 {
                     // Killed: the next sender knows only what was released.
                     window = Window::default();
-                    window.distrust(0, furthest * 8);
+                    window.mark_in_doubt(0, furthest * 8);
                     again = true;
                 }
                 if again {

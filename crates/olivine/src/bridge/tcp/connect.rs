@@ -2,14 +2,14 @@
 
 use super::destination::Receiving;
 use super::greet;
-use super::pipe::{Broken, Pipe};
-use super::seats::Left;
+use super::pipe::{ConnectionEnd, Pipe};
+use super::sessions::Disconnect;
 use super::socket;
 use super::source::Sending;
-use super::{Tally, Tcp};
-use crate::bridge::absence::{Absence, PAUSE_MAX};
+use super::{LinkCounters, Tcp};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
+use crate::bridge::reconnect::{PAUSE_MAX, ReconnectBackoff};
 use crate::bridge::wire::Close;
 use crate::bridge::{Destination, Source};
 use crate::error::LinkError;
@@ -33,7 +33,7 @@ pub(super) fn source(
     let mut egress = source.take_first()?;
     let ours = greet::of_source(tcp, &egress);
     // The end of the last connection, and its time.
-    let left: Cell<Option<(Left, Instant)>> = Cell::new(None);
+    let left: Cell<Option<(Disconnect, Instant)>> = Cell::new(None);
     let is_delivered = |egress: &mut Egress| {
         let goal = match control.stopping() {
             Some(_) => egress.set_goal(),
@@ -42,16 +42,16 @@ pub(super) fn source(
         goal.is_ok() && matches!(egress.is_delivered(), Ok(true))
     };
     let may_go = |egress: &mut Egress| {
-        let come_back = |(left, since): (Left, Instant)| left.may_come_back(since.elapsed());
-        let (may_come_back, end_said) = match left.get() {
-            Some(left) => (come_back(left), matches!(left.0, Left::EndSaid(_))),
+        let come_back = |(left, since): (Disconnect, Instant)| left.may_come_back(since.elapsed());
+        let (may_come_back, end_sent) = match left.get() {
+            Some(left) => (come_back(left), matches!(left.0, Disconnect::EndSent(_))),
             None => (false, false),
         };
         let delivered = is_delivered(egress);
         let ended = delivered && egress.is_ended();
         // A far side that got the end of the stream, did not reply and does not come back has
         // received it.
-        (control.stopping().is_some() || (end_said && ended))
+        (control.stopping().is_some() || (end_sent && ended))
             && delivered
             && !(may_come_back && ended)
     };
@@ -59,27 +59,27 @@ pub(super) fn source(
         greet::call(pipe, control, &ours, known)?;
         let open_there = greet::resume(pipe, control, egress)?;
         control.connected(format!("connected to {}", pipe.socket.far()));
-        let tally = Tally(control);
+        let counters = LinkCounters(control);
         let mut sending = Sending {
             pipe,
             egress,
             control,
-            tally,
+            counters,
             strategy: tcp.strategy(),
             until_end,
             open_there,
         };
         sending.run()?;
-        pipe.say_end(control)
+        pipe.send_end(control)
     };
     let ended = attempts(tcp, control, &mut egress, may_go, |egress, pipe, known| {
         let connections = control.status().connections;
         let outcome = session(egress, pipe, known);
         let was_connected = control.status().connections > connections;
-        let end_said = matches!(left.get(), Some((Left::EndSaid(_), _)));
+        let end_sent = matches!(left.get(), Some((Disconnect::EndSent(_), _)));
         // An address that only accepts connections does not show whether the far side got the end.
-        if was_connected || !end_said {
-            left.set(Some((Left::after(&outcome, pipe), Instant::now())));
+        if was_connected || !end_sent {
+            left.set(Some((Disconnect::after(&outcome, pipe), Instant::now())));
         }
         outcome
     });
@@ -109,35 +109,35 @@ pub(super) fn destination(
             may_go,
             |ingress, pipe, known| {
                 let ours = greet::of_destination(tcp, &destination, ingress.is_some());
-                let ours = ours.map_err(Broken::Failed)?;
+                let ours = ours.map_err(ConnectionEnd::Failed)?;
                 let theirs = greet::call(pipe, control, &ours, known)?;
                 destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
                 let ingress = match ingress {
                     Some(ingress) => ingress,
-                    none => none.insert(destination.ingress(&who).map_err(Broken::Failed)?),
+                    none => none.insert(destination.ingress(&who).map_err(ConnectionEnd::Failed)?),
                 };
                 greet::fits(ingress, &theirs)?;
                 greet::put_resume(pipe, ingress, theirs.incarnation)?;
                 control.connected(format!("connected to {}", pipe.socket.far()));
-                let tally = Tally(control);
+                let counters = LinkCounters(control);
                 let mut receiving = Receiving {
                     pipe,
                     ingress,
                     control,
-                    tally,
+                    counters,
                     strategy: tcp.strategy(),
                     incarnation: theirs.incarnation,
                 };
                 match receiving.run() {
                     // The source had ended, and holds nothing for us any more: what it has now is
                     // another stream.
-                    Err(Broken::Told {
+                    Err(ConnectionEnd::ByPeer {
                         close: Close::Lost,
                         reason,
                     }) if ended == Some(ingress.messages()) => {
                         ingress.end();
                         let close = Close::Leaving;
-                        Err(Broken::Told { close, reason })
+                        Err(ConnectionEnd::ByPeer { close, reason })
                     }
                     outcome => outcome,
                 }
@@ -165,18 +165,18 @@ fn attempts<S>(
     control: &Control,
     state: &mut S,
     may_go: impl Fn(&mut S) -> bool,
-    mut session: impl FnMut(&mut S, &mut Pipe, bool) -> Result<(), Broken>,
+    mut session: impl FnMut(&mut S, &mut Pipe, bool) -> Result<(), ConnectionEnd>,
 ) -> Result<(), LinkError> {
-    let mut absence = Absence::new(control, tcp.patience());
+    let mut backoff = ReconnectBackoff::new(control, tcp.close_timeout());
     let mut in_use_since: Option<Instant> = None;
     // Consecutive attempts that ended before the other side's hello was understood.
     let mut strange = 0;
     loop {
-        absence.begin();
+        backoff.begin();
         let connections = control.status().connections;
         let known = connections > 0 && strange < STRANGE_MAX;
         let broken = match attempt(tcp, control, |pipe| session(state, pipe, known)) {
-            Ok(()) | Err(Broken::Stopped) => return Ok(()),
+            Ok(()) | Err(ConnectionEnd::Stopped) => return Ok(()),
             Err(broken) => broken,
         };
         strange = match broken.is_corrupt() && control.status().connections == connections {
@@ -184,7 +184,7 @@ fn attempts<S>(
             false => 0,
         };
         let waited = match &broken {
-            Broken::Told {
+            ConnectionEnd::ByPeer {
                 close: Close::NameInUse,
                 ..
             } => in_use_since.get_or_insert_with(Instant::now).elapsed(),
@@ -197,7 +197,7 @@ fn attempts<S>(
             return Err(broken.into_error(&tcp.address.to_string()));
         }
         let note = format!("waiting for {}: {broken}", tcp.address);
-        if may_go(state) || !absence.goes_on(note, || false) {
+        if may_go(state) || !backoff.may_retry(note, || false) {
             return Ok(());
         }
     }
@@ -206,8 +206,8 @@ fn attempts<S>(
 fn attempt(
     tcp: &Tcp,
     control: &Control,
-    session: impl FnOnce(&mut Pipe) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    session: impl FnOnce(&mut Pipe) -> Result<(), ConnectionEnd>,
+) -> Result<(), ConnectionEnd> {
     let host = &tcp.address.host;
     let found = socket::connect(
         control,
@@ -217,14 +217,14 @@ fn attempt(
         tcp.tls.as_ref(),
     )?;
     let Some(socket) = found else {
-        return Err(Broken::Stopped);
+        return Err(ConnectionEnd::Stopped);
     };
     let mut pipe = Pipe::new(socket, tcp.timeout);
     let outcome = session(&mut pipe);
     match &outcome {
         // We come back: a leave message would give our session up.
-        Ok(()) | Err(Broken::Silent(_)) => {}
-        Err(broken) => pipe.say_why(control, broken),
+        Ok(()) | Err(ConnectionEnd::Silent(_)) => {}
+        Err(broken) => pipe.close_for(control, broken),
     }
     outcome
 }

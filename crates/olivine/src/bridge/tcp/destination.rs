@@ -1,8 +1,8 @@
 //! The receiving end of one connection: frames into a ring, acknowledgements back.
 
-use super::pipe::{Broken, Pipe};
+use super::pipe::{ConnectionEnd, Pipe};
 use super::socket::wait;
-use super::{Looks, Tally};
+use super::{IdlePolls, LinkCounters};
 use crate::bridge::ingress::{Ingress, NotTaken};
 use crate::bridge::ring_error;
 use crate::bridge::wire::{self, Arrived, Close, WireError};
@@ -20,7 +20,7 @@ pub(super) struct Receiving<'a> {
     pub(super) pipe: &'a mut Pipe,
     pub(super) ingress: &'a mut Ingress,
     pub(super) control: &'a Control,
-    pub(super) tally: Tally<'a>,
+    pub(super) counters: LinkCounters<'a>,
     pub(super) strategy: WaitStrategy,
     /// Incarnation of the source's channel.
     pub(super) incarnation: u64,
@@ -28,7 +28,7 @@ pub(super) struct Receiving<'a> {
 
 /// What the source was told of a lane.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Announced {
     lane: u32,
     position: u64,
     room: u64,
@@ -50,19 +50,19 @@ enum Step {
 
 impl Receiving<'_> {
     /// Runs until the end.
-    pub(super) fn run(&mut self) -> Result<(), Broken> {
+    pub(super) fn run(&mut self) -> Result<(), ConnectionEnd> {
         let capacity = self.ingress.geometry().capacity;
-        let mut told: Vec<Told> = Vec::new();
-        let mut looks = Looks::new(self.strategy);
+        let mut announced: Vec<Announced> = Vec::new();
+        let mut idle = IdlePolls::new(self.strategy);
         loop {
             if self.control.must_stop() || self.control.stopping().is_some() {
-                return Err(Broken::Stopped);
+                return Err(ConnectionEnd::Stopped);
             }
             let before = self.ingress.messages();
             let mut moved = self.pipe.read()?;
             let mut blocked = false;
             loop {
-                match self.step(&mut told)? {
+                match self.step(&mut announced)? {
                     Some(Step::Done) => moved = true,
                     Some(Step::NoRoom) => {
                         blocked = true;
@@ -71,8 +71,8 @@ impl Receiving<'_> {
                     Some(Step::Close { close, reason }) => {
                         // A leaving source first gets the last acknowledgement: it need not send
                         // these messages again.
-                        self.tally.messages(self.ingress.messages() - before);
-                        self.acknowledge(&mut told, 0);
+                        self.counters.messages(self.ingress.messages() - before);
+                        self.acknowledge(&mut announced, 0);
                         // Best effort: a source that is gone learns it when it comes back.
                         let _ = self.pipe.flush();
                         return match close {
@@ -80,29 +80,29 @@ impl Receiving<'_> {
                                 // Close the lanes first: a kill after the reply then leaves no lane
                                 // open.
                                 self.ingress.close_lanes();
-                                self.pipe.say(self.control, Close::End, "heard");
+                                self.pipe.close_with(self.control, Close::End, "heard");
                                 Ok(())
                             }
-                            close => Err(Broken::Told { close, reason }),
+                            close => Err(ConnectionEnd::ByPeer { close, reason }),
                         };
                     }
                     None => break,
                 }
             }
-            self.tally.messages(self.ingress.messages() - before);
-            blocked |= self.ingress.press();
-            self.acknowledge(&mut told, capacity / 8);
+            self.counters.messages(self.ingress.messages() - before);
+            blocked |= self.ingress.retry_room();
+            self.acknowledge(&mut announced, capacity / 8);
             self.pipe.flush()?;
             if moved {
-                looks.reset();
+                idle.reset();
                 continue;
             }
-            self.pipe.live()?;
-            if looks.again() {
+            self.pipe.keep_alive()?;
+            if idle.poll_again() {
                 continue;
             }
             // Small amounts are acknowledged before we sleep: no message waits for them until then.
-            self.acknowledge(&mut told, 0);
+            self.acknowledge(&mut announced, 0);
             let flushed = self.pipe.flush()?;
             if self.pipe.socket.has_arrived() && !self.pipe.decoder.is_full() {
                 continue;
@@ -116,12 +116,12 @@ impl Receiving<'_> {
                 std::slice::from_ref(&socket)
             };
             wait(self.control, fds, nap)?;
-            looks.woke();
+            idle.woke();
         }
     }
 
     /// Handles the next piece of input; `None` if there is none.
-    fn step(&mut self, told: &mut Vec<Told>) -> Result<Option<Step>, Broken> {
+    fn step(&mut self, announced: &mut Vec<Announced>) -> Result<Option<Step>, ConnectionEnd> {
         let Some(arrived) = self.pipe.decoder.next()? else {
             return Ok(None);
         };
@@ -138,15 +138,15 @@ impl Receiving<'_> {
                     Err(other) => return Err(not_taken(other)),
                 };
                 self.pipe.decoder.took(count);
-                self.tally.carried(count as u64);
+                self.counters.carried(count as u64);
                 return Ok(Some(if full { Step::NoRoom } else { Step::Done }));
             }
             Arrived::Lane { lane, position } => {
                 let opened = self.ingress.open_from(self.incarnation, lane, position);
                 opened.map_err(not_taken)?;
-                told.retain(|told| told.lane != lane);
+                announced.retain(|announced| announced.lane != lane);
                 // Nothing was sent yet: with a room of 0 the next check sends it.
-                told.push(Told {
+                announced.push(Announced {
                     lane,
                     position,
                     room: 0,
@@ -156,16 +156,19 @@ impl Receiving<'_> {
             Arrived::LaneEnd { lane } => self.ingress.close_lane(lane),
             Arrived::Want { lane, length } => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                self.ingress.want(lane, length);
-                if let Some(told) = told.iter_mut().find(|told| told.lane == lane) {
-                    told.wanting = true;
+                self.ingress.request_room(lane, length);
+                if let Some(announced) = announced
+                    .iter_mut()
+                    .find(|announced| announced.lane == lane)
+                {
+                    announced.wanting = true;
                 }
             }
             Arrived::Beat => {}
             Arrived::Close { close, reason } => return Ok(Some(Step::Close { close, reason })),
             other => {
                 let text = format!("a destination does not expect {other:?}");
-                return Err(WireError::Nonsense(text).into());
+                return Err(WireError::Invalid(text).into());
             }
         }
         Ok(Some(Step::Done))
@@ -173,34 +176,35 @@ impl Receiving<'_> {
 
     /// Sends what is committed, and the room if the source is short of it, for lanes where either
     /// moved by more than `least` bytes.
-    fn acknowledge(&mut self, told: &mut [Told], least: u64) {
-        if self.pipe.is_clogged() {
+    fn acknowledge(&mut self, announced: &mut [Announced], least: u64) {
+        if self.pipe.is_backlogged() {
             return;
         }
-        for told in told {
-            let Some(position) = self.ingress.acknowledged(told.lane) else {
+        for announced in announced {
+            let Some(position) = self.ingress.acknowledged(announced.lane) else {
                 continue;
             };
-            let room = self.ingress.room(told.lane).unwrap_or(position);
-            let moved = position.wrapping_sub(told.position) > least;
-            let short = told.room.saturating_sub(position) < self.ingress.geometry().capacity / 2;
-            let more = room.saturating_sub(told.room);
-            let gained = (short && more > least) || (told.wanting && more > 0);
+            let room = self.ingress.room(announced.lane).unwrap_or(position);
+            let moved = position.wrapping_sub(announced.position) > least;
+            let short =
+                announced.room.saturating_sub(position) < self.ingress.geometry().capacity / 2;
+            let more = room.saturating_sub(announced.room);
+            let gained = (short && more > least) || (announced.wanting && more > 0);
             if moved || gained {
-                wire::put_ack(&mut self.pipe.out, told.lane, position, room);
-                self.tally
-                    .acknowledged(position.wrapping_sub(told.position));
-                (told.position, told.room, told.wanting) = (position, room, false);
+                wire::put_ack(&mut self.pipe.out, announced.lane, position, room);
+                self.counters
+                    .acknowledged(position.wrapping_sub(announced.position));
+                (announced.position, announced.room, announced.wanting) = (position, room, false);
             }
         }
     }
 }
 
-fn not_taken(error: NotTaken) -> Broken {
+fn not_taken(error: NotTaken) -> ConnectionEnd {
     match error {
-        NotTaken::Wrong(text) => WireError::Nonsense(text).into(),
-        NotTaken::Ring(source) => Broken::Failed(ring_error(source)),
-        other => Broken::Failed(LinkError::Protocol {
+        NotTaken::Wrong(text) => WireError::Invalid(text).into(),
+        NotTaken::Ring(source) => ConnectionEnd::Failed(ring_error(source)),
+        other => ConnectionEnd::Failed(LinkError::Protocol {
             far: "the ring of this side".into(),
             problem: other.to_string(),
         }),

@@ -1,11 +1,11 @@
 //! Handshake: who we are, and whether the other side fits.
 
-use super::pipe::{Broken, Pipe};
+use super::pipe::{ConnectionEnd, Pipe};
 use super::{HELLO_TIME_MAX, Tcp};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
-use crate::bridge::wire::{Arrived, Close, Place, WireError};
+use crate::bridge::wire::{Arrived, Close, LaneResume, WireError};
 use crate::bridge::{Destination, wire};
 use crate::error::LinkError;
 use crate::link::Control;
@@ -79,9 +79,9 @@ fn common(tcp: &Tcp) -> Hello {
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with the reason that the other side gets. The token is compared first:
+/// [`ConnectionEnd::ByUs`] with the reason that the other side gets. The token is compared first:
 /// strangers learn nothing else.
-fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
+fn check(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
     admit(ours, theirs)?;
     fit(ours, theirs)
 }
@@ -91,8 +91,8 @@ fn check(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
 /// # Errors
 ///
 /// As [`check`].
-pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
-    let refuse = |close, reason: String| Err(Broken::Ours { close, reason });
+pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
+    let refuse = |close, reason: String| Err(ConnectionEnd::ByUs { close, reason });
     if !same_token(&ours.token, &theirs.token) {
         let reason = match (ours.token.is_empty(), theirs.token.is_empty()) {
             (true, _) => {
@@ -126,8 +126,8 @@ pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
 /// # Errors
 ///
 /// As [`check`].
-pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), Broken> {
-    let refuse = |close, reason: String| Err(Broken::Ours { close, reason });
+pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
+    let refuse = |close, reason: String| Err(ConnectionEnd::ByUs { close, reason });
     if !ours.any_type && !theirs.any_type && ours.type_hash != theirs.type_hash {
         let show = crate::ring::layout::type_shown;
         let reason = format!(
@@ -173,17 +173,17 @@ pub(super) fn call(
     control: &Control,
     ours: &Hello,
     known: bool,
-) -> Result<Hello, Broken> {
+) -> Result<Hello, ConnectionEnd> {
     pipe.greet(ours);
     let theirs = pipe.expect_hello(control, HELLO_TIME_MAX);
     let theirs = theirs.map_err(|broken| match broken {
-        Broken::Wire(error) if known && error.is_of_the_preamble() => {
+        ConnectionEnd::Wire(error) if known && error.is_of_the_preamble() => {
             WireError::Checksum { what: "the hello" }.into()
         }
-        Broken::Told {
+        ConnectionEnd::ByPeer {
             close: Close::Protocol | Close::Version,
             reason,
-        } if known => Broken::Told {
+        } if known => ConnectionEnd::ByPeer {
             close: Close::Corrupt,
             reason,
         },
@@ -200,15 +200,15 @@ pub(super) fn resume(
     pipe: &mut Pipe,
     control: &Control,
     egress: &mut Egress,
-) -> Result<Vec<u32>, Broken> {
+) -> Result<Vec<u32>, ConnectionEnd> {
     let (incarnation, places) = pipe.expect(control, HELLO_TIME_MAX, |arrived| match arrived {
         Arrived::Resume {
             incarnation,
             places,
         } => Ok(Some((incarnation, places))),
-        Arrived::Close { close, reason } => Err(Broken::Told { close, reason }),
+        Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
         Arrived::Beat => Ok(None),
-        _ => Err(WireError::Nonsense("no resume comes first".into()).into()),
+        _ => Err(WireError::Invalid("no resume comes first".into()).into()),
     })?;
     go_on_at(egress, incarnation, &places)?;
     let open = places.iter().filter(|place| place.open);
@@ -216,12 +216,16 @@ pub(super) fn resume(
 }
 
 /// Moves to the positions that a destination named.
-fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(), Broken> {
+fn go_on_at(
+    egress: &mut Egress,
+    incarnation: u64,
+    places: &[LaneResume],
+) -> Result<(), ConnectionEnd> {
     let ours = egress.incarnation();
     if incarnation != ours {
         // The resume replies to the hello, which named our channel. Going back to the last
         // acknowledgement would repeat messages.
-        return Err(Broken::Ours {
+        return Err(ConnectionEnd::ByUs {
             close: Close::Protocol,
             reason: format!(
                 "a resume in channel {incarnation:016x}, where this connection carries channel {ours:016x}"
@@ -230,7 +234,7 @@ fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(
     }
     egress.rewind();
     let lanes = egress.look().map_err(super::source::ring)?;
-    for &Place { lane, position, .. } in places {
+    for &LaneResume { lane, position, .. } in places {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
         let there = match place {
             Some(place) => egress
@@ -239,7 +243,7 @@ fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(
             None => false,
         };
         if !there {
-            return Err(Broken::Ours {
+            return Err(ConnectionEnd::ByUs {
                 close: Close::Lost,
                 reason: format!(
                     "position {position} of lane {lane} is not held any more: messages are missing; open the \
@@ -256,11 +260,11 @@ fn go_on_at(egress: &mut Egress, incarnation: u64, places: &[Place]) -> Result<(
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with the reason that the source gets.
-pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
+/// [`ConnectionEnd::ByUs`] with the reason that the source gets.
+pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), ConnectionEnd> {
     if ingress.incarnation() == theirs.incarnation {
         let far = "the channel of the other side".to_owned();
-        return Err(Broken::Ours {
+        return Err(ConnectionEnd::ByUs {
             close: Close::Settings,
             reason: LinkError::Loop { far }.to_string(),
         });
@@ -273,7 +277,7 @@ pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
         ..ingress.geometry().clone()
     };
     let fits = ingress.fits("the publisher", &source);
-    fits.map_err(|error| Broken::Ours {
+    fits.map_err(|error| ConnectionEnd::ByUs {
         close: Close::Settings,
         reason: error.to_string(),
     })
@@ -284,18 +288,20 @@ pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), Broken> {
 ///
 /// # Errors
 ///
-/// [`Broken::Ours`] with the reason that the source gets.
+/// [`ConnectionEnd::ByUs`] with the reason that the source gets.
 pub(super) fn put_resume(
     pipe: &mut Pipe,
     ingress: &mut Ingress,
     incarnation: u64,
-) -> Result<(), Broken> {
+) -> Result<(), ConnectionEnd> {
     ingress.interrupt();
-    ingress.follow(incarnation).map_err(|reason| Broken::Ours {
-        close: Close::Lost,
-        reason,
-    })?;
-    let place = |(lane, position)| Place {
+    ingress
+        .follow(incarnation)
+        .map_err(|reason| ConnectionEnd::ByUs {
+            close: Close::Lost,
+            reason,
+        })?;
+    let place = |(lane, position)| LaneResume {
         lane,
         position,
         open: ingress.is_open(lane),
@@ -328,7 +334,7 @@ mod tests {
         assert!(
             matches!(
                 refused,
-                Err(Broken::Ours {
+                Err(ConnectionEnd::ByUs {
                     close: Close::Protocol,
                     ..
                 })

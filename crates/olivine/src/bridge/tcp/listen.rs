@@ -1,11 +1,11 @@
 //! The side that listens: one thread for each connection, one session for each far side.
 
 use super::destination::Receiving;
-use super::pipe::{Broken, Pipe};
-use super::seats::{Left, Seats, Taken, Tasks};
+use super::pipe::{ConnectionEnd, Pipe};
+use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
 use super::socket::{self, NAP, Socket, wait};
 use super::source::Sending;
-use super::{HELLO_TIME_MAX, Tally, Tcp, greet};
+use super::{HELLO_TIME_MAX, LinkCounters, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
@@ -51,7 +51,7 @@ pub(super) fn sources(
     // The ring may be another one when it is opened for a destination: the hello comes from the
     // opened one.
     let introduce = |egress: &Egress| Ok(greet::of_source(tcp, egress));
-    let seats: Seats<Egress> = Seats::new(Tasks {
+    let sessions: Sessions<Egress> = Sessions::new(Tasks {
         // The next look at the ring reports its errors.
         set_goal: |egress| drop(egress.set_goal()),
         is_delivered: |egress| matches!(egress.is_delivered(), Ok(true)),
@@ -65,7 +65,7 @@ pub(super) fn sources(
             // Durable, so that a later bridge finds it. Unnamed ones are kept for as long as they
             // asked.
             ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
-            ring.expire = match Seats::<Egress>::expire_of(hello) {
+            ring.expire = match Sessions::<Egress>::expire_of(hello) {
                 expire if expire.is_zero() => Expire::Never,
                 expire => Expire::After(expire),
             };
@@ -74,18 +74,18 @@ pub(super) fn sources(
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
         let open_there = greet::resume(pipe, control, egress)?;
-        let tally = Tally(control);
+        let counters = LinkCounters(control);
         let mut sending = Sending {
             pipe,
             egress,
             control,
-            tally,
+            counters,
             strategy: tcp.strategy(),
             until_end,
             open_there,
         };
         sending.run()?;
-        pipe.say_end(control)
+        pipe.send_end(control)
     };
     let forget = |egress: Egress, _: Option<&str>| egress.unsubscribe();
     let server = Server {
@@ -94,7 +94,7 @@ pub(super) fn sources(
         ours: &ours,
         before: &before,
         introduce: &introduce,
-        seats: &seats,
+        sessions: &sessions,
         until_end,
     };
     server.run("subscribers", &open, &serve, &forget)
@@ -110,7 +110,7 @@ pub(super) fn destinations(
     let before = || greet::of_destination(tcp, destination, false);
     let ours = before()?;
     let introduce = |_: &Ingress| greet::of_destination(tcp, destination, false);
-    let seats: Seats<Ingress> = Seats::new(Tasks {
+    let sessions: Sessions<Ingress> = Sessions::new(Tasks {
         set_goal: |_| {},
         is_delivered: |_| true,
         undelivered: |_| 0,
@@ -119,17 +119,19 @@ pub(super) fn destinations(
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
         destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
-        destination.ingress(&key(hello)).map_err(Broken::Failed)
+        destination
+            .ingress(&key(hello))
+            .map_err(ConnectionEnd::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
         greet::fits(ingress, theirs)?;
         greet::put_resume(pipe, ingress, theirs.incarnation)?;
-        let tally = Tally(control);
+        let counters = LinkCounters(control);
         Receiving {
             pipe,
             ingress,
             control,
-            tally,
+            counters,
             strategy: tcp.strategy(),
             incarnation: theirs.incarnation,
         }
@@ -145,7 +147,7 @@ pub(super) fn destinations(
         ours: &ours,
         before: &before,
         introduce: &introduce,
-        seats: &seats,
+        sessions: &sessions,
         until_end,
     };
     server.run("publishers", &open, &serve, &forget)
@@ -174,15 +176,15 @@ fn shape(source: &Source) -> Result<Geometry, LinkError> {
     Ok(geometry)
 }
 
-fn full_or_failed(error: crate::error::OpenError) -> Broken {
+fn full_or_failed(error: crate::error::OpenError) -> ConnectionEnd {
     use crate::error::OpenError;
     let close = match &error {
         OpenError::SubscribersFull { .. } => Close::Full,
         OpenError::NameInUse { .. } => Close::NameInUse,
-        _ => return Broken::Failed(ring_error(error)),
+        _ => return ConnectionEnd::Failed(ring_error(error)),
     };
     let reason = error.to_string();
-    Broken::Ours { close, reason }
+    ConnectionEnd::ByUs { close, reason }
 }
 
 /// The common part of listening for both directions; `S` is what a session holds.
@@ -195,7 +197,7 @@ struct Server<'a, S> {
     before: &'a (dyn Fn() -> Result<Hello, LinkError> + Sync),
     /// Our hello to the far side of this session.
     introduce: &'a (dyn Fn(&S) -> Result<Hello, LinkError> + Sync),
-    seats: &'a Seats<S>,
+    sessions: &'a Sessions<S>,
     until_end: bool,
 }
 
@@ -203,8 +205,8 @@ impl<S: Send> Server<'_, S> {
     fn run(
         &self,
         whom: &str,
-        open: &(impl Fn(&Hello) -> Result<S, Broken> + Sync),
-        serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken> + Sync),
+        open: &(impl Fn(&Hello) -> Result<S, ConnectionEnd> + Sync),
+        serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd> + Sync),
         forget: &(impl Fn(S, Option<&str>) + Sync),
     ) -> Result<(), LinkError> {
         let address = &self.tcp.address;
@@ -224,7 +226,7 @@ impl<S: Send> Server<'_, S> {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
                 threads.retain(|thread| !thread.is_finished());
-                let (abandoned, messages) = self.seats.expire(|held| forget(held, Some(AWAY)));
+                let (abandoned, messages) = self.sessions.expire(|held| forget(held, Some(AWAY)));
                 if abandoned > 0 {
                     self.control.leave_undelivered(messages);
                     self.control.report(|status| status.abandoned += abandoned);
@@ -233,7 +235,7 @@ impl<S: Send> Server<'_, S> {
                     break;
                 }
                 let accepted = self.accept(scope, &listener, &mut threads, |stream| {
-                    self.welcome(stream, open, serve, forget);
+                    self.serve_connection(stream, open, serve, forget);
                 });
                 // Connections that wait for free descriptors keep the listener readable: it must
                 // not wake us.
@@ -247,7 +249,7 @@ impl<S: Send> Server<'_, S> {
                 }
             }
         });
-        if let Some(messages) = self.seats.undelivered() {
+        if let Some(messages) = self.sessions.undelivered() {
             self.control.leave_undelivered(messages);
         }
         Ok(())
@@ -259,10 +261,10 @@ impl<S: Send> Server<'_, S> {
             return true;
         }
         if self.control.stopping().is_some() {
-            return self.seats.is_delivered(self.tcp.patience());
+            return self.sessions.is_delivered(self.tcp.close_timeout());
         }
         // A destination that ends with its sources, or a source at the end of its stream.
-        self.until_end && self.seats.has_served() && self.seats.is_empty()
+        self.until_end && self.sessions.has_served() && self.sessions.is_empty()
     }
 
     fn accept<'scope, 'env>(
@@ -270,7 +272,7 @@ impl<S: Send> Server<'_, S> {
         scope: &'scope Scope<'scope, 'env>,
         listener: &TcpListener,
         threads: &mut Vec<ScopedJoinHandle<'scope, ()>>,
-        welcome: impl Fn(Socket) + Send + Copy + 'scope,
+        serve_connection: impl Fn(Socket) + Send + Copy + 'scope,
     ) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             let (stream, far) = match listener.accept() {
@@ -298,7 +300,7 @@ impl<S: Send> Server<'_, S> {
             }
             let thread = std::thread::Builder::new()
                 .name("olivine-link".into())
-                .spawn_scoped(scope, move || welcome(socket));
+                .spawn_scoped(scope, move || serve_connection(socket));
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(_) => self.control.report(|status| status.refusals += 1),
@@ -308,11 +310,11 @@ impl<S: Send> Server<'_, S> {
     }
 
     /// Serves one connection from its first byte to its last.
-    fn welcome(
+    fn serve_connection(
         &self,
         socket: Socket,
-        open: &impl Fn(&Hello) -> Result<S, Broken>,
-        serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), Broken>,
+        open: &impl Fn(&Hello) -> Result<S, ConnectionEnd>,
+        serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd>,
         forget: &impl Fn(S, Option<&str>),
     ) {
         let control = self.control;
@@ -322,20 +324,20 @@ impl<S: Send> Server<'_, S> {
             .expect_hello(control, HELLO_TIME_MAX)
             .and_then(|theirs| {
                 greet::admit(self.ours, &theirs)?;
-                let before = (self.before)().map_err(Broken::Failed)?;
+                let before = (self.before)().map_err(ConnectionEnd::Failed)?;
                 greet::fit(&before, &theirs)?;
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
-                    .seats
+                    .sessions
                     .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
                 Ok((theirs, taken))
             });
-        let (theirs, Taken { mut held, seat }) = match taken {
+        let (theirs, OpenSession { mut held, key }) = match taken {
             Ok(taken) => {
                 // A source has served a destination once the destination got the end; a destination
                 // takes what comes.
                 if self.ours.side == Side::Destination {
-                    self.seats.set_served();
+                    self.sessions.set_served();
                 }
                 taken
             }
@@ -344,12 +346,12 @@ impl<S: Send> Server<'_, S> {
                     status.refusals += 1;
                     status.note = format!("turned {} away: {broken}", pipe.socket.far());
                 });
-                pipe.say_why(control, &broken);
+                pipe.close_for(control, &broken);
                 return;
             }
         };
         let fit = (self.introduce)(&held)
-            .map_err(Broken::Failed)
+            .map_err(ConnectionEnd::Failed)
             .and_then(|ours| {
                 pipe.greet(&ours);
                 greet::fit(&ours, &theirs)
@@ -363,7 +365,7 @@ impl<S: Send> Server<'_, S> {
         let outcome = fit.and_then(|()| serve(&mut pipe, &mut held, &theirs));
         let keep = keeps_seat(&outcome, !theirs.name.is_empty());
         if let Err(broken) = &outcome {
-            pipe.say_why(control, broken);
+            pipe.close_for(control, broken);
         }
         control.report(|status| {
             status.peers -= 1;
@@ -374,7 +376,7 @@ impl<S: Send> Server<'_, S> {
                 status.failures += 1;
                 status.note = format!("{} left: {broken}", pipe.socket.far());
             }
-            if let Err(Broken::Ours {
+            if let Err(ConnectionEnd::ByUs {
                 close: Close::Evicted,
                 ..
             }) = &outcome
@@ -383,17 +385,17 @@ impl<S: Send> Server<'_, S> {
             }
         });
         let far = pipe.socket.far().to_owned();
-        let left = Left::after(&outcome, &pipe);
+        let left = Disconnect::after(&outcome, &pipe);
         if outcome.is_ok() {
-            self.seats.set_served();
+            self.sessions.set_served();
         }
         // The connection is closed before the session is free, so that the next connection finds
         // nothing of it.
         drop(pipe);
         if keep {
-            self.seats.leave(&seat, held, left);
+            self.sessions.leave(&key, held, left);
         } else {
-            self.seats.remove(&seat);
+            self.sessions.remove(&key);
             let failure = outcome
                 .err()
                 .map(|broken| format!("{} left before its end: {broken}", far));
@@ -404,17 +406,18 @@ impl<S: Send> Server<'_, S> {
 
 /// Whether a far side's session is kept after a connection with this outcome: it may come back, and
 /// its data is not lost.
-fn keeps_seat(outcome: &Result<(), Broken>, named: bool) -> bool {
+fn keeps_seat(outcome: &Result<(), ConnectionEnd>, named: bool) -> bool {
     match outcome {
         Ok(()) => false,
-        Err(Broken::Told { close, .. } | Broken::Ours { close, .. }) => match close {
+        Err(ConnectionEnd::ByPeer { close, .. } | ConnectionEnd::ByUs { close, .. }) => match close
+        {
             Close::Evicted | Close::Lost | Close::Upstream => false,
             // A far side without a name does not come back after these.
             Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,
         },
-        Err(Broken::Wire(WireError::Checksum { .. })) => true,
-        Err(Broken::Wire(_)) => named,
+        Err(ConnectionEnd::Wire(WireError::Checksum { .. })) => true,
+        Err(ConnectionEnd::Wire(_)) => named,
         Err(_) => true,
     }
 }

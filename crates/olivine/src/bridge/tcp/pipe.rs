@@ -1,8 +1,8 @@
 //! A connection with the parts of both directions: received bytes, outgoing control blocks,
 //! keepalives.
 
-use super::socket::{Got, NAP, Socket, Trouble, wait};
-use crate::bridge::absence::PAUSE_MAX;
+use super::socket::{NAP, ReadOutcome, Socket, SocketError, wait};
+use crate::bridge::reconnect::PAUSE_MAX;
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
 use crate::error::{LinkError, ReceiveError, chain};
@@ -32,14 +32,14 @@ pub(super) struct Pipe {
     /// Our hello was queued.
     greeted: bool,
     /// A block of frames is partly written: nothing else may be sent before its rest.
-    pub(super) half_out: bool,
+    pub(super) is_block_partial: bool,
     /// The end of the stream was sent.
-    end_said: bool,
+    end_sent: bool,
 }
 
 /// Why a connection ended. The caller decides which of them are retried.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum ConnectionEnd {
     /// The other side closed without a close block: it was killed, or the connection was cut on the
     /// way.
     #[error("the connection was closed without a word")]
@@ -63,7 +63,7 @@ pub(super) enum Broken {
     Wire(#[from] WireError),
     /// The other side sent a reason for the end.
     #[error("it said: {reason}")]
-    Told {
+    ByPeer {
         /// As a code.
         close: Close,
         /// In words.
@@ -71,7 +71,7 @@ pub(super) enum Broken {
     },
     /// This side cannot or must not continue.
     #[error("{reason}")]
-    Ours {
+    ByUs {
         /// Code that the other side gets.
         close: Close,
         /// Text that the other side gets.
@@ -85,11 +85,11 @@ pub(super) enum Broken {
     Failed(LinkError),
 }
 
-impl From<Trouble> for Broken {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Io(error) => Self::Io(error),
-            Trouble::Tls { problem, lasting } => Self::Tls { problem, lasting },
+impl From<SocketError> for ConnectionEnd {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Io(error) => Self::Io(error),
+            SocketError::Tls { problem, lasting } => Self::Tls { problem, lasting },
         }
     }
 }
@@ -106,8 +106,8 @@ impl Pipe {
             spoken: now,
             timeout,
             greeted: false,
-            half_out: false,
-            end_said: false,
+            is_block_partial: false,
+            end_sent: false,
         }
     }
 
@@ -124,7 +124,7 @@ impl Pipe {
     }
 
     /// Reads what is there; `true` if anything came.
-    pub(super) fn read(&mut self) -> Result<bool, Broken> {
+    pub(super) fn read(&mut self) -> Result<bool, ConnectionEnd> {
         let space = self.decoder.space();
         if space.is_empty() {
             // The received bytes have no room in the ring yet: the kernel keeps the rest, and the
@@ -133,13 +133,13 @@ impl Pipe {
             return Ok(false);
         }
         match self.socket.read(space)? {
-            Got::Bytes(count) => {
+            ReadOutcome::Bytes(count) => {
                 self.decoder.filled(count);
                 self.heard = Instant::now();
                 Ok(true)
             }
-            Got::Nothing => Ok(false),
-            Got::End => Err(Broken::Cut),
+            ReadOutcome::Nothing => Ok(false),
+            ReadOutcome::End => Err(ConnectionEnd::Cut),
         }
     }
 
@@ -149,14 +149,14 @@ impl Pipe {
     }
 
     /// Whether too many bytes wait for a peer that does not read.
-    pub(super) fn is_clogged(&self) -> bool {
+    pub(super) fn is_backlogged(&self) -> bool {
         self.out.len() - self.written > OUT_MAX
     }
 
     /// Writes pending control blocks, unless a block is partly written, and then `parts`; returns
     /// how many bytes of `parts` were written.
-    pub(super) fn write(&mut self, parts: [&[u8]; 2]) -> Result<usize, Broken> {
-        let pending = if self.half_out {
+    pub(super) fn write(&mut self, parts: [&[u8]; 2]) -> Result<usize, ConnectionEnd> {
+        let pending = if self.is_block_partial {
             0
         } else {
             self.out.len() - self.written
@@ -181,7 +181,7 @@ impl Pipe {
     }
 
     /// Writes pending control blocks; `true` once all are written.
-    pub(super) fn flush(&mut self) -> Result<bool, Broken> {
+    pub(super) fn flush(&mut self) -> Result<bool, ConnectionEnd> {
         if !self.pending().is_empty() || self.socket.holds_bytes() {
             self.write([&[], &[]])?;
         }
@@ -189,7 +189,7 @@ impl Pipe {
     }
 
     /// Sends keepalives, and checks those of the other side.
-    pub(super) fn live(&mut self) -> Result<(), Broken> {
+    pub(super) fn keep_alive(&mut self) -> Result<(), ConnectionEnd> {
         let now = Instant::now();
         if now.duration_since(self.spoken) >= self.timeout / 4 && self.pending().is_empty() {
             wire::put_beat(&mut self.out);
@@ -197,7 +197,7 @@ impl Pipe {
         }
         let silence = now.duration_since(self.heard);
         if silence > self.timeout {
-            return Err(Broken::Silent(silence));
+            return Err(ConnectionEnd::Silent(silence));
         }
         Ok(())
     }
@@ -208,8 +208,8 @@ impl Pipe {
     }
 
     /// Sends why we end, within a short time.
-    pub(super) fn say(&mut self, control: &Control, close: Close, reason: &str) {
-        if self.half_out {
+    pub(super) fn close_with(&mut self, control: &Control, close: Close, reason: &str) {
+        if self.is_block_partial {
             // The other side would take it for frames.
             return;
         }
@@ -218,7 +218,7 @@ impl Pipe {
             Hello::default().put(&mut self.out);
         }
         wire::put_close(&mut self.out, close, reason);
-        let until = self.last_word();
+        let until = self.close_deadline();
         while let Ok(false) = self.flush() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || wait(control, &[(self.socket.as_fd(), true)], left).is_err() {
@@ -234,18 +234,18 @@ impl Pipe {
     /// # Errors
     ///
     /// No reply came within the time-out, or another one.
-    pub(super) fn say_end(&mut self, control: &Control) -> Result<(), Broken> {
+    pub(super) fn send_end(&mut self, control: &Control) -> Result<(), ConnectionEnd> {
         wire::put_close(&mut self.out, Close::End, "every publisher has closed");
-        self.end_said = true;
+        self.end_sent = true;
         self.expect(control, self.timeout, |arrived| match arrived {
             Arrived::Close {
                 close: Close::End, ..
             } => Ok(Some(())),
-            Arrived::Close { close, reason } => Err(Broken::Told { close, reason }),
+            Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
             Arrived::Ack { .. } | Arrived::Beat => Ok(None),
             other => {
                 let text = format!("a source that has said its end does not expect {other:?}");
-                Err(WireError::Nonsense(text).into())
+                Err(WireError::Invalid(text).into())
             }
         })?;
         // The destination waits for this before it closes its own direction.
@@ -253,9 +253,9 @@ impl Pipe {
         Ok(())
     }
 
-    /// Whether [`Pipe::say_end`] has begun to send it.
-    pub(super) fn has_said_end(&self) -> bool {
-        self.end_said
+    /// Whether [`Pipe::send_end`] has begun to send it.
+    pub(super) fn has_sent_end(&self) -> bool {
+        self.end_sent
     }
 
     /// How long a far side with a broken connection has to come back and get the end of the stream.
@@ -265,35 +265,37 @@ impl Pipe {
     }
 
     /// Sends why we end, if there is a reason to send.
-    pub(super) fn say_why(&mut self, control: &Control, broken: &Broken) {
+    pub(super) fn close_for(&mut self, control: &Control, broken: &ConnectionEnd) {
         match broken {
-            Broken::Ours { close, reason } => self.say(control, *close, reason),
-            Broken::Wire(error) => {
+            ConnectionEnd::ByUs { close, reason } => self.close_with(control, *close, reason),
+            ConnectionEnd::Wire(error) => {
                 let close = match error {
                     WireError::Version { .. } => Close::Version,
                     WireError::Checksum { .. } => Close::Corrupt,
                     _ => Close::Protocol,
                 };
-                self.say(control, close, &broken.to_string());
+                self.close_with(control, close, &broken.to_string());
             }
-            Broken::Failed(error) => match upstream(error) {
-                Some(reason) => self.say(control, Close::Upstream, &reason),
-                None => self.say(control, Close::Failed, &error.to_string()),
+            ConnectionEnd::Failed(error) => match upstream(error) {
+                Some(reason) => self.close_with(control, Close::Upstream, &reason),
+                None => self.close_with(control, Close::Failed, &error.to_string()),
             },
-            Broken::Stopped => self.say(control, Close::Leaving, "this side stops"),
-            Broken::Silent(_) => self.say(control, Close::Leaving, &broken.to_string()),
-            Broken::Tls { .. } => self.leave_alert(control),
-            Broken::Cut | Broken::Io(_) | Broken::Told { .. } => {}
+            ConnectionEnd::Stopped => self.close_with(control, Close::Leaving, "this side stops"),
+            ConnectionEnd::Silent(_) => {
+                self.close_with(control, Close::Leaving, &broken.to_string())
+            }
+            ConnectionEnd::Tls { .. } => self.leave_alert(control),
+            ConnectionEnd::Cut | ConnectionEnd::Io(_) | ConnectionEnd::ByPeer { .. } => {}
         }
     }
 
     /// Ends a connection with broken TLS: the alert with the reason is sent already.
     fn leave_alert(&mut self, control: &Control) {
-        self.hang_up(control, self.last_word());
+        self.hang_up(control, self.close_deadline());
     }
 
     /// Deadline for the other side to read our last block.
-    pub(super) fn last_word(&self) -> Instant {
+    pub(super) fn close_deadline(&self) -> Instant {
         Instant::now() + self.timeout.min(Duration::from_secs(1))
     }
 
@@ -314,13 +316,13 @@ impl Pipe {
         &mut self,
         control: &Control,
         longest: Duration,
-    ) -> Result<Hello, Broken> {
+    ) -> Result<Hello, ConnectionEnd> {
         // A close in place of a hello has its own preamble: an empty hello.
         self.expect(control, longest, |arrived| match arrived {
             Arrived::Hello(hello) if hello.instance == 0 => Ok(None),
             Arrived::Hello(hello) => Ok(Some(hello)),
-            Arrived::Close { close, reason } => Err(Broken::Told { close, reason }),
-            _ => Err(WireError::Nonsense("no hello comes first".into()).into()),
+            Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
+            _ => Err(WireError::Invalid("no hello comes first".into()).into()),
         })
     }
 
@@ -329,8 +331,8 @@ impl Pipe {
         &mut self,
         control: &Control,
         longest: Duration,
-        mut wanted: impl FnMut(Arrived<'_>) -> Result<Option<T>, Broken>,
-    ) -> Result<T, Broken> {
+        mut wanted: impl FnMut(Arrived<'_>) -> Result<Option<T>, ConnectionEnd>,
+    ) -> Result<T, ConnectionEnd> {
         let until = Instant::now() + longest;
         loop {
             while let Some(arrived) = self.decoder.next()? {
@@ -339,11 +341,11 @@ impl Pipe {
                 }
             }
             if control.must_stop() {
-                return Err(Broken::Stopped);
+                return Err(ConnectionEnd::Stopped);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Broken::Silent(longest));
+                return Err(ConnectionEnd::Silent(longest));
             }
             let flushed = self.flush()?;
             if !self.read()? {
@@ -365,11 +367,11 @@ fn upstream(error: &LinkError) -> Option<String> {
     }
 }
 
-impl Broken {
+impl ConnectionEnd {
     /// Whether another attempt with the same settings cannot succeed.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Told { close, .. } | Self::Ours { close, .. } => matches!(
+            Self::ByPeer { close, .. } | Self::ByUs { close, .. } => matches!(
                 close,
                 Close::Version
                     | Close::Token
@@ -394,7 +396,7 @@ impl Broken {
         let told = |close: &Close| *close == Close::Corrupt;
         match self {
             Self::Wire(WireError::Checksum { .. }) => true,
-            Self::Told { close, .. } => told(close),
+            Self::ByPeer { close, .. } => told(close),
             _ => false,
         }
     }
@@ -418,11 +420,11 @@ impl Broken {
                 far,
                 problem: error.to_string(),
             },
-            Self::Told {
+            Self::ByPeer {
                 close: Close::Upstream,
                 reason,
             } => LinkError::FarFailed { far, reason },
-            Self::Told { reason, .. } => LinkError::Refused { far, reason },
+            Self::ByPeer { reason, .. } => LinkError::Refused { far, reason },
             Self::Io(source) => LinkError::Io {
                 action: "reach",
                 place: far,

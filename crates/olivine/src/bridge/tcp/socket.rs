@@ -1,7 +1,7 @@
 //! Non-blocking sockets, with or without TLS: created, connected, read, written and waited for.
 
 use super::tls::Tls;
-use super::tls::session::Session;
+use super::tls::session::TlsSession;
 use crate::link::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,14 +16,14 @@ use std::time::Duration;
 pub(super) struct Socket {
     stream: TcpStream,
     /// Boxed: most connections have none.
-    session: Option<Box<Session>>,
+    session: Option<Box<TlsSession>>,
     /// Address of the other end, for messages.
     far: String,
 }
 
 /// Why a connection is unusable.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum SocketError {
     /// An error of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -40,7 +40,7 @@ pub(super) enum Trouble {
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(super) enum ReadOutcome {
     /// This many bytes.
     Bytes(usize),
     /// Nothing yet.
@@ -51,7 +51,11 @@ pub(super) enum Got {
 
 impl Socket {
     /// Takes over a connected stream: non-blocking, without delay, with keepalive.
-    pub(super) fn new(stream: TcpStream, far: String, tls: Option<&Tls>) -> Result<Self, Trouble> {
+    pub(super) fn new(
+        stream: TcpStream,
+        far: String,
+        tls: Option<&Tls>,
+    ) -> Result<Self, SocketError> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&stream, true).map_err(io::Error::from)?;
@@ -74,7 +78,7 @@ impl Socket {
     }
 
     /// Reads what is there.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<Got, Trouble> {
+    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<ReadOutcome, SocketError> {
         match &mut self.session {
             Some(session) => session.read(&mut self.stream, into),
             None => Ok(receive(&mut self.stream, into)?),
@@ -94,9 +98,9 @@ impl Socket {
         let mut rest = [0; 4096];
         for _ in 0..64 {
             match receive(&mut self.stream, &mut rest) {
-                Ok(Got::Bytes(_)) => {}
-                Ok(Got::Nothing) => return true,
-                Ok(Got::End) | Err(_) => return false,
+                Ok(ReadOutcome::Bytes(_)) => {}
+                Ok(ReadOutcome::Nothing) => return true,
+                Ok(ReadOutcome::End) | Err(_) => return false,
             }
         }
         true
@@ -114,7 +118,7 @@ impl Socket {
             return session.write(&mut self.stream, slices);
         }
         loop {
-            match Quiet(&self.stream).write_vectored(slices) {
+            match NoSigpipe(&self.stream).write_vectored(slices) {
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -142,9 +146,9 @@ impl Socket {
 
 /// A stream whose writes raise no SIGPIPE if the other end is gone: the signal could kill the host
 /// program.
-pub(super) struct Quiet<'a>(pub(super) &'a TcpStream);
+pub(super) struct NoSigpipe<'a>(pub(super) &'a TcpStream);
 
-impl Write for Quiet<'_> {
+impl Write for NoSigpipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
@@ -161,12 +165,14 @@ impl Write for Quiet<'_> {
 }
 
 /// Reads from a stream what is there.
-pub(super) fn receive(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Got> {
+pub(super) fn receive(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<ReadOutcome> {
     loop {
         match stream.read(into) {
-            Ok(0) => return Ok(Got::End),
-            Ok(count) => return Ok(Got::Bytes(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Nothing),
+            Ok(0) => return Ok(ReadOutcome::End),
+            Ok(count) => return Ok(ReadOutcome::Bytes(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(ReadOutcome::Nothing);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -226,7 +232,7 @@ pub(super) fn connect(
     port: u16,
     longest: Duration,
     tls: Option<&Tls>,
-) -> Result<Option<Socket>, Trouble> {
+) -> Result<Option<Socket>, SocketError> {
     let mut last = None;
     for address in (host, port).to_socket_addrs()? {
         match connect_to(control, address, longest) {

@@ -1,9 +1,9 @@
 //! The sending end of one connection: frames out of a ring, acknowledgements back.
 
-use super::bell::Bell;
-use super::pipe::{Broken, Pipe};
+use super::pipe::{ConnectionEnd, Pipe};
 use super::socket::{NAP, wait};
-use super::{Looks, Tally};
+use super::waker::SocketWaker;
+use super::{IdlePolls, LinkCounters};
 use crate::bridge::egress::Egress;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
 use crate::error::{LinkError, ReceiveError};
@@ -51,7 +51,7 @@ pub(super) struct Sending<'a> {
     pub(super) pipe: &'a mut Pipe,
     pub(super) egress: &'a mut Egress,
     pub(super) control: &'a Control,
-    pub(super) tally: Tally<'a>,
+    pub(super) counters: LinkCounters<'a>,
     pub(super) strategy: WaitStrategy,
     pub(super) until_end: bool,
     /// Lanes that are open at the far side and wait for their end: announced even if they have
@@ -68,22 +68,25 @@ struct State {
     turn: usize,
     /// The socket accepts no more for now.
     full: bool,
-    looks: u32,
+    polls: u32,
     /// The last read left the socket empty, and the waker has not reported since.
-    is_heard_out: bool,
+    is_socket_drained: bool,
     /// Started at the first sleep on the ring.
-    bell: Option<Bell>,
+    waker: Option<SocketWaker>,
 }
 
 impl Sending<'_> {
     /// Runs until the end.
-    pub(super) fn run(&mut self) -> Result<(), Broken> {
+    pub(super) fn run(&mut self) -> Result<(), ConnectionEnd> {
         let mut state = State::default();
         let outcome = self.carry(&mut state);
-        let is_gone = |broken: &Broken| {
+        let is_gone = |broken: &ConnectionEnd| {
             matches!(
                 broken,
-                Broken::Cut | Broken::Io(_) | Broken::Tls { .. } | Broken::Told { .. }
+                ConnectionEnd::Cut
+                    | ConnectionEnd::Io(_)
+                    | ConnectionEnd::Tls { .. }
+                    | ConnectionEnd::ByPeer { .. }
             )
         };
         if !outcome.as_ref().is_err_and(is_gone) {
@@ -95,9 +98,9 @@ impl Sending<'_> {
     /// Writes the rest of a partly written block, if the far side takes it in time: otherwise the
     /// next block would be taken for frames.
     fn finish_block(&mut self, state: &mut State) {
-        let until = self.pipe.last_word();
+        let until = self.pipe.close_deadline();
         while let Some(run) = &mut state.run
-            && self.pipe.half_out
+            && self.pipe.is_block_partial
         {
             let Ok(count) = run.write(self.egress, self.pipe, &state.copy) else {
                 return;
@@ -112,46 +115,46 @@ impl Sending<'_> {
         }
     }
 
-    fn carry(&mut self, state: &mut State) -> Result<(), Broken> {
-        let mut looks = Looks::new(self.strategy);
+    fn carry(&mut self, state: &mut State) -> Result<(), ConnectionEnd> {
+        let mut idle = IdlePolls::new(self.strategy);
         loop {
             if self.control.must_stop() {
-                return Err(Broken::Stopped);
+                return Err(ConnectionEnd::Stopped);
             }
             if self.control.stopping().is_some() {
                 self.egress.set_goal().map_err(ring)?;
             }
-            let mut moved = self.hear(state)?;
-            moved |= self.speak(state)?;
+            let mut moved = self.read_input(state)?;
+            moved |= self.write_output(state)?;
             if moved {
-                looks.reset();
+                idle.reset();
                 continue;
             }
             if self.is_done(state)? {
                 return Ok(());
             }
             if self.may_leave(state)? {
-                return Err(Broken::Stopped);
+                return Err(ConnectionEnd::Stopped);
             }
-            self.pipe.live()?;
-            if looks.again() {
+            self.pipe.keep_alive()?;
+            if idle.poll_again() {
                 continue;
             }
             self.sleep(state)?;
-            looks.woke();
+            idle.woke();
         }
     }
 
     /// Handles input of the far side; `true` if there was any.
-    fn hear(&mut self, state: &mut State) -> Result<bool, Broken> {
-        state.looks = state.looks.wrapping_add(1);
+    fn read_input(&mut self, state: &mut State) -> Result<bool, ConnectionEnd> {
+        state.polls = state.polls.wrapping_add(1);
         let awaited =
             state.full || state.run.is_some() || state.lanes.iter().any(|lane| lane.wanting);
-        if !awaited && !state.looks.is_multiple_of(SOCKET_EVERY) {
+        if !awaited && !state.polls.is_multiple_of(SOCKET_EVERY) {
             return Ok(false);
         }
         if !self.pipe.read()? {
-            state.is_heard_out = true;
+            state.is_socket_drained = true;
             return Ok(false);
         }
         while let Some(arrived) = self.pipe.decoder.next()? {
@@ -163,11 +166,11 @@ impl Sending<'_> {
                 } => self.acknowledge(state, lane, position, room)?,
                 Arrived::Beat => {}
                 Arrived::Close { close, reason } if close != Close::End => {
-                    return Err(Broken::Told { close, reason });
+                    return Err(ConnectionEnd::ByPeer { close, reason });
                 }
                 other => {
                     let text = format!("a source does not expect {other:?}");
-                    return Err(WireError::Nonsense(text).into());
+                    return Err(WireError::Invalid(text).into());
                 }
             }
         }
@@ -180,10 +183,10 @@ impl Sending<'_> {
         lane: u32,
         position: u64,
         room: u64,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionEnd> {
         let place = (0..state.lanes.len()).find(|place| self.egress.lane(*place) == lane);
         let Some(place) = place else {
-            return Err(WireError::Nonsense(format!("lane {lane} was never opened")).into());
+            return Err(WireError::Invalid(format!("lane {lane} was never opened")).into());
         };
         let before = self.egress.acknowledged(place);
         // A run that is still being written may be acknowledged in parts.
@@ -193,10 +196,10 @@ impl Sending<'_> {
         if !taken.map_err(ring)? {
             let text =
                 format!("position {position} of lane {lane} is no end of a frame that was sent");
-            return Err(WireError::Nonsense(text).into());
+            return Err(WireError::Invalid(text).into());
         }
         let gained = self.egress.acknowledged(place) - before;
-        self.tally.acknowledged(gained);
+        self.counters.acknowledged(gained);
         let own = &mut state.lanes[place];
         if room > own.room {
             own.room = room;
@@ -206,7 +209,7 @@ impl Sending<'_> {
     }
 
     /// Writes what can be written; `true` if anything was written.
-    fn speak(&mut self, state: &mut State) -> Result<bool, Broken> {
+    fn write_output(&mut self, state: &mut State) -> Result<bool, ConnectionEnd> {
         self.announce(state)?;
         let mut moved = false;
         loop {
@@ -241,7 +244,7 @@ impl Sending<'_> {
     }
 
     /// Announces opened lanes, and lanes that are still open at the far side: their end follows.
-    fn announce(&mut self, state: &mut State) -> Result<(), Broken> {
+    fn announce(&mut self, state: &mut State) -> Result<(), ConnectionEnd> {
         let lanes = self.egress.look().map_err(ring)?;
         state.lanes.resize_with(lanes, Lane::default);
         for (place, lane) in state.lanes.iter_mut().enumerate() {
@@ -267,8 +270,8 @@ impl Sending<'_> {
     }
 
     /// The next frames to send, of the next lane; also sends ends of lanes and requests for room.
-    fn next_run(&mut self, state: &mut State) -> Result<Option<Run>, Broken> {
-        if self.pipe.is_clogged() {
+    fn next_run(&mut self, state: &mut State) -> Result<Option<Run>, ConnectionEnd> {
+        if self.pipe.is_backlogged() {
             return Ok(None);
         }
         for _ in 0..state.lanes.len() {
@@ -325,14 +328,14 @@ impl Sending<'_> {
                 copied_from: checked.then_some(position),
             };
             run.next_block(self.egress, &state.copy);
-            self.tally.carried(end - position);
+            self.counters.carried(end - position);
             return Ok(Some(run));
         }
         Ok(None)
     }
 
     /// Whether everything is delivered and nothing more will come.
-    fn is_done(&mut self, state: &State) -> Result<bool, Broken> {
+    fn is_done(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         // If no publisher has come, or one continues, the stream has no end to report: see
         // `may_leave`.
@@ -345,16 +348,16 @@ impl Sending<'_> {
     }
 
     /// Whether an end is requested and everything is delivered, though publishers may continue.
-    fn may_leave(&mut self, state: &State) -> Result<bool, Broken> {
+    fn may_leave(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
         let quiet = asked && state.run.is_none() && self.pipe.pending().is_empty();
         // If every publisher has closed, this end is sent first.
         Ok(quiet && !self.egress.is_ended() && self.egress.is_delivered().map_err(ring)?)
     }
 
-    fn sleep(&mut self, state: &mut State) -> Result<(), Broken> {
+    fn sleep(&mut self, state: &mut State) -> Result<(), ConnectionEnd> {
         if self.pipe.socket.has_arrived() {
-            state.looks = 0_u32.wrapping_sub(1);
+            state.polls = 0_u32.wrapping_sub(1);
             return Ok(());
         }
         let nap = self.pipe.nap();
@@ -365,34 +368,34 @@ impl Sending<'_> {
         }
         // Sleeps on the ring, so that published messages are found at once; the waker reports the
         // rest.
-        if !state.is_heard_out {
-            state.looks = 0_u32.wrapping_sub(1);
+        if !state.is_socket_drained {
+            state.polls = 0_u32.wrapping_sub(1);
             return Ok(());
         }
-        let bell = match state.bell.take() {
-            Some(bell) => bell,
+        let waker = match state.waker.take() {
+            Some(waker) => waker,
             None => {
                 let socket = self.pipe.socket.as_fd();
-                Bell::start(socket, self.control, self.egress.sleeper())?
+                SocketWaker::start(socket, self.control, self.egress.sleeper())?
             }
         };
         // The next look at the ring reports its errors.
         let this = std::cell::RefCell::new(&mut *self);
-        let rung = bell.wait(
+        let signalled = waker.wait(
             nap,
             |watches, park| this.borrow().egress.rely(watches, park),
             || this.borrow_mut().has_more(state).unwrap_or(true),
         );
-        if rung {
-            state.is_heard_out = false;
-            state.looks = 0_u32.wrapping_sub(1);
+        if signalled {
+            state.is_socket_drained = false;
+            state.polls = 0_u32.wrapping_sub(1);
         }
-        state.bell = Some(bell);
+        state.waker = Some(waker);
         Ok(())
     }
 
     /// Whether the ring has frames that were not handed over.
-    fn has_more(&mut self, state: &State) -> Result<bool, Broken> {
+    fn has_more(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
         let lanes = self.egress.look().map_err(ring)?;
         if lanes != state.lanes.len() {
             return Ok(true);
@@ -414,7 +417,7 @@ impl Run {
         egress: &mut Egress,
         pipe: &mut Pipe,
         copy: &[u8],
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, ConnectionEnd> {
         let bytes = match self.copied_from {
             Some(from) => &copy[usize_of(self.at - from)..usize_of(self.block_end - from)],
             None => egress.bytes(self.place, self.at, self.block_end),
@@ -424,7 +427,7 @@ impl Run {
         let of_header = count.min(header.len());
         self.header_written += of_header;
         self.at += (count - of_header) as u64;
-        pipe.half_out = self.header_written > 0 && self.at < self.block_end;
+        pipe.is_block_partial = self.header_written > 0 && self.at < self.block_end;
         Ok(count)
     }
 
@@ -443,14 +446,14 @@ impl Run {
 }
 
 /// Converts the errors of reading our own ring.
-pub(super) fn ring(error: ReceiveError) -> Broken {
+pub(super) fn ring(error: ReceiveError) -> ConnectionEnd {
     match error {
-        ReceiveError::Evicted => Broken::Ours {
+        ReceiveError::Evicted => ConnectionEnd::ByUs {
             close: Close::Evicted,
             reason: "evicted: it held a publisher back for longer than 'slow=evict:' allows; open the channel again"
                 .into(),
         },
-        other => Broken::Failed(LinkError::Receive {
+        other => ConnectionEnd::Failed(LinkError::Receive {
             source: Arc::new(other),
         }),
     }

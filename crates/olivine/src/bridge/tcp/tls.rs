@@ -5,7 +5,7 @@
 
 pub(super) mod session;
 
-use super::socket::Trouble;
+use super::socket::SocketError;
 use crate::error::LinkError;
 use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::Role;
@@ -19,7 +19,7 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error,
     InvalidMessage, RootCertStore, ServerConfig, ServerConnection,
 };
-use session::Session;
+use session::TlsSession;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,8 +115,8 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`Trouble::Tls`] if rustls cannot start with these settings.
-    pub(super) fn session(&self) -> Result<Session, Trouble> {
+    /// [`SocketError::Tls`] if rustls cannot start with these settings.
+    pub(super) fn session(&self) -> Result<TlsSession, SocketError> {
         let connection = match self {
             Self::Listen(config) => {
                 ServerConnection::new(Arc::clone(config)).map(Connection::Server)
@@ -125,7 +125,7 @@ impl Tls {
                 ClientConnection::new(Arc::clone(config), name.clone()).map(Connection::Client)
             }
         };
-        connection.map(Session::new).map_err(trouble)
+        connection.map(TlsSession::new).map_err(tls_error)
     }
 }
 
@@ -202,7 +202,7 @@ fn pem_error(path: &Path, what: &str, error: PemError) -> LinkError {
 }
 
 /// What went wrong with a session, what to do, and whether a retry cannot help.
-pub(super) fn trouble(error: Error) -> Trouble {
+pub(super) fn tls_error(error: Error) -> SocketError {
     let (problem, lasting) = match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
             "the other side does not speak TLS: give 'tls=yes' on both sides, or on none".into(),
@@ -221,7 +221,7 @@ pub(super) fn trouble(error: Error) -> Trouble {
         ),
         other => (other.to_string(), false),
     };
-    Trouble::Tls { problem, lasting }
+    SocketError::Tls { problem, lasting }
 }
 
 /// Why the other side's certificate is refused.

@@ -1,6 +1,6 @@
 //! TLS in a build without it: every use is refused.
 
-use super::socket::Trouble;
+use super::socket::SocketError;
 use crate::error::LinkError;
 use crate::uri::Role;
 use crate::uri::remote::{Address, Remote};
@@ -22,26 +22,26 @@ impl Tls {
         })
     }
 
-    pub(super) fn session(&self) -> Result<session::Session, Trouble> {
+    pub(super) fn session(&self) -> Result<session::TlsSession, SocketError> {
         match *self {}
     }
 }
 
 pub(super) mod session {
-    use crate::bridge::tcp::socket::{Got, Trouble};
+    use crate::bridge::tcp::socket::{ReadOutcome, SocketError};
     use std::io::{self, IoSlice};
     use std::net::TcpStream;
 
     /// Has no values.
     #[derive(Debug)]
-    pub(in crate::bridge::tcp) enum Session {}
+    pub(in crate::bridge::tcp) enum TlsSession {}
 
-    impl Session {
+    impl TlsSession {
         pub(in crate::bridge::tcp) fn read(
             &mut self,
             _: &mut TcpStream,
             _: &mut [u8],
-        ) -> Result<Got, Trouble> {
+        ) -> Result<ReadOutcome, SocketError> {
             match *self {}
         }
 

@@ -101,7 +101,7 @@ fn refused(bytes: &[u8], error: &WireError) {
         WireError::Version { found } => *found != WIRE_VERSION,
         WireError::Length { found, most, .. } => found > most,
         WireError::Checksum { what } => !what.is_empty(),
-        WireError::Nonsense(problem) => !problem.is_empty(),
+        WireError::Invalid(problem) => !problem.is_empty(),
     };
     assert!(is_true, "{error}");
 }

@@ -4,7 +4,7 @@
 //! repeated fields and impossible values are refused. Each field has a default.
 #![forbid(unsafe_code)]
 
-use super::{HELLO_MAX, MAGIC, WIRE_VERSION, WireError, nonsense, word64};
+use super::{HELLO_MAX, MAGIC, WIRE_VERSION, WireError, invalid, word64};
 use crate::uri::Start;
 use std::fmt;
 use std::time::Duration;
@@ -132,23 +132,23 @@ impl Hello {
             let tag = u16::from_le_bytes([tag_low, tag_high]);
             let length = usize::from(u16::from_le_bytes([length_low, length_high]));
             let Some((value, rest)) = rest.split_at_checked(length) else {
-                return Err(nonsense(format!("field {tag} of the hello is cut")));
+                return Err(invalid(format!("field {tag} of the hello is cut")));
             };
             fields = rest;
             if seen.contains(&tag) {
-                return Err(nonsense(format!("field {tag} of the hello comes twice")));
+                return Err(invalid(format!("field {tag} of the hello comes twice")));
             }
             seen.push(tag);
             hello.set(tag, value)?;
         }
         if !fields.is_empty() {
-            return Err(nonsense("the hello ends inside a field"));
+            return Err(invalid("the hello ends inside a field"));
         }
         Ok(hello)
     }
 
     fn set(&mut self, tag: u16, value: &[u8]) -> Result<(), WireError> {
-        let wrong = || nonsense(format!("field {tag} of the hello is impossible"));
+        let wrong = || invalid(format!("field {tag} of the hello is impossible"));
         let number = || match value.len() {
             8 => word64(value, 0).ok_or_else(wrong),
             _ => Err(wrong()),

@@ -29,7 +29,7 @@ fn hello() -> Hello {
 fn session() -> Vec<u8> {
     let mut out = Vec::new();
     hello().put(&mut out);
-    let place = |lane, position, open| Place {
+    let place = |lane, position, open| LaneResume {
         lane,
         position,
         open,
@@ -62,7 +62,7 @@ fn decode(bytes: &[u8], sizes: &[usize]) -> Result<Vec<String>, WireError> {
 }
 
 #[test]
-fn a_session_means_the_same_however_it_is_split() {
+fn session_decodes_equally_in_any_split() {
     let bytes = session();
     let whole = decode(&bytes, &[bytes.len()]).unwrap();
     assert_eq!(whole.len(), 10, "{whole:?}");
@@ -77,7 +77,7 @@ fn a_session_means_the_same_however_it_is_split() {
 }
 
 #[test]
-fn a_hello_comes_back_as_it_went() {
+fn hello_round_trips() {
     let mut bytes = Vec::new();
     hello().put(&mut bytes);
     let mut decoder = Decoder::new();
@@ -88,7 +88,7 @@ fn a_hello_comes_back_as_it_went() {
 }
 
 #[test]
-fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
+fn cut_session_decodes_its_whole_blocks() {
     let bytes = session();
     let whole = decode(&bytes, &[64]).unwrap();
     for end in 0..bytes.len() {
@@ -100,7 +100,7 @@ fn a_session_cut_anywhere_is_no_error_and_gives_only_what_was_whole() {
 
 /// The bytes of a session, for other implementations: `docs/wire.md` explains them.
 #[test]
-fn a_session_has_the_bytes_that_it_always_had() {
+fn session_matches_the_golden_bytes() {
     let golden = include_str!("../../../tests/golden/wire-3.txt");
     let session = session();
     let hex = session.iter().map(|byte| format!("{byte:02x}"));
@@ -114,7 +114,7 @@ fn a_session_has_the_bytes_that_it_always_had() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_before_anything_of_its_block_is_handed_on() {
+fn flipped_bit_is_found_before_its_block_is_used() {
     let bytes = session();
     let whole = hear(&bytes, &[64]);
     for at in 0..bytes.len() {
@@ -140,7 +140,7 @@ fn a_flipped_bit_is_found_before_anything_of_its_block_is_handed_on() {
 /// With correct checksums other errors must be found: a peer with correct checksums is still
 /// untrusted.
 #[test]
-fn a_flipped_bit_under_the_right_checksums_never_panics() {
+fn flipped_bit_with_valid_checksums_never_panics() {
     let bytes = session();
     for at in 0..bytes.len() {
         for bit in 0..8 {
@@ -152,7 +152,7 @@ fn a_flipped_bit_under_the_right_checksums_never_panics() {
 }
 
 #[test]
-fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
+fn false_lengths_and_marks_are_refused_by_the_header() {
     let mut preamble = MAGIC.to_vec();
     preamble.extend(WIRE_VERSION.to_le_bytes());
     preamble.extend(u32::MAX.to_le_bytes());
@@ -201,7 +201,7 @@ fn lengths_and_marks_that_lie_are_refused_by_the_header_alone() {
 }
 
 #[test]
-fn frames_that_have_no_room_yet_stay() {
+fn frames_without_room_stay() {
     let mut bytes = Vec::new();
     hello().put(&mut bytes);
     bytes.extend(frames_header(0, 0, &[1; 16]));

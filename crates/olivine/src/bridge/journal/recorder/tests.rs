@@ -20,7 +20,7 @@ fn open(path: &Path) -> (Recorder, LaneId) {
 /// The next recorder must not find blocks in memory that are not on the disk, and report them as
 /// recorded.
 #[test]
-fn what_a_failed_sync_was_for_is_recorded_anew_when_it_is_sent_again() {
+fn frames_of_a_failed_sync_are_recorded_when_resent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("refused.olv");
     let (mut recorder, lane) = open(&path);
@@ -72,7 +72,7 @@ fn a_file_is_not_ended_while_it_is_synced() {
 
 /// Another thread's child has a copy of every descriptor until its `exec`.
 #[test]
-fn a_closed_journal_is_not_recorded_into_whoever_has_its_descriptor() {
+fn closed_journal_is_unlocked_despite_inherited_descriptor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("closed.olv");
     let (mut recorder, lane) = open(&path);

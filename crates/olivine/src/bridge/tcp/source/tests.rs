@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A regression: without the rest of a partly written block, the far side took the source for
 /// killed.
 #[test]
-fn a_block_that_is_half_out_is_finished_before_the_last_word() {
+fn partial_block_is_finished_before_the_close() {
     let config = Config::parse("inproc://half-out?capacity=16MiB").unwrap();
     let mut egress = Egress::open(&config, Part::Names).unwrap();
     let mut publisher: Publisher = Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
@@ -34,24 +34,27 @@ fn a_block_that_is_half_out_is_finished_before_the_last_word() {
         pipe: &mut pipe,
         egress: &mut egress,
         control: &control,
-        tally: Tally(&control),
+        counters: LinkCounters(&control),
         strategy: WaitStrategy::Park,
         until_end: false,
         open_there: Vec::new(),
     };
     let mut state = State::default();
-    sending.speak(&mut state).unwrap();
+    sending.write_output(&mut state).unwrap();
     state.lanes[0].room = u64::MAX;
-    while sending.speak(&mut state).unwrap() {}
-    assert!(sending.pipe.half_out, "the socket took whole blocks only");
+    while sending.write_output(&mut state).unwrap() {}
+    assert!(
+        sending.pipe.is_block_partial,
+        "the socket took whole blocks only"
+    );
     let reading = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         far.read_to_end(&mut bytes).unwrap();
         bytes
     });
     sending.finish_block(&mut state);
-    assert!(!pipe.half_out);
-    pipe.say(&control, Close::Leaving, "this side stops");
+    assert!(!pipe.is_block_partial);
+    pipe.close_with(&control, Close::Leaving, "this side stops");
     drop(pipe);
     let bytes = reading.join().unwrap();
     let mut decoder = Decoder::new();

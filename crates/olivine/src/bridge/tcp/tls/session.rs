@@ -1,7 +1,7 @@
 //! TLS of one connection: encrypted bytes at the socket, plain bytes on our side.
 
-use super::trouble;
-use crate::bridge::tcp::socket::{Got, Quiet, Trouble, receive};
+use super::tls_error;
+use crate::bridge::tcp::socket::{NoSigpipe, ReadOutcome, SocketError, receive};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ const LEAVING_MAX: usize = 512 * 1024;
 
 /// The state of one connection. Reads and writes also drive the handshake.
 #[derive(Debug)]
-pub(in crate::bridge::tcp) struct Session {
+pub(in crate::bridge::tcp) struct TlsSession {
     connection: Connection,
     /// Read from the socket, and not decrypted yet.
     arrived: Vec<u8>,
@@ -21,7 +21,7 @@ pub(in crate::bridge::tcp) struct Session {
     end: usize,
 }
 
-impl Session {
+impl TlsSession {
     pub(super) fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(Some(LEAVING_MAX));
         Self {
@@ -36,12 +36,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Trouble`]; if TLS failed, the alert with the reason is sent already.
+    /// [`SocketError`]; if TLS failed, the alert with the reason is sent already.
     pub(in crate::bridge::tcp) fn read(
         &mut self,
         stream: &mut TcpStream,
         into: &mut [u8],
-    ) -> Result<Got, Trouble> {
+    ) -> Result<ReadOutcome, SocketError> {
         let mut filled = 0;
         loop {
             match self.connection.reader().read(&mut into[filled..]) {
@@ -56,17 +56,17 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
             if filled == into.len() {
-                return Ok(Got::Bytes(filled));
+                return Ok(ReadOutcome::Bytes(filled));
             }
             if self.start == self.end {
                 if filled > 0 {
-                    return Ok(Got::Bytes(filled));
+                    return Ok(ReadOutcome::Bytes(filled));
                 }
                 match receive(stream, &mut self.arrived)? {
-                    Got::Bytes(count) => (self.start, self.end) = (0, count),
-                    Got::Nothing => return Ok(Got::Nothing),
+                    ReadOutcome::Bytes(count) => (self.start, self.end) = (0, count),
+                    ReadOutcome::Nothing => return Ok(ReadOutcome::Nothing),
                     // Tells the session, whose reader then reports how it ended.
-                    Got::End => {
+                    ReadOutcome::End => {
                         self.connection.read_tls(&mut io::empty())?;
                     }
                 }
@@ -77,7 +77,7 @@ impl Session {
 
     /// Decrypts what has arrived, as far as the session takes it, and sends replies of the
     /// handshake.
-    fn open(&mut self, stream: &mut TcpStream) -> Result<(), Trouble> {
+    fn open(&mut self, stream: &mut TcpStream) -> Result<(), SocketError> {
         let mut sealed = &self.arrived[self.start..self.end];
         if !sealed.is_empty() {
             self.start += self.connection.read_tls(&mut sealed)?;
@@ -85,7 +85,7 @@ impl Session {
         let outcome = self.connection.process_new_packets();
         // A reply of the handshake, or the alert with the error.
         let sent = self.push(stream);
-        outcome.map_err(trouble)?;
+        outcome.map_err(tls_error)?;
         sent?;
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Session {
     /// Sends what is encrypted; `true` once all is sent.
     fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Quiet(stream)) {
+            match self.connection.write_tls(&mut NoSigpipe(stream)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -137,9 +137,9 @@ impl Session {
 }
 
 /// What was read before the end, or the end.
-fn or_end(filled: usize) -> Got {
+fn or_end(filled: usize) -> ReadOutcome {
     match filled {
-        0 => Got::End,
-        filled => Got::Bytes(filled),
+        0 => ReadOutcome::End,
+        filled => ReadOutcome::Bytes(filled),
     }
 }

@@ -26,7 +26,7 @@ const EVENTS: usize = 3;
 
 /// A thread that waits for a socket on behalf of another one; ended and joined when dropped.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct SocketWaker {
     shared: Arc<Shared>,
     sleeper: Sleeper,
     /// Readable once the thread is to end.
@@ -37,13 +37,13 @@ pub(super) struct Bell {
 #[derive(Debug)]
 struct Shared {
     /// 1 once an event came that `wait` has not reported yet.
-    rung: AtomicU64,
+    signalled: AtomicU64,
     /// 1 once the thread is to end.
     ended: AtomicU64,
     epoll: OwnedFd,
 }
 
-impl Bell {
+impl SocketWaker {
     /// Starts the thread. It wakes `sleeper` when `socket` becomes readable or closed, and when an
     /// end is requested from `control`. Both outlive it.
     ///
@@ -60,7 +60,7 @@ impl Bell {
     ) -> io::Result<Self> {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
-            rung: AtomicU64::new(0),
+            signalled: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
         });
@@ -70,7 +70,7 @@ impl Bell {
             epoll::add(&shared.epoll, descriptor, data, edges)?;
         }
         let thread = std::thread::Builder::new()
-            .name("olivine-bell".into())
+            .name("olivine-waker".into())
             .spawn({
                 let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
                 move || run(&shared, &sleeper)
@@ -91,13 +91,13 @@ impl Bell {
         rely: impl FnOnce(&mut Watches, &Word) -> Reliance,
         mut ready: impl FnMut() -> bool,
     ) -> bool {
-        let rung = &self.shared.rung;
+        let signalled = &self.shared.signalled;
         let rely = |watches: &mut Watches| rely(watches, &self.sleeper.park);
         self.sleeper.sleep(longest, rely, || {
             // Acquire: the data before the event can be read.
-            rung.load(Ordering::Acquire) != 0 || ready()
+            signalled.load(Ordering::Acquire) != 0 || ready()
         });
-        rung.swap(0, Ordering::AcqRel) != 0
+        signalled.swap(0, Ordering::AcqRel) != 0
     }
 }
 
@@ -114,7 +114,7 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
             return;
         }
         // Release: pairs with `wait`.
-        shared.rung.store(1, Ordering::Release);
+        shared.signalled.store(1, Ordering::Release);
         // SeqCst: orders the store before our load of the park word, a store and a load of
         // different words. The sleeper has its heavy barrier between its two. Once for each event.
         fence(Ordering::SeqCst);
@@ -122,7 +122,7 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
     }
 }
 
-impl Drop for Bell {
+impl Drop for SocketWaker {
     fn drop(&mut self) {
         // Release: pairs with `run`.
         self.shared.ended.store(1, Ordering::Release);
@@ -145,22 +145,22 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_sleeper_is_woken_by_its_socket_and_by_the_wish_to_end() {
-        let config = Config::parse("inproc://bell").unwrap();
+    fn sleeper_is_woken_by_its_socket_and_by_end_requests() {
+        let config = Config::parse("inproc://waker").unwrap();
         let egress = Egress::open(&config, crate::channel::attach::Part::Names).unwrap();
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let control = Control::new().unwrap();
-        let bell = Bell::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
+        let waker = SocketWaker::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
         let sure = |_: &mut Watches, _: &Word| Reliance::Sure;
-        let until_rung = || while !bell.wait(Duration::from_secs(1), sure, || false) {};
+        let until_signalled = || while !waker.wait(Duration::from_secs(1), sure, || false) {};
         for _ in 0..1000 {
             theirs.write_all(b"x").unwrap();
-            until_rung();
+            until_signalled();
             ours.read_exact(&mut [0]).unwrap();
         }
         control.stop(Stop::Now);
-        until_rung();
+        until_signalled();
         drop(theirs);
-        until_rung();
+        until_signalled();
     }
 }

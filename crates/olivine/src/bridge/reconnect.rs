@@ -9,22 +9,22 @@ const PAUSE_FIRST: Duration = Duration::from_millis(10);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Attempts to reach one far side.
 #[derive(Debug)]
-pub(super) struct Absence<'a> {
+pub(super) struct ReconnectBackoff<'a> {
     control: &'a Control,
-    /// After a request to end: the longest absence to wait for.
-    patience: Duration,
+    /// After a request to end: the longest backoff to wait for.
+    close_timeout: Duration,
     pause: Duration,
     /// Connections made before the current attempt.
     connections: u64,
     since: Option<Instant>,
 }
 
-impl<'a> Absence<'a> {
+impl<'a> ReconnectBackoff<'a> {
     /// No attempt has been made yet.
-    pub(super) fn new(control: &'a Control, patience: Duration) -> Self {
+    pub(super) fn new(control: &'a Control, close_timeout: Duration) -> Self {
         Self {
             control,
-            patience,
+            close_timeout,
             pause: PAUSE_FIRST,
             connections: 0,
             since: None,
@@ -39,7 +39,7 @@ impl<'a> Absence<'a> {
     /// The attempt failed, or its connection broke: reports `note`, and pauses. Returns `false` if
     /// no other attempt follows: an end is requested, and everything `is_delivered` or the far side
     /// is away for too long.
-    pub(super) fn goes_on(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
+    pub(super) fn may_retry(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
         let was_connected = self.control.status().connections > self.connections;
         self.control.report(|status| {
             status.stage = LinkStage::Waiting;
@@ -53,7 +53,7 @@ impl<'a> Absence<'a> {
         }
         let away = self.since.get_or_insert_with(Instant::now).elapsed();
         let asked = self.control.stopping().is_some();
-        if asked && (is_delivered() || away > self.patience) {
+        if asked && (is_delivered() || away > self.close_timeout) {
             return false;
         }
         // Random, because many connections may lose the same far side at once.
@@ -70,32 +70,32 @@ mod tests {
     use crate::link::Stop;
 
     #[test]
-    fn an_absence_is_told_and_ends_with_the_wish_to_end_once_all_is_delivered() {
+    fn backoff_reports_waiting_and_ends_on_request_after_delivery() {
         let control = Control::new().unwrap();
-        let mut absence = Absence::new(&control, Duration::from_secs(3600));
-        absence.begin();
-        assert!(absence.goes_on("waiting for x".into(), || false));
-        assert_eq!(absence.pause, PAUSE_FIRST * 2);
+        let mut backoff = ReconnectBackoff::new(&control, Duration::from_secs(3600));
+        backoff.begin();
+        assert!(backoff.may_retry("waiting for x".into(), || false));
+        assert_eq!(backoff.pause, PAUSE_FIRST * 2);
         let status = control.status();
         assert_eq!(
             (status.stage, status.note.as_str(), status.failures),
             (LinkStage::Waiting, "waiting for x", 1)
         );
-        absence.begin();
+        backoff.begin();
         control.connected("connected to x".into());
         assert_eq!(control.status().peers, 1);
-        assert!(absence.goes_on(String::new(), || true), "nobody asked");
-        assert_eq!(absence.pause, PAUSE_FIRST * 2, "the pause begins anew");
+        assert!(backoff.may_retry(String::new(), || true), "nobody asked");
+        assert_eq!(backoff.pause, PAUSE_FIRST * 2, "the pause begins anew");
         assert_eq!(control.status().peers, 0);
         control.stop(Stop::Delivered(None));
         assert!(
-            absence.goes_on(String::new(), || false),
+            backoff.may_retry(String::new(), || false),
             "something is left"
         );
-        assert!(!absence.goes_on(String::new(), || true));
-        absence.patience = Duration::ZERO;
+        assert!(!backoff.may_retry(String::new(), || true));
+        backoff.close_timeout = Duration::ZERO;
         assert!(
-            !absence.goes_on(String::new(), || false),
+            !backoff.may_retry(String::new(), || false),
             "away for too long"
         );
     }

@@ -1,7 +1,7 @@
 //! Sessions of far sides at a listener: kept while a connection is broken, and given to the side
 //! that comes back.
 
-use super::pipe::{Broken, Pipe};
+use super::pipe::{ConnectionEnd, Pipe};
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use crate::uri::EXPIRE_DEFAULT;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 /// How long a newer connection of the same far side waits for the older one to end.
 const LET_GO_MAX: Duration = Duration::from_secs(2);
 /// Most sessions at a time, connected or not.
-const SEATS_MAX: usize = 4096;
+const SESSIONS_MAX: usize = 4096;
 
 /// The sessions of a listener; `S` is what each holds: the far side's position in the ring.
 #[derive(Debug)]
-pub(super) struct Seats<S> {
+pub(super) struct Sessions<S> {
     state: Mutex<State<S>>,
     changed: Condvar,
     tasks: Tasks<S>,
@@ -38,53 +38,55 @@ pub(super) struct Tasks<S> {
 
 #[derive(Debug)]
 struct State<S> {
-    seats: HashMap<String, Seat<S>>,
-    /// See [`Seats::set_served`].
+    sessions: HashMap<String, PeerSession<S>>,
+    /// See [`Sessions::set_served`].
     served: bool,
 }
 
 #[derive(Debug)]
-struct Seat<S> {
+struct PeerSession<S> {
     instance: u64,
     /// How long it is kept without a connection; zero for ever.
     expire: Duration,
-    place: Place<S>,
+    attachment: Attachment<S>,
 }
 
 #[derive(Debug)]
-enum Place<S> {
+enum Attachment<S> {
     /// A connection uses it; its socket, to cut it.
-    Taken(Option<TcpStream>),
+    Connected(Option<TcpStream>),
     /// No connection uses it, since then.
-    Free {
+    Away {
         held: Box<S>,
         since: Instant,
-        left: Left,
+        left: Disconnect,
     },
 }
 
 /// How the last connection of a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Disconnect {
     /// One of the two sides sent a leave, with a reason.
     InOrder,
     /// It broke. The far side has this long to come back and get the end of the stream.
     Broke(Duration),
     /// It broke after the end of the stream was sent and before the far side replied. If the far
     /// side got it, it does not come back; otherwise it has this long to do so.
-    EndSaid(Duration),
+    EndSent(Duration),
 }
 
-impl Left {
+impl Disconnect {
     /// After a connection with this outcome. A side that reports changed bytes comes back, like one
     /// whose connection broke.
-    pub(super) fn after(outcome: &Result<(), Broken>, pipe: &Pipe) -> Self {
+    pub(super) fn after(outcome: &Result<(), ConnectionEnd>, pipe: &Pipe) -> Self {
         match outcome {
             Ok(()) => Self::InOrder,
-            Err(broken @ (Broken::Told { .. } | Broken::Ours { .. })) if !broken.is_corrupt() => {
+            Err(broken @ (ConnectionEnd::ByPeer { .. } | ConnectionEnd::ByUs { .. }))
+                if !broken.is_corrupt() =>
+            {
                 Self::InOrder
             }
-            _ if pipe.has_said_end() => Self::EndSaid(pipe.end_grace()),
+            _ if pipe.has_sent_end() => Self::EndSent(pipe.end_grace()),
             _ => Self::Broke(pipe.end_grace()),
         }
     }
@@ -93,25 +95,25 @@ impl Left {
     pub(super) fn may_come_back(self, away: Duration) -> bool {
         match self {
             Self::InOrder => false,
-            Self::Broke(grace) | Self::EndSaid(grace) => away < grace,
+            Self::Broke(grace) | Self::EndSent(grace) => away < grace,
         }
     }
 }
 
 /// A session that a connection uses.
 #[derive(Debug)]
-pub(super) struct Taken<S> {
+pub(super) struct OpenSession<S> {
     pub(super) held: S,
     /// Its key, to leave or remove it.
-    pub(super) seat: String,
+    pub(super) key: String,
 }
 
-impl<S> Seats<S> {
+impl<S> Sessions<S> {
     /// No sessions yet.
     pub(super) fn new(tasks: Tasks<S>) -> Self {
         Self {
             state: Mutex::new(State {
-                seats: HashMap::new(),
+                sessions: HashMap::new(),
                 served: false,
             }),
             changed: Condvar::new(),
@@ -142,49 +144,52 @@ impl<S> Seats<S> {
         key: &str,
         hello: &Hello,
         mut socket: Option<TcpStream>,
-        open: impl FnOnce() -> Result<S, Broken>,
-    ) -> Result<Taken<S>, Broken> {
-        let seat = key.to_owned();
+        open: impl FnOnce() -> Result<S, ConnectionEnd>,
+    ) -> Result<OpenSession<S>, ConnectionEnd> {
+        let key = key.to_owned();
         let until = Instant::now() + LET_GO_MAX;
         let mut state = self.lock();
         loop {
-            let full = state.seats.len() >= SEATS_MAX;
-            match state.seats.get_mut(key) {
+            let full = state.sessions.len() >= SESSIONS_MAX;
+            match state.sessions.get_mut(&key) {
                 None if full => {
-                    return Err(Broken::Ours {
+                    return Err(ConnectionEnd::ByUs {
                         close: Close::Full,
                         reason: format!(
-                            "{SEATS_MAX} far sides have a place here already: try again once one has left"
+                            "{SESSIONS_MAX} far sides have a place here already: try again once one has left"
                         ),
                     });
                 }
                 None => {
                     // No other connection can take it: the session is ours before the ring is
                     // opened.
-                    let taken = Seat {
+                    let session = PeerSession {
                         instance: hello.instance,
                         expire: Self::expire_of(hello),
-                        place: Place::Taken(socket.take()),
+                        attachment: Attachment::Connected(socket.take()),
                     };
-                    state.seats.insert(seat.clone(), taken);
+                    state.sessions.insert(key.clone(), session);
                     drop(state);
                     let opened = open();
                     if opened.is_err() {
-                        self.remove(&seat);
+                        self.remove(&key);
                     }
-                    return opened.map(|held| Taken { held, seat });
+                    return opened.map(|held| OpenSession { held, key });
                 }
-                Some(found) if matches!(found.place, Place::Free { .. }) => {
+                Some(found) if matches!(found.attachment, Attachment::Away { .. }) => {
                     (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
-                    let before = std::mem::replace(&mut found.place, Place::Taken(socket.take()));
-                    if let Place::Free { held, .. } = before {
-                        return Ok(Taken { held: *held, seat });
+                    let before = std::mem::replace(
+                        &mut found.attachment,
+                        Attachment::Connected(socket.take()),
+                    );
+                    if let Attachment::Away { held, .. } = before {
+                        return Ok(OpenSession { held: *held, key });
                     }
                 }
                 Some(found) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if found.instance != hello.instance || left.is_zero() {
-                        return Err(Broken::Ours {
+                        return Err(ConnectionEnd::ByUs {
                             close: Close::NameInUse,
                             reason: format!(
                                 "'{}' is connected already: use another 'name='",
@@ -192,7 +197,7 @@ impl<S> Seats<S> {
                             ),
                         });
                     }
-                    if let Place::Taken(Some(old)) = &found.place {
+                    if let Attachment::Connected(Some(old)) = &found.attachment {
                         // A connection that is gone cannot be cut again; ignore it.
                         let _ = old.shutdown(Shutdown::Both);
                     }
@@ -205,17 +210,17 @@ impl<S> Seats<S> {
     }
 
     /// The connection has ended: keeps the session for the far side.
-    pub(super) fn leave(&self, seat: &str, held: S, left: Left) {
-        if let Some(found) = self.lock().seats.get_mut(seat) {
+    pub(super) fn leave(&self, key: &str, held: S, left: Disconnect) {
+        if let Some(found) = self.lock().sessions.get_mut(key) {
             let (held, since) = (Box::new(held), Instant::now());
-            found.place = Place::Free { held, since, left };
+            found.attachment = Attachment::Away { held, since, left };
         }
         self.changed.notify_all();
     }
 
     /// The far side does not come back.
-    pub(super) fn remove(&self, seat: &str) {
-        self.lock().seats.remove(seat);
+    pub(super) fn remove(&self, key: &str) {
+        self.lock().sessions.remove(key);
         self.changed.notify_all();
     }
 
@@ -226,30 +231,30 @@ impl<S> Seats<S> {
         let tasks = &self.tasks;
         let mut state = self.lock();
         let mut heard = false;
-        let mut expired = |seat: &mut Seat<S>| match &mut seat.place {
-            Place::Free { held, since, left } => {
+        let mut expired = |session: &mut PeerSession<S>| match &mut session.attachment {
+            Attachment::Away { held, since, left } => {
                 let away = since.elapsed();
-                let has_heard = matches!(left, Left::EndSaid(_))
+                let has_heard = matches!(left, Disconnect::EndSent(_))
                     && !left.may_come_back(away)
                     && (tasks.is_delivered)(held)
                     && (tasks.has_end)(held);
                 heard |= has_heard;
-                has_heard || (!seat.expire.is_zero() && away > seat.expire)
+                has_heard || (!session.expire.is_zero() && away > session.expire)
             }
-            Place::Taken(_) => false,
+            Attachment::Connected(_) => false,
         };
         let keys: Vec<String> = state
-            .seats
+            .sessions
             .iter_mut()
-            .filter_map(|(key, seat)| expired(seat).then(|| key.clone()))
+            .filter_map(|(key, session)| expired(session).then(|| key.clone()))
             .collect();
         state.served |= heard;
         let (mut abandoned, mut messages) = (0, 0);
         for key in keys {
-            if let Some(Seat {
-                place: Place::Free { mut held, .. },
+            if let Some(PeerSession {
+                attachment: Attachment::Away { mut held, .. },
                 ..
-            }) = state.seats.remove(&key)
+            }) = state.sessions.remove(&key)
             {
                 if !(self.tasks.is_delivered)(&mut held) {
                     abandoned += 1;
@@ -262,34 +267,34 @@ impl<S> Seats<S> {
     }
 
     /// After a request to end: whether every far side has everything, or has been away for longer
-    /// than `patience`. After a broken connection a far side has a moment to come back and get the
+    /// than `close_timeout`. After a broken connection a far side has a moment to come back and get the
     /// end of the stream.
-    pub(super) fn is_delivered(&self, patience: Duration) -> bool {
+    pub(super) fn is_delivered(&self, close_timeout: Duration) -> bool {
         let tasks = &self.tasks;
-        let done = |seat: &mut Seat<S>| match &mut seat.place {
-            Place::Taken(_) => false,
-            Place::Free { held, since, left } => {
+        let done = |session: &mut PeerSession<S>| match &mut session.attachment {
+            Attachment::Connected(_) => false,
+            Attachment::Away { held, since, left } => {
                 (tasks.set_goal)(held);
                 let away = since.elapsed();
                 let end_is_due = left.may_come_back(away) && (tasks.has_end)(held);
-                ((tasks.is_delivered)(held) && !end_is_due) || away > patience
+                ((tasks.is_delivered)(held) && !end_is_due) || away > close_timeout
             }
         };
-        self.lock().seats.values_mut().all(done)
+        self.lock().sessions.values_mut().all(done)
     }
 
     /// Undelivered messages of far sides that are away; `None` if they have everything.
     pub(super) fn undelivered(&self) -> Option<u64> {
         let tasks = &self.tasks;
-        let left = |seat: &mut Seat<S>| match &mut seat.place {
-            Place::Taken(_) => Some(0),
-            Place::Free { held, .. } => {
+        let left = |session: &mut PeerSession<S>| match &mut session.attachment {
+            Attachment::Connected(_) => Some(0),
+            Attachment::Away { held, .. } => {
                 (tasks.set_goal)(held);
                 (!(tasks.is_delivered)(held)).then(|| (tasks.undelivered)(held))
             }
         };
         let mut state = self.lock();
-        let counts: Vec<u64> = state.seats.values_mut().filter_map(left).collect();
+        let counts: Vec<u64> = state.sessions.values_mut().filter_map(left).collect();
         (!counts.is_empty()).then(|| counts.iter().sum())
     }
 
@@ -306,7 +311,7 @@ impl<S> Seats<S> {
 
     /// Whether there is no session.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().seats.is_empty()
+        self.lock().sessions.is_empty()
     }
 }
 
@@ -315,9 +320,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seat_is_kept_for_ever_for_a_name_only() {
+    fn session_is_kept_forever_only_with_a_name() {
         let kept = |name: &str, expire| {
-            Seats::<()>::expire_of(&Hello {
+            Sessions::<()>::expire_of(&Hello {
                 name: name.to_owned(),
                 expire,
                 ..Hello::default()
@@ -333,29 +338,29 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_seats() {
-        let seats = Seats::<()>::new(Tasks {
+    fn session_count_is_limited() {
+        let sessions = Sessions::<()>::new(Tasks {
             set_goal: |()| {},
             is_delivered: |()| true,
             undelivered: |()| 0,
             has_end: |()| false,
         });
         let hello = Hello::default();
-        for number in 0..SEATS_MAX {
-            let taken = seats.take(&number.to_string(), &hello, None, || Ok(()));
-            seats.leave(&taken.unwrap().seat, (), Left::InOrder);
+        for number in 0..SESSIONS_MAX {
+            let taken = sessions.take(&number.to_string(), &hello, None, || Ok(()));
+            sessions.leave(&taken.unwrap().key, (), Disconnect::InOrder);
         }
-        let refused = seats.take("one more", &hello, None, || Ok(()));
+        let refused = sessions.take("one more", &hello, None, || Ok(()));
         assert!(
             matches!(
                 refused,
-                Err(Broken::Ours {
+                Err(ConnectionEnd::ByUs {
                     close: Close::Full,
                     ..
                 })
             ),
             "{refused:?}"
         );
-        assert!(seats.take("0", &hello, None, || Ok(())).is_ok());
+        assert!(sessions.take("0", &hello, None, || Ok(())).is_ok());
     }
 }

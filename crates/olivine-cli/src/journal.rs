@@ -90,7 +90,7 @@ fn with_settings(uri: &str, settings: &[(&str, Option<&str>)]) -> Outcome<String
         let Some(value) = value else { continue };
         if value.contains('&') {
             return Err(Failure::usage(format!(
-                "{key} '{value}' is not usable: it holds a '&'"
+                "{key} '{value}' is not usable: it contains a '&'"
             )));
         }
         let mark = if uri.contains('?') { '&' } else { '?' };

@@ -282,7 +282,7 @@ fn wrong_use_is_refused_in_one_line() {
         ),
         (
             &["record", "x", "/tmp/a.olv", "--sync", "never&mode=0666"],
-            "holds a '&'",
+            "contains a '&'",
         ),
         (&["sub", "shm://x?topic=a..b"], "topic=a..b is not usable"),
         (

@@ -113,7 +113,7 @@ pub(crate) struct PingpongArgs {
     /// with the strategy of --wait]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
-    /// Also the rivals that `cargo xtask rivals` has built, from this folder
+    /// Also measure the rivals that `cargo xtask rivals` has built in this folder
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "rivals/target/release")]
     pub(crate) rivals: Option<PathBuf>,
     /// Bytes of a message, 16 or more; a list is measured in turns
@@ -142,7 +142,7 @@ pub(crate) struct ThroughputArgs {
     /// olivine-shm with its fastest settings]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
-    /// Also the rivals that `cargo xtask rivals` has built, from this folder
+    /// Also measure the rivals that `cargo xtask rivals` has built in this folder
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "rivals/target/release")]
     pub(crate) rivals: Option<PathBuf>,
     /// Bytes of a message, 16 or more; a list is measured in turns [default:
@@ -208,7 +208,7 @@ Examples:
   olivine bench sweep job.toml --out found.json    again: resumes
 
 A job file has an 'about' line and any number of blocks. Each block measures
-every combination of its lists. A list that its scenario does not use is refused:
+every combination of its lists. A list that its scenario lacks is refused:
   about = \"sizes against methods\"
   [[measure]]
   scenario = \"pingpong\"            # or latency, throughput, fanout, mesh
@@ -216,7 +216,7 @@ every combination of its lists. A list that its scenario does not use is refused
   method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput
   wait = [\"spin\", \"adaptive\"]      # of channels of this library
   capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
-  rate = [1000.0]                  # latency: messages a second
+  rate = [1000.0]                  # latency: messages per second
   batch = [1, 16]                  # throughput, fanout, mesh
   publishers = [6]                 # mesh
   subscribers = [1, 2, 4]          # fanout, mesh")]
@@ -234,7 +234,7 @@ pub(crate) struct SweepArgs {
     pub(crate) method: MethodArgs,
 }
 
-/// One-way latency at a fixed rate, from the intended send time
+/// One-way latency at a fixed rate, from the planned send time
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArgs {
     /// Messages a second; a list is measured in turns

@@ -282,7 +282,7 @@ mod tests {
             name: Some("a&wait=spin".to_owned()),
             ..SubscriberArgs::default()
         };
-        assert!(text(args.config("shm://x")).contains("holds a '&'"));
+        assert!(text(args.config("shm://x")).contains("contains a '&'"));
         let plain = SubscriberArgs::default();
         assert!(text(plain.config("shm://x?")).contains("unknown key ''"));
         assert_eq!(text(plain.config("x")), "shm://x");

@@ -1,4 +1,4 @@
-//! Bridges that are asked to end deliver what was published by then, and end.
+//! Bridges that are asked to end deliver what is published so far, and end.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -37,9 +37,9 @@ fn numbers(subscriber: &mut Subscriber) -> Vec<u64> {
 }
 
 #[test]
-fn recorder_that_is_asked_to_end_ends_though_its_publisher_never_stops() {
+fn recorder_ends_on_request_while_its_publisher_continues() {
     let place = Place::new();
-    // Larger than what is recorded in one go, so that the publisher never waits for room.
+    // Larger than one recording turn, so that the publisher never waits for room.
     let (ring, path) = (place.uri("busy", "capacity=16MiB"), place.file("busy.olv"));
     let to = format!("{}?sync=never&rotate=1MiB", file(&path));
     let mut publisher = None;
@@ -62,7 +62,7 @@ fn recorder_that_is_asked_to_end_ends_though_its_publisher_never_stops() {
 }
 
 #[test]
-fn replay_that_is_asked_to_end_ends_though_its_recorder_never_stops() {
+fn replay_ends_on_request_while_its_recorder_continues() {
     let place = Place::new();
     let path = place.file("busy.olv");
     let from = format!("{}?follow=yes", file(&path));
@@ -85,7 +85,7 @@ fn replay_that_is_asked_to_end_ends_though_its_recorder_never_stops() {
         replay.status().messages > 0
     });
     replay.ask_to_finish();
-    // Slower than it is recorded: the end of the journal is never reached.
+    // Slower than the recording: the replay never reaches the end of the journal.
     until("it has ended", || {
         take(500);
         replay.has_ended()
@@ -97,12 +97,12 @@ fn replay_that_is_asked_to_end_ends_though_its_recorder_never_stops() {
 }
 
 #[test]
-fn recorder_without_time_counts_what_it_leaves_to_the_next_one() {
+fn recorder_without_time_counts_undelivered_messages() {
     const COUNT: u64 = 5000;
     let place = Place::new();
     let (ring, path) = (place.uri("cut", "capacity=1MiB"), place.file("cut.olv"));
     let to = format!("{}?sync=never", file(&path));
-    // Takes the place that holds the publisher back from here on.
+    // The durable position that holds the publisher back from here on.
     assert!(bridge(&ring, &to).stop(WATCHDOG).unwrap());
     let mut publisher = Publisher::open(&ring).unwrap();
     for number in 0..COUNT {

@@ -1,8 +1,8 @@
-//! Time that publishers are held back: seen while it lasts, with who is in the way, and bounded
-//! where the channel says so.
+//! Back pressure: visible while it lasts, with the slow subscriber, and bounded where the channel
+//! says so.
 //!
 //! `OLIVINE_SLOW_MS` is the time after which a slow subscriber is evicted,
-//! `OLIVINE_SLOW_SUBSCRIBERS` how many there are.
+//! `OLIVINE_SLOW_SUBSCRIBERS` the number of subscribers.
 
 #![cfg(not(loom))]
 
@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shared words: how many subscribers the other process has opened, or that it waits for room.
+/// Shared word: the number of subscribers opened by the other process, or 1 once it waits for room.
 const READY: usize = 0;
 
 fn text(name: &str) -> String {
@@ -61,7 +61,7 @@ fn look(uri: &str) -> ChannelInfo {
     admin::inspect(&Config::parse(uri).unwrap()).unwrap()
 }
 
-/// Sends until there is no room.
+/// Sends until the ring is full.
 fn fill(publisher: &mut Publisher) -> u64 {
     let mut sent = 0;
     loop {
@@ -74,7 +74,7 @@ fn fill(publisher: &mut Publisher) -> u64 {
 }
 
 #[test]
-fn back_pressure_grows_while_the_publisher_waits_and_names_who_is_in_the_way() {
+fn waiting_publisher_shows_time_and_slow_subscriber() {
     let place = Place::new();
     let uri = place.uri("grows", "capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -108,7 +108,7 @@ fn back_pressure_grows_while_the_publisher_waits_and_names_who_is_in_the_way() {
 }
 
 #[test]
-fn back_pressure_counts_a_message_that_is_given_up() {
+fn given_up_message_counts_as_back_pressure() {
     let place = Place::new();
     let uri = place.uri("gave-up", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -120,7 +120,7 @@ fn back_pressure_counts_a_message_that_is_given_up() {
     assert_eq!(gave_up, Err(NotSent::BackPressured));
     let counted = publisher.stats().back_pressure_ns;
     assert!(u128::from(counted - before) >= timeout.as_nanos());
-    // It waits no longer: nothing is counted until it tries again.
+    // It no longer waits: nothing is counted until its next attempt.
     let seen = look(&uri).publishers[0].clone();
     assert_eq!((seen.blocked_ns, seen.back_pressure_ns), (0, counted));
     assert_eq!(publisher.stats().back_pressure_ns, counted);
@@ -132,7 +132,7 @@ fn back_pressure_counts_a_message_that_is_given_up() {
 }
 
 #[test]
-fn back_pressure_counts_an_offer_that_never_succeeds() {
+fn failed_offer_counts_as_back_pressure() {
     let place = Place::new();
     let uri = place.uri("offers", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -150,7 +150,7 @@ fn back_pressure_counts_an_offer_that_never_succeeds() {
 }
 
 #[test]
-fn a_publisher_that_died_while_it_waited_is_not_shown_as_waiting() {
+fn dead_publisher_is_not_shown_as_waiting() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("died", "capacity=4KiB");
@@ -169,7 +169,7 @@ fn a_publisher_that_died_while_it_waited_is_not_shown_as_waiting() {
 }
 
 #[test]
-fn a_stopped_reader_is_shown_as_stopped() {
+fn stopped_subscriber_is_shown_as_stopped() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("stopped", "capacity=4KiB");
@@ -188,15 +188,14 @@ fn a_stopped_reader_is_shown_as_stopped() {
     assert_eq!(state(), ProcessState::Unknown);
 }
 
-/// Where the number that a slot shows is not that of a participant, nothing is said of that
-/// process.
+/// If the pid in a slot is not that of a participant, nothing is reported about that process.
 #[test]
-fn a_stranger_of_the_same_number_is_not_taken_for_the_reader() {
+fn reused_pid_is_not_shown_as_participant() {
     use std::os::unix::fs::FileExt as _;
     let place = Place::new();
     let uri = place.uri("stranger", "capacity=4KiB&publishers_max=1");
     let _subscriber = Subscriber::open(&uri).unwrap();
-    // Words of the control file, see `docs/layout.md`: the process in slot 0.
+    // Words of the control file, see `docs/layout.md`: the pid in slot 0.
     let pid_of_slot = (512 + 1) * 8;
     let control = std::fs::File::options()
         .write(true)
@@ -209,12 +208,12 @@ fn a_stranger_of_the_same_number_is_not_taken_for_the_reader() {
     assert_eq!((found.pid, found.process), (1, ProcessState::Unknown));
 }
 
-/// The time after which slow ones are evicted in what follows.
+/// The eviction time of the tests below.
 fn bound() -> Duration {
     Duration::from_millis(setting("OLIVINE_SLOW_MS", 200))
 }
 
-/// Publishes far more than the ring holds; the longest wait for one message.
+/// Publishes far more than the ring holds; returns the longest wait for one message.
 fn publish_laps(publisher: &mut Publisher, messages: u64) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..messages {
@@ -225,9 +224,9 @@ fn publish_laps(publisher: &mut Publisher, messages: u64) -> Duration {
     longest
 }
 
-/// Of `count` subscribers that never read, each has its own position: the publisher waits for one
+/// `count` silent subscribers each have a different position: the publisher waits for one eviction
 /// time, not for each.
-fn silent_ones_cost_one_time(uri: &str, count: u32) {
+fn silent_subscribers_cost_one_eviction_time(uri: &str, count: u32) {
     let mut publisher = Publisher::open(uri).unwrap();
     let silent: Vec<_> = (0..count)
         .map(|_| {
@@ -252,22 +251,21 @@ fn silent_ones_cost_one_time(uri: &str, count: u32) {
 }
 
 #[test]
-fn many_silent_subscribers_at_different_positions_are_judged_by_one_clock() {
+fn silent_subscribers_share_one_eviction_clock() {
     let place = Place::new();
     let slow = format!(
         "capacity=64KiB&wait=park&slow=evict:{}ms",
         bound().as_millis()
     );
-    silent_ones_cost_one_time(&place.uri("silent", &slow), 20);
+    silent_subscribers_cost_one_eviction_time(&place.uri("silent", &slow), 20);
     let sealed = format!("shm+fd://{}?{slow}", place.file("socket").display());
-    silent_ones_cost_one_time(&sealed, 19);
+    silent_subscribers_cost_one_eviction_time(&sealed, 19);
 }
 
-/// Silent, crawling, absent and stopped ones together. Prints the longest wait for a message; the
-/// goal is 1.25 times the time after which slow ones are evicted, on a machine with a processor
-/// left.
+/// Silent, slow, absent and stopped subscribers together. Prints the longest wait for a message.
+/// The goal is 1.25 times the eviction time, on a machine with an idle processor.
 #[test]
-fn no_message_waits_longer_than_slow_says_whoever_is_in_the_way() {
+fn no_message_waits_longer_than_the_eviction_time() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let each = setting("OLIVINE_SLOW_SUBSCRIBERS", 100) / 4;
@@ -293,7 +291,7 @@ fn no_message_waits_longer_than_slow_says_whoever_is_in_the_way() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for one in &mut crawling {
-                    // Whatever it is told: a message, or that it is evicted.
+                    // A message, or the evicted error.
                     let _ = one.try_receive().map(|_| ());
                     one.release();
                 }
@@ -315,12 +313,12 @@ fn no_message_waits_longer_than_slow_says_whoever_is_in_the_way() {
         stats.evicted,
     );
     assert!(stats.evicted >= 3 * each, "{stats:?}");
-    // Every wait is over after its time, and waits are what is counted.
+    // Each wait ends within its time, and the waits are counted.
     let waits = u32::try_from(stats.back_pressure_count).unwrap();
     let waited = Duration::from_nanos(stats.back_pressure_ns);
     assert!(longest <= waited + bound() && waited < bound() * 4 * waits.max(1));
     kill(stopped);
-    // Each absent name learns it.
+    // Each absent name gets the evicted error.
     for n in 0..each {
         let again = Subscriber::open(&format!("{uri}&name=absent-{n}")).unwrap();
         assert!(again.lost_bytes() > 0);

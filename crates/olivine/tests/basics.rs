@@ -1,4 +1,4 @@
-//! What a user sees first: publishers, subscribers, order, room, the end.
+//! The basics: publishers, subscribers, order, room, the end.
 
 use olivine::{NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber};
 
@@ -35,9 +35,9 @@ fn every_subscriber_gets_every_message_in_order() {
     }
 }
 
-/// Committed, given up or refused, the publisher comes back and goes on where it was.
+/// Committed, dropped or refused, the claim returns its publisher, which continues where it was.
 #[test]
-fn a_claim_that_holds_its_publisher_gives_it_back() {
+fn owned_claim_returns_its_publisher() {
     let uri = channel("owned");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let publisher = Box::new(Publisher::open(&uri).unwrap());
@@ -58,7 +58,7 @@ fn a_claim_that_holds_its_publisher_gives_it_back() {
     assert_eq!((&*message, message.tag()), (&b"one"[..], 7));
     assert_eq!(&*subscriber.receive().unwrap(), b"two");
 
-    // Dropped, it closes the publisher: the stream ends with what was committed.
+    // A dropped claim closes its publisher: the stream ends after the committed messages.
     let claim = OwnedClaim::try_claim(publisher, 5).unwrap();
     drop(claim);
     assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));

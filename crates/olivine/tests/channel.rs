@@ -11,7 +11,7 @@ use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The roles of other processes.
+/// The other processes.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -231,7 +231,7 @@ fn only_the_slow_subscriber_is_evicted() {
 }
 
 #[test]
-fn late_slow_subscriber_is_judged_by_the_same_clock() {
+fn late_slow_subscriber_is_evicted_by_the_same_clock() {
     let uri = "inproc://late?capacity=4KiB&slow=evict:2s";
     let mut publisher = Publisher::open(uri).unwrap();
     let _slow = Subscriber::open(uri).unwrap();
@@ -336,7 +336,7 @@ fn different_settings_are_refused_while_a_channel_is_in_use() {
     let subscriber = Subscriber::open(&place.uri("shape", "")).unwrap();
     assert_eq!(subscriber.capacity(), 64 << 10);
     drop((publisher, subscriber));
-    // No participant is left, but an unread message.
+    // No participant is left, but one message is unread.
     let mut publisher = Publisher::open(&place.uri("shape", "capacity=64KiB")).unwrap();
     publisher.publish(b"unseen").unwrap();
     drop(publisher);
@@ -647,6 +647,6 @@ fn membarrier_is_refused_on_request() {
 }
 
 #[test]
-fn all_of_this_holds_without_membarrier() {
-    common::idle::again_without_membarrier("all_of_this_holds_without_membarrier");
+fn tests_pass_without_membarrier() {
+    common::idle::again_without_membarrier("tests_pass_without_membarrier");
 }

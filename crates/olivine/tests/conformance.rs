@@ -1,11 +1,11 @@
-//! One suite for every place a channel can be: the same programs, only the URI differs.
+//! One suite for all transports: the same programs, only the URI differs.
 
 #![cfg(not(loom))]
 
 mod common;
 #[cfg(feature = "nats")]
 mod nats_server;
-/// What a reader runs by `cargo run --example anywhere -- URI`.
+/// The example program: `cargo run --example anywhere -- URI`.
 #[allow(
     dead_code,
     unreachable_pub,
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use transports::{Ability, Transport, each, each_pair};
 
-/// A message that tells its publisher and number, with a body that the two decide.
+/// A message with its publisher and number, and a body derived from both.
 fn message(publisher: u32, number: u32, longest: u64) -> Vec<u8> {
     let mut random = Random(u64::from(publisher) << 32 | u64::from(number));
     let length = match random.below(16) {
@@ -55,7 +55,7 @@ fn check_all(subscriber: &mut Subscriber, publishers: u32, count: u32, longest: 
 }
 
 #[test]
-fn the_same_program_runs_everywhere_with_another_uri() {
+fn same_program_runs_on_every_transport() {
     each_pair(|transport| {
         let (publish, subscribe) = transport.pair("subscribers=1");
         let publishing = std::thread::spawn(move || program::publish(&publish));
@@ -66,7 +66,7 @@ fn the_same_program_runs_everywhere_with_another_uri() {
 }
 
 #[test]
-fn tags_and_empty_and_longest_messages_survive() {
+fn tags_empty_and_longest_messages_arrive() {
     each_pair(|transport| {
         let (publish, subscribe) = transport.pair("subscribers=1&capacity=64KiB");
         let receiving = std::thread::spawn(move || {
@@ -99,7 +99,7 @@ fn tags_and_empty_and_longest_messages_survive() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
+fn silent_subscriber_holds_the_publisher_back() {
     each_pair(|transport| {
         let query = format!("capacity=64KiB&wait=park{}", transport.bounded());
         let (publish, subscribe) = transport.pair(&query);
@@ -107,9 +107,9 @@ fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
         let mut subscriber = Subscriber::open(&subscribe).unwrap();
         transport.wait_joined(&publisher, &subscriber);
         if !transport.has(Ability::BackPressure) {
-            return goes_on_without_reader(&mut publisher, &mut subscriber);
+            return sends_without_reader(&mut publisher, &mut subscriber);
         }
-        // Two rings and what the kernel holds of a connection: bounded, whatever the transport.
+        // At most two rings and the kernel's socket buffers, on every transport.
         let mut sent = 0_u64;
         let mut refused = 0;
         while refused < 50 {
@@ -136,9 +136,9 @@ fn a_subscriber_that_does_not_read_holds_the_publisher_back() {
     });
 }
 
-/// Where nobody holds a publisher back: far more than both rings hold goes in while nobody reads,
-/// and comes out.
-fn goes_on_without_reader(publisher: &mut Publisher, subscriber: &mut Subscriber) {
+/// On transports without back pressure: more than both rings hold is published without a reader,
+/// and then received.
+fn sends_without_reader(publisher: &mut Publisher, subscriber: &mut Subscriber) {
     const COUNT: u64 = 40_000;
     for number in 0..COUNT {
         publisher.publish(&number.to_le_bytes()).unwrap();
@@ -150,13 +150,13 @@ fn goes_on_without_reader(publisher: &mut Publisher, subscriber: &mut Subscriber
 }
 
 #[test]
-fn a_late_subscriber_starts_with_what_is_published_from_then_on() {
+fn late_subscriber_starts_with_the_next_message() {
     each(|transport| {
         let (publish, subscribe) = transport.pair("");
         let mut publisher = Publisher::open(&publish).unwrap();
         publisher.publish(b"early").unwrap();
         transport.wait_kept(&publisher);
-        // The default but for a journal.
+        // The default, except for a journal.
         let now = format!("{subscribe}{}from=now", transport.and(&subscribe));
         let mut subscriber = Subscriber::open(&now).unwrap();
         transport.wait_joined(&publisher, &subscriber);
@@ -195,7 +195,7 @@ fn every_subscriber_gets_everything() {
 }
 
 #[test]
-fn a_publisher_that_comes_back_is_heard_again() {
+fn returning_publisher_is_received_again() {
     each_pair(|transport| {
         let (publish, subscribe) = transport.pair("subscribers=1");
         let mut subscriber = None;
@@ -215,7 +215,7 @@ fn a_publisher_that_comes_back_is_heard_again() {
                     Err(ReceiveError::Closed) if transport.is_opened_again() => {
                         *subscriber = Subscriber::open(&subscribe).unwrap();
                     }
-                    // The end of the round before.
+                    // The end of the previous round.
                     Ok(None) | Err(ReceiveError::Closed) => {}
                     Err(error) => panic!("{transport:?}: {error}"),
                 }
@@ -228,7 +228,7 @@ fn a_publisher_that_comes_back_is_heard_again() {
 }
 
 #[test]
-fn closing_with_nobody_there_does_not_wait() {
+fn close_without_subscriber_does_not_wait() {
     each(|transport| {
         let (publish, _) = transport.pair("");
         let mut publisher = Publisher::open(&publish).unwrap();
@@ -238,7 +238,7 @@ fn closing_with_nobody_there_does_not_wait() {
 }
 
 #[test]
-fn a_link_says_what_it_is_doing() {
+fn link_status_shows_the_connection() {
     each_pair(|transport: &Transport| {
         let (publish, subscribe) = transport.pair("");
         let publisher = Publisher::open(&publish).unwrap();

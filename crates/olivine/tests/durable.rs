@@ -1,5 +1,5 @@
-//! Durable subscribers whose place is taken learn it when their name comes back, and how much they
-//! missed.
+//! Durable subscribers that lost their position: they get the loss and its size when their name
+//! comes back.
 
 #![cfg(not(loom))]
 
@@ -13,18 +13,17 @@ use std::time::Duration;
 /// Bytes of the frame of a message of 8 bytes.
 const FRAME: u64 = 16;
 
-/// Bytes of a process whose death takes milliseconds.
+/// Memory of a process whose death takes milliseconds.
 const LARGE: usize = 128 << 20;
 
-/// Shared words: what the other process has done.
+/// Shared word: progress of the other process.
 const OPEN: usize = 0;
 
 fn text(name: &str) -> String {
     std::env::var(name).expect("set by the parent")
 }
 
-/// The other processes: a subscriber that hangs, or one that takes its time to die, with a
-/// publisher.
+/// The other processes: a subscriber that hangs, or one that dies slowly, with a publisher.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -34,7 +33,7 @@ fn role() {
     let mut subscriber = Subscriber::open(&text("OLIVINE_DEATH_URI")).unwrap();
     if role == "large" {
         let _publisher = Publisher::open(&text("OLIVINE_DEATH_URI")).unwrap();
-        // The kernel frees memory before it drops locks.
+        // The kernel frees memory before it releases locks.
         let memory = vec![1_u8; LARGE];
         words.store(OPEN, u64::from(memory[LARGE / 2]));
         loop {
@@ -45,7 +44,7 @@ fn role() {
         let message = common::receive(&mut subscriber, |message| number(message));
         assert_eq!(message, expected);
     }
-    // Goes past the last one.
+    // Releases the last one.
     assert!(subscriber.try_receive().unwrap().is_none());
     words.store(OPEN, 1);
     loop {
@@ -72,7 +71,7 @@ fn send(publisher: &mut Publisher, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// What is there to read, from the first to the last, without a hole.
+/// The available messages, from the first to the last, without a gap.
 fn rest(subscriber: &mut Subscriber) -> std::ops::Range<u64> {
     let mut found = None;
     while let Some(message) = subscriber.try_receive().unwrap() {
@@ -88,8 +87,7 @@ fn is_evicted<T>(answer: &Result<T, ReceiveError>) -> bool {
     matches!(answer, Err(ReceiveError::Evicted))
 }
 
-/// Opens the name and checks that it is told what it missed: everything from `read` to where it
-/// goes on.
+/// Opens the name and checks the reported loss: everything from `read` to the first message.
 fn told(named: &str, read: u64, sent: u64) -> Subscriber {
     let mut again = Subscriber::open(named).unwrap();
     let Some(Durable::LostPlace { bytes }) = again.durable() else {
@@ -104,7 +102,7 @@ fn told(named: &str, read: u64, sent: u64) -> Subscriber {
 }
 
 #[test]
-fn evicted_durable_subscriber_that_is_killed_is_told_on_reopen() {
+fn killed_evicted_durable_subscriber_gets_the_loss_on_reopen() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("hung", "capacity=4KiB&slow=evict:1ms");
@@ -116,12 +114,12 @@ fn evicted_durable_subscriber_that_is_killed_is_told_on_reopen() {
     until("it has read", || words.load(OPEN) == 1);
     send(&mut publisher, 10..5000);
     assert_eq!(publisher.stats().evicted, 1);
-    // Its name is in use for as long as it hangs.
+    // Its name is in use while it hangs.
     let refused = Subscriber::open(&named).unwrap_err();
     assert!(refused.to_string().contains("archive"), "{refused}");
     kill(child);
     let again = told(&named, 10, 5000);
-    // Once; from here on it is held back for again.
+    // Reported once; from here on publishers wait for it again.
     again.close();
     let mut resumed = Subscriber::open(&named).unwrap();
     assert_eq!(resumed.durable(), Some(Durable::Resumed));
@@ -132,7 +130,7 @@ fn evicted_durable_subscriber_that_is_killed_is_told_on_reopen() {
 }
 
 #[test]
-fn absent_durable_subscriber_is_evicted_and_told_on_reopen() {
+fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
     let place = Place::new();
     let uri = place.uri("away", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("away", "name=archive");
@@ -142,14 +140,14 @@ fn absent_durable_subscriber_is_evicted_and_told_on_reopen() {
     first.close();
     send(&mut publisher, 0..5000);
     assert_eq!(publisher.stats().evicted, 1);
-    // Nobody is left, and the channel stays for what the name has to be told.
+    // No participant is left; the channel stays for the report to the name.
     drop(publisher);
     told(&named, 0, 5000).unsubscribe();
     assert!(!place.channel("away").exists());
 }
 
 #[test]
-fn expired_durable_subscriber_is_told_on_reopen() {
+fn expired_durable_subscriber_gets_the_loss_on_reopen() {
     let place = Place::new();
     let uri = place.uri("expired", "capacity=4KiB");
     let named = place.uri("expired", "name=archive&expire=1ms");
@@ -160,7 +158,7 @@ fn expired_durable_subscriber_is_told_on_reopen() {
     assert_eq!((stats.reclaimed, stats.evicted), (1, 0));
     assert_eq!(publisher.count_subscribers(), 0);
     drop(told(&named, 0, 5000));
-    // An expired name keeps no channel, and its slot is given to others when there is no other.
+    // An expired name keeps no channel, and its slot is reused if no other is free.
     drop(publisher);
 }
 
@@ -175,7 +173,7 @@ fn expired_name_keeps_neither_channel_nor_the_last_slot() {
     assert_eq!(publisher.stats().reclaimed, 1);
     let other = Subscriber::open(&uri).unwrap();
     drop(other);
-    // Nothing remembers it now, and it says so.
+    // It is unknown now, and it says so.
     let again = Subscriber::open(&named).unwrap();
     assert_eq!(again.durable(), Some(Durable::Created));
     again.close();
@@ -185,7 +183,7 @@ fn expired_name_keeps_neither_channel_nor_the_last_slot() {
 }
 
 #[test]
-fn told_before_it_left_a_durable_subscriber_is_not_told_twice() {
+fn durable_subscriber_gets_the_loss_once() {
     let place = Place::new();
     let uri = place.uri("twice", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("twice", "name=archive");
@@ -201,8 +199,7 @@ fn told_before_it_left_a_durable_subscriber_is_not_told_twice() {
     assert!(counted > 0);
     first.close();
     let mut again = Subscriber::open(&named).unwrap();
-    // What was missed after the call that said so, if anything, is told by the API and not by an
-    // error.
+    // What was missed after the reporting call, if anything, is in `lost_bytes`, not in an error.
     let missed = again.lost_bytes();
     send(&mut publisher, 5000..5010);
     let found = rest(&mut again);
@@ -211,14 +208,14 @@ fn told_before_it_left_a_durable_subscriber_is_not_told_twice() {
 }
 
 #[test]
-fn killed_before_it_was_told_a_durable_subscriber_is_told_by_its_next_life() {
+fn killed_durable_subscriber_gets_the_loss_in_its_next_process() {
     let place = Place::new();
     let uri = place.uri("later", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("later", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
     Subscriber::open(&named).unwrap().close();
     send(&mut publisher, 0..5000);
-    // It opens, has its place again, and receives nothing.
+    // It opens, has its position again, and receives nothing.
     let unheard = Subscriber::open(&named).unwrap();
     let Some(Durable::LostPlace { bytes }) = unheard.durable() else {
         panic!("it was not told");
@@ -230,7 +227,7 @@ fn killed_before_it_was_told_a_durable_subscriber_is_told_by_its_next_life() {
 }
 
 #[test]
-fn every_way_to_receive_tells_first_that_the_place_was_lost() {
+fn every_receive_call_reports_the_loss_first() {
     let place = Place::new();
     let uri = place.uri("ways", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("ways", "name=archive");
@@ -255,14 +252,14 @@ fn every_way_to_receive_tells_first_that_the_place_was_lost() {
 }
 
 #[test]
-fn a_place_that_was_taken_before_anything_was_overwritten_is_resumed_whole() {
+fn lost_position_without_overwritten_messages_resumes() {
     let place = Place::new();
     let uri = place.uri("whole", "capacity=4KiB");
     let named = place.uri("whole", "name=archive&expire=1ns");
     let mut publisher = Publisher::open(&uri).unwrap();
     Subscriber::open(&named).unwrap().close();
     send(&mut publisher, 0..10);
-    // Judges it, and takes its place because it has expired.
+    // Evicts it, and takes its slot because it has expired.
     assert_eq!(publisher.count_subscribers(), 0);
     let mut again = Subscriber::open(&named).unwrap();
     assert_eq!(again.durable(), Some(Durable::Resumed));
@@ -271,7 +268,7 @@ fn a_place_that_was_taken_before_anything_was_overwritten_is_resumed_whole() {
 }
 
 #[test]
-fn a_killed_holder_is_followed_at_once_though_its_death_takes_milliseconds() {
+fn name_of_a_dying_process_opens_without_error() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let query = "capacity=4KiB&publishers_max=1&subscribers_max=1&name=archive";
@@ -281,13 +278,13 @@ fn a_killed_holder_is_followed_at_once_though_its_death_takes_milliseconds() {
         let child = start(&place, "large", &named);
         until("it is there", || words.load(OPEN) == 1);
         common::signal(&child, rustix::process::Signal::KILL);
-        // It holds both places yet.
+        // It still holds both locks.
         let subscriber = Subscriber::open(&named).unwrap();
         let publisher = Publisher::open(&named).unwrap();
         drop((subscriber, publisher));
         kill(child);
     }
-    // Who lives is refused without a wait.
+    // A living holder is refused without a wait.
     let _subscriber = Subscriber::open(&named).unwrap();
     let refused = Subscriber::open(&named).unwrap_err();
     assert!(
@@ -297,7 +294,7 @@ fn a_killed_holder_is_followed_at_once_though_its_death_takes_milliseconds() {
 }
 
 #[test]
-fn a_forgotten_name_is_new_also_where_its_place_was_lost() {
+fn removed_name_starts_anew_after_a_loss() {
     let place = Place::new();
     let uri = place.uri("forget", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("forget", "name=archive");
@@ -313,7 +310,7 @@ fn a_forgotten_name_is_new_also_where_its_place_was_lost() {
 }
 
 #[test]
-fn without_a_name_nothing_is_said_about_one() {
+fn subscriber_without_name_reports_no_durable_state() {
     let mut publisher = Publisher::open("inproc://nameless").unwrap();
     let mut subscriber = Subscriber::open("inproc://nameless").unwrap();
     assert_eq!(subscriber.durable(), None);
@@ -325,13 +322,13 @@ fn without_a_name_nothing_is_said_about_one() {
 }
 
 #[test]
-fn an_end_that_a_killed_or_absent_holder_was_not_told_is_told_to_the_next_and_once() {
+fn missed_end_is_reported_once_to_the_next_process() {
     let place = Place::new();
     let uri = place.uri("owed", "capacity=4KiB");
     let named = place.uri("owed", "name=archive");
     let is_closed = |named: &str| {
         let mut subscriber = Subscriber::open(named).unwrap();
-        // Not every call looks for an end.
+        // Not every call checks for the end.
         let mut answers = (0..100).map(|_| subscriber.try_receive().map(|_| ()));
         answers.any(|answer| matches!(answer, Err(ReceiveError::Closed)))
     };

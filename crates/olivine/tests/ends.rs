@@ -1,4 +1,4 @@
-//! How streams end: every one says why.
+//! Ends of streams: each end has a reason.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -25,7 +25,7 @@ fn received(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
     }
 }
 
-/// What a subscriber is told of the failure of another program's bridge.
+/// The subscriber's reason for a failure of another program's bridge.
 fn reason(error: &ReceiveError) -> &str {
     match error {
         ReceiveError::Failed(LinkError::Upstream { reason, .. }) => reason,
@@ -33,8 +33,8 @@ fn reason(error: &ReceiveError) -> &str {
     }
 }
 
-/// A journal of `count` messages in blocks of their own, the last of which is followed by whole
-/// ones where `damaged` says which block has a flipped bit.
+/// A journal of `count` messages, one per block. With `damaged`, this block has a flipped bit, and
+/// whole ones follow it.
 fn journal(path: &Path, count: u32, damaged: Option<u32>) {
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
     let mut recorder = Recorder::open(path, &settings).unwrap();
@@ -70,7 +70,7 @@ fn file(path: &Path) -> String {
 }
 
 #[test]
-fn a_replay_that_fails_is_told_to_subscribers_behind_its_messages() {
+fn failed_replay_is_reported_after_its_messages() {
     let place = Place::new();
     let path = place.file("damaged.olv");
     journal(&path, 400, Some(150));
@@ -83,7 +83,7 @@ fn a_replay_that_fails_is_told_to_subscribers_behind_its_messages() {
     assert!(error.is_final());
     until("the replay has failed", || replay.has_ended());
     replay.stop(Duration::from_secs(1)).unwrap_err();
-    // It says so again, and to who comes later and reads what is left.
+    // Repeated, also for a later subscriber that reads the rest.
     let (tags, error) = received(&mut subscriber);
     assert!(tags.is_empty());
     assert!(reason(&error).contains("is damaged at byte"), "{error}");
@@ -91,7 +91,7 @@ fn a_replay_that_fails_is_told_to_subscribers_behind_its_messages() {
     let (tags, error) = received(&mut late);
     assert!(tags.into_iter().eq(0..150));
     assert!(reason(&error).contains("is damaged at byte"), "{error}");
-    // Iterating ends with it.
+    // An iterator ends with it.
     let mut late = Subscriber::open(&place.uri("again", "from=oldest")).unwrap();
     let items: Vec<_> = late.iter().collect();
     assert_eq!(items.len(), 151);
@@ -100,7 +100,7 @@ fn a_replay_that_fails_is_told_to_subscribers_behind_its_messages() {
 }
 
 #[test]
-fn a_failed_stream_goes_on_with_the_next_publisher_and_ends_well() {
+fn failed_stream_continues_with_the_next_publisher() {
     let place = Place::new();
     let path = place.file("damaged.olv");
     journal(&path, 20, Some(10));
@@ -112,7 +112,7 @@ fn a_failed_stream_goes_on_with_the_next_publisher_and_ends_well() {
     reason(&error);
     until("the replay has failed", || replay.has_ended());
     drop(replay);
-    // The journal is made anew.
+    // The journal is created anew.
     std::fs::remove_file(&path).unwrap();
     journal(&path, 20, None);
     let replay = bridge(&file(&path), &to);
@@ -126,7 +126,7 @@ fn a_failed_stream_goes_on_with_the_next_publisher_and_ends_well() {
 }
 
 #[test]
-fn one_failed_lane_does_not_end_those_of_other_publishers() {
+fn failed_lane_leaves_other_lanes_open() {
     let place = Place::new();
     let path = place.file("damaged.olv");
     journal(&path, 20, Some(10));
@@ -151,7 +151,7 @@ fn one_failed_lane_does_not_end_those_of_other_publishers() {
 }
 
 #[test]
-fn a_failure_is_carried_on_by_the_next_bridge() {
+fn failure_passes_through_the_next_bridge() {
     let place = Place::new();
     let path = place.file("damaged.olv");
     journal(&path, 40, Some(30));
@@ -166,7 +166,7 @@ fn a_failure_is_carried_on_by_the_next_bridge() {
         replay.has_ended() && relay.has_ended()
     });
     relay.stop(WATCHDOG).unwrap_err();
-    // Started again, it finds the same.
+    // Started again, it finds the same failure.
     let (near, far) = (Config::parse(&near).unwrap(), Config::parse(&far).unwrap());
     let again = match Bridge::start(&near, &far, true) {
         Ok(again) => {
@@ -183,11 +183,11 @@ fn a_failure_is_carried_on_by_the_next_bridge() {
     );
 }
 
-/// Whichever side listens. It was told as a reason to come back, and the subscriber waited for
-/// ever.
+/// With each side listening. A regression: the failure was taken for a reason to come back, and the
+/// subscriber waited forever.
 #[cfg(feature = "tcp")]
 #[test]
-fn a_failure_is_carried_on_over_a_connection() {
+fn failure_passes_through_a_connection() {
     for (ours, theirs) in [("listen", "connect"), ("connect", "listen")] {
         let place = Place::new();
         let path = place.file("damaged.olv");
@@ -212,7 +212,7 @@ fn a_failure_is_carried_on_over_a_connection() {
 }
 
 #[test]
-fn a_bridge_that_is_stopped_leaves_its_stream_to_the_next_one() {
+fn stopped_bridge_leaves_its_stream_to_the_next() {
     let place = Place::new();
     let (from, to) = (place.uri("from", ""), place.uri("to", ""));
     let mut subscriber = Subscriber::open(&to).unwrap();
@@ -237,7 +237,7 @@ fn a_bridge_that_is_stopped_leaves_its_stream_to_the_next_one() {
 }
 
 #[test]
-fn a_recording_of_a_failed_stream_is_not_taken_for_complete() {
+fn recording_of_a_failed_stream_is_incomplete() {
     let place = Place::new();
     let (path, copy) = (place.file("damaged.olv"), place.file("copy.olv"));
     journal(&path, 40, Some(30));
@@ -256,7 +256,7 @@ fn a_recording_of_a_failed_stream_is_not_taken_for_complete() {
 }
 
 #[test]
-fn a_recording_that_was_cut_has_failed_at_every_cut_unless_its_end_is_accepted() {
+fn cut_recording_fails_unless_unfinished_is_accepted() {
     let place = Place::new();
     let path = place.file("cut.olv");
     journal(&path, 30, None);
@@ -285,7 +285,7 @@ fn a_recording_that_was_cut_has_failed_at_every_cut_unless_its_end_is_accepted()
         assert!(matches!(error, ReceiveError::Closed), "{error}");
     }
     assert!(seen.into_iter().eq(0..=30), "a cut behind each message");
-    // Bytes behind the index, and a recorder that mends them.
+    // Bytes after the index, and a recorder that repairs them.
     std::fs::write(&path, [&whole[..], b"OLVBLOCK and nonsense"].concat()).unwrap();
     let (tags, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
     assert!(tags.into_iter().eq(0..30));
@@ -296,7 +296,7 @@ fn a_recording_that_was_cut_has_failed_at_every_cut_unless_its_end_is_accepted()
 }
 
 #[test]
-fn a_reader_follows_a_recorder_to_its_end_and_is_told_where_it_was_killed() {
+fn follower_sees_close_and_kill_of_the_recorder() {
     let place = Place::new();
     let path = place.file("live.olv");
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
@@ -322,7 +322,7 @@ fn a_reader_follows_a_recorder_to_its_end_and_is_told_where_it_was_killed() {
         tags.is_empty() && matches!(error, ReceiveError::Closed),
         "{error}"
     );
-    // One that goes without a word, as one that is killed does.
+    // A recorder that ends without a close, like a killed one.
     let mut recorder = Recorder::open(&path, &settings).unwrap();
     recorder.finish_only_by_close();
     append(&mut recorder, 2);
@@ -342,7 +342,7 @@ fn a_reader_follows_a_recorder_to_its_end_and_is_told_where_it_was_killed() {
 }
 
 #[test]
-fn a_wait_after_the_end_is_for_the_next_publisher() {
+fn wait_after_the_end_waits_for_the_next_publisher() {
     let place = Place::new();
     let uri = place.uri("again", "");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -363,7 +363,7 @@ fn a_wait_after_the_end_is_for_the_next_publisher() {
 }
 
 #[test]
-fn a_bridge_whose_source_has_ended_gives_its_place_up_and_a_named_one_keeps_it() {
+fn ended_bridge_keeps_only_a_named_position() {
     let place = Place::new();
     for (query, kept) in [("", false), ("name=archive", true)] {
         let ring = place.uri("ring", query);
@@ -385,7 +385,7 @@ fn a_bridge_whose_source_has_ended_gives_its_place_up_and_a_named_one_keeps_it()
         });
         assert_eq!(left, kept, "{query}");
         if !kept {
-            // Nobody holds it back.
+            // Nothing holds it back.
             let uri = place.uri("ring", "capacity=4KiB");
             let mut publisher = Publisher::open(&uri).unwrap();
             for _ in 0..1_000 {
@@ -408,7 +408,7 @@ fn role() {
 }
 
 #[test]
-fn the_end_that_a_killed_relay_owed_is_told_by_the_next_one() {
+fn end_of_a_killed_relay_is_reported_by_the_next() {
     for is_closed_before in [false, true] {
         let place = Place::new();
         let (from, to) = (place.uri("from", ""), place.uri("to", ""));
@@ -421,7 +421,7 @@ fn the_end_that_a_killed_relay_owed_is_told_by_the_next_one() {
         let tag = receive(&mut subscriber, |message| message.tag());
         assert_eq!(tag, 7);
         if is_closed_before {
-            // It is stopped behind the last message, and killed before it could tell the end.
+            // It is stopped after the last message, and killed before it could report the end.
             signal(&relay, rustix::process::Signal::STOP);
             publisher.close().unwrap();
             kill(relay);
@@ -439,9 +439,10 @@ fn the_end_that_a_killed_relay_owed_is_told_by_the_next_one() {
     }
 }
 
-/// Everything was carried and the end was told, but the place in the source was kept.
+/// A regression: everything was carried and the end was reported, but the position in the source
+/// was kept.
 #[test]
-fn a_bridge_that_resumes_where_the_end_was_told_already_ends_unless_its_place_has_a_name() {
+fn bridge_after_a_reported_end_ends_unless_named() {
     for (query, ends) in [("", true), ("name=kept", false)] {
         let place = Place::new();
         let from = place.uri("from", query);
@@ -461,7 +462,7 @@ fn a_bridge_that_resumes_where_the_end_was_told_already_ends_unless_its_place_ha
             if ends {
                 until("it has ended", || second.has_ended());
             } else {
-                // The name says that another publisher is expected.
+                // The name means that another publisher is expected.
                 let mut publisher = Publisher::open(&place.uri("from", "")).unwrap();
                 publisher.publish(b"of the next day").unwrap();
                 assert!(!second.has_ended());
@@ -474,9 +475,9 @@ fn a_bridge_that_resumes_where_the_end_was_told_already_ends_unless_its_place_ha
     }
 }
 
-/// `wait` has said that there is something: the call behind it finds that.
+/// `wait` has reported something: the next call finds it.
 #[test]
-fn the_poll_after_a_wait_tells_the_end() {
+fn poll_after_wait_reports_the_end() {
     let place = Place::new();
     let uri = place.uri("announced", "");
     let mut subscriber = Subscriber::open(&uri).unwrap();

@@ -1,5 +1,4 @@
-//! What the system may not have: `/proc`, `MADV_WIPEONFORK`. Without them channels work all the
-//! same.
+//! Systems without `/proc` or `MADV_WIPEONFORK`: channels still work.
 
 #![cfg(all(not(loom), target_os = "linux"))]
 
@@ -9,7 +8,7 @@ use common::Place;
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber, admin};
 use std::path::Path;
 
-/// Both ends of a channel, and its end.
+/// Carries a message over a channel, and its end.
 fn carry(uri: &str) {
     let mut subscriber = Subscriber::open(uri).unwrap();
     let mut publisher = Publisher::open(uri).unwrap();
@@ -19,7 +18,7 @@ fn carry(uri: &str) {
             assert_eq!(**message, number.to_le_bytes());
         });
     }
-    // A child of this process must not take the place of its parent.
+    // A child of this process must not act as its parent.
     // SAFETY: the child uses its handles and ends; SIGALRM ends it if it hangs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
@@ -73,7 +72,7 @@ fn refuse_to_wipe() {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Runs as another program, in which something is missing.
+/// The other processes, in which something is missing.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {
@@ -93,7 +92,7 @@ fn role() {
                 let mut subscriber = Subscriber::open(&format!("{uri}?from=oldest")).unwrap();
                 common::receive(&mut subscriber, |message| assert_eq!(&**message, b"kept"));
             }
-            // On a disk channels of an earlier boot could not be told from others.
+            // On a disk, channels of an earlier boot would be indistinguishable.
             let disk = std::env::var("OLIVINE_TEST_DISK").unwrap();
             let error = Publisher::open(&format!("shm://x?dir={disk}")).unwrap_err();
             assert!(error.to_string().contains("boot_id"), "{error}");
@@ -112,7 +111,7 @@ fn role() {
 
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn without_wiped_pages_a_childs_handles_are_refused_all_the_same() {
+fn child_handles_are_refused_without_wipeonfork() {
     let place = Place::new();
     let done = place.file("done");
     let child = common::spawn(
@@ -127,11 +126,11 @@ fn without_wiped_pages_a_childs_handles_are_refused_all_the_same() {
 }
 
 #[test]
-fn without_proc_channels_open_and_work() {
+fn channels_work_without_proc() {
     let place = Place::new();
     let done = place.file("done");
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Private propagation: the mount is seen by no other process, and goes with this one.
+    // Private propagation: only this process sees the mount, which ends with it.
     let script = "mount -t tmpfs none /proc || exit 77; \
                   exec \"$OLIVINE_TEST_SELF\" --exact role --nocapture";
     let status = std::process::Command::new("unshare")

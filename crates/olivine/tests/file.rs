@@ -1,4 +1,4 @@
-//! `file://`: the same two types, recorded and replayed.
+//! `file://`: recording and replay through the same two types.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -37,7 +37,7 @@ fn record(uri: &str, numbers: std::ops::Range<u32>) {
     publisher.close().unwrap();
 }
 
-/// Numbers of the messages up to the end of the stream, each checked.
+/// Numbers of the messages up to the end of the stream; each message is checked.
 fn replayed(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
     let mut numbers = Vec::new();
     loop {
@@ -59,7 +59,7 @@ fn replay(uri: &str) -> Vec<u32> {
 }
 
 #[test]
-fn what_is_published_into_a_file_is_received_from_it_in_order() {
+fn journal_delivers_published_messages_in_order() {
     let queries = [
         "",
         "sync=never",
@@ -104,7 +104,7 @@ fn message_longer_than_a_turn_of_the_recorder_is_recorded() {
 
 #[cfg(feature = "zstd")]
 #[test]
-fn a_packed_journal_is_shorter_and_holds_the_same() {
+fn compressed_journal_is_shorter_with_equal_content() {
     let place = Place::new();
     let (plain, packed) = (place.file("plain.olv"), place.file("packed.olv"));
     record(&uri(&plain, "sync=never"), 0..5_000);
@@ -115,7 +115,7 @@ fn a_packed_journal_is_shorter_and_holds_the_same() {
 }
 
 #[test]
-fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file() {
+fn follower_gets_later_messages_and_waits_for_the_file() {
     let place = Place::new();
     let path = place.file("live.olv");
     let mut subscriber = Subscriber::open(&uri(&path, "follow=yes")).unwrap();
@@ -133,7 +133,7 @@ fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file()
     }
     let end = subscriber.receive_timeout(common::WATCHDOG);
     assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
-    // Nobody records: there is nothing that could end, so it waits.
+    // No recorder exists: nothing could end, so it waits.
     let mut late = Subscriber::open(&uri(&path, "follow=yes&from=position:1000000000")).unwrap();
     assert!(
         late.receive_timeout(Duration::from_millis(50))
@@ -142,7 +142,7 @@ fn a_subscriber_that_follows_gets_what_comes_later_even_before_there_is_a_file()
     );
 }
 
-/// The next message, whoever publishes it: a publisher that closes is not the last one.
+/// The next message from any publisher: a close is not the end here.
 fn live(subscriber: &mut Subscriber) -> (u32, Vec<u8>) {
     let mut found = None;
     until("a message comes", || {
@@ -157,7 +157,7 @@ fn live(subscriber: &mut Subscriber) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn a_durable_subscriber_goes_on_where_it_was() {
+fn durable_subscriber_continues_where_it_was() {
     let place = Place::new();
     let path = place.file("durable.olv");
     record(&uri(&path, "sync=never"), 0..3_000);
@@ -168,13 +168,13 @@ fn a_durable_subscriber_goes_on_where_it_was() {
         for n in expected.by_ref().take(250) {
             assert_eq!(subscriber.receive().unwrap().tag(), n);
         }
-        // Dropped, it would get the last one again.
+        // Dropped, it would get the last message again.
         subscriber.close();
     }
     let (rest, end) = replayed(&mut Subscriber::open(&uri(&path, &query)).unwrap());
     assert!(matches!(end, ReceiveError::Closed), "{end}");
     assert!(rest.into_iter().eq(2_500..3_000));
-    // What is recorded later comes when it is opened again.
+    // Later messages come when it is opened again.
     record(&uri(&path, "sync=never"), 3_000..3_100);
     let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
     assert!(replayed(&mut subscriber).0.into_iter().eq(3_000..3_100));
@@ -221,7 +221,7 @@ fn replay_starts_at_a_time_or_a_position() {
 }
 
 #[test]
-fn the_original_pace_takes_as_long_as_the_recording_and_a_factor_divides_it() {
+fn original_pace_takes_the_recorded_time_divided_by_the_factor() {
     let place = Place::new();
     let path = place.file("pace.olv");
     let tenth = 100_000_000;
@@ -235,7 +235,7 @@ fn the_original_pace_takes_as_long_as_the_recording_and_a_factor_divides_it() {
             "{pace}"
         );
     }
-    // Whoever leaves does not wait for the rest.
+    // Closing does not wait for the rest.
     at_times(&path, &[1_000_000 * tenth]);
     let mut subscriber = Subscriber::open(&uri(&path, "pace=original")).unwrap();
     assert_eq!(subscriber.receive().unwrap().tag(), 0);
@@ -243,7 +243,7 @@ fn the_original_pace_takes_as_long_as_the_recording_and_a_factor_divides_it() {
 }
 
 #[test]
-fn a_torn_tail_is_told_and_damage_is_an_error_behind_what_is_whole() {
+fn torn_tail_is_reported_and_damage_is_an_error() {
     let place = Place::new();
     let path = place.file("hurt.olv");
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
@@ -269,7 +269,7 @@ fn a_torn_tail_is_told_and_damage_is_an_error_behind_what_is_whole() {
     };
     let text = cause.to_string();
     assert!(text.contains("the last 21 bytes"), "{text}");
-    // The next publisher says what it cut off.
+    // The next publisher reports what it cut off.
     let publisher = Publisher::open(&uri(&path, "sync=never")).unwrap();
     let note = publisher.link_status().unwrap().note;
     assert!(note.contains("torn tail of 21 bytes"), "{note}");
@@ -323,7 +323,7 @@ fn one_of_several_channels_is_chosen_by_name() {
         assert!(text.contains("orders") && text.contains("ticks"), "{text}");
     }
 
-    // A durable one of a single channel goes on behind a gap too.
+    // A durable subscriber to one channel continues after a gap, too.
     let query = format!("channel=orders&name=audit&dir={}", place.dir().display());
     let mut expected = (1_000..1_040).step_by(3);
     for _ in 0..4 {
@@ -339,7 +339,7 @@ fn one_of_several_channels_is_chosen_by_name() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_setting_to_change() {
+fn unfit_replay_is_refused_with_the_setting() {
     let place = Place::new();
     let path = place.file("fit.olv");
     record(&uri(&path, "align=64&sync=never"), 0..3);
@@ -431,8 +431,7 @@ fn a_type_is_recorded_and_another_is_refused() {
     );
 }
 
-/// Two publishers, a recorder, a replay: each one's messages stay in order, and all of them arrive
-/// once.
+/// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.
 #[test]
 fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
     let place = Place::new();
@@ -481,9 +480,9 @@ fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
     assert!(replaying.stop(Duration::ZERO).unwrap());
 }
 
-/// What was carried while it was being stopped is counted.
+/// Messages that are carried during the stop are counted.
 #[test]
-fn a_bridge_that_was_stopped_tells_everything_that_it_carried() {
+fn stopped_bridge_counts_every_carried_message() {
     let place = Place::new();
     let path = place.file("counted.olv");
     let ticks = place.uri("ticks", "capacity=64KiB");
@@ -501,15 +500,15 @@ fn a_bridge_that_was_stopped_tells_everything_that_it_carried() {
     assert_eq!(status.stage, LinkStage::Ended);
     assert_eq!(status.bytes, publisher.cursor().0);
     assert_eq!(status.acknowledged_bytes, publisher.cursor().0);
-    // Again changes nothing.
+    // A second call changes nothing.
     assert!(record.finish(Duration::ZERO).unwrap());
     assert_eq!(record.status(), status);
 }
 
-/// A recorder that is stopped and started again goes on exactly where it was: publishers wait for
-/// it meanwhile.
+/// A recorder that is stopped and started again continues exactly where it was: publishers wait for
+/// it.
 #[test]
-fn a_recorder_that_comes_back_misses_and_repeats_nothing() {
+fn restarted_recorder_loses_and_repeats_nothing() {
     let place = Place::new();
     let path = place.file("back.olv");
     let ticks = place.uri("ticks", "capacity=64KiB");
@@ -525,7 +524,7 @@ fn a_recorder_that_comes_back_misses_and_repeats_nothing() {
                 .unwrap();
             next += 1;
         }
-        // At once: what is not recorded stays in the ring.
+        // Without waiting: unrecorded messages stay in the ring.
         drop(record);
     }
     publisher.close().unwrap();

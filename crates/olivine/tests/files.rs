@@ -1,5 +1,4 @@
-//! What lies where a channel should be is checked before it is used, and a full file system is an
-//! error.
+//! Files in place of a channel are checked before use, and a full file system is an error.
 
 #![cfg(not(loom))]
 
@@ -13,7 +12,7 @@ use std::path::Path;
 /// Offsets of words of the control file and of a lane's header, see `docs/layout.md`.
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
-/// The record that counts once a publisher has come first: the second.
+/// The second record: it counts once a publisher has opened.
 const GEOMETRY: u64 = 2048 + 24 * 8;
 const BOOT: u64 = 23 * 8;
 const INCARNATION: u64 = 5 * 8;
@@ -25,7 +24,7 @@ fn write_word(path: &Path, offset: u64, word: u64) {
     file.write_all_at(&word.to_le_bytes(), offset).unwrap();
 }
 
-/// A channel whose files stay although nobody uses it: it holds a message that nobody has seen.
+/// A channel whose files stay without participants: it holds an unread message.
 fn leave_behind(place: &Place) -> String {
     let uri = place.uri("bad", "capacity=4KiB");
     Publisher::open(&uri).unwrap().publish(b"unseen").unwrap();
@@ -47,7 +46,7 @@ fn fifo(path: &Path) {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_and_left_alone() {
+fn irregular_files_are_refused_and_kept() {
     for name in ["control", "lane-0"] {
         for kind in ["link", "dangling", "fifo", "folder"] {
             let place = Place::new();
@@ -75,7 +74,7 @@ fn what_is_no_regular_file_is_refused_and_left_alone() {
 }
 
 #[test]
-fn damaged_files_are_refused_and_left_alone() {
+fn damaged_files_are_refused_and_kept() {
     type Damage = (&'static str, fn(&Path), bool);
     let damages: [Damage; 13] = [
         ("control", |path| truncate(path, 0), false),
@@ -128,9 +127,9 @@ fn truncate(path: &Path, bytes: u64) {
     file.set_len(bytes).unwrap();
 }
 
-/// Live words may hold anything: whoever reads them stays inside the ring, and says so or goes on.
+/// Shared words may hold anything: readers stay inside the ring, and report an error or continue.
 #[test]
-fn nonsense_in_live_words_never_leaves_the_ring() {
+fn damaged_words_never_leave_the_ring() {
     let nonsense = [8, 1 << 20, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
     for offset in [CURSOR, LIMIT, 4096, 4096 + 24] {
         for word in nonsense {
@@ -156,7 +155,7 @@ fn nonsense_in_live_words_never_leaves_the_ring() {
 }
 
 #[test]
-fn a_channel_of_an_earlier_boot_is_not_delivered_and_makes_way() {
+fn channel_of_an_earlier_boot_is_replaced() {
     for opener in ["subscriber", "publisher", "gc", "rm"] {
         let place = Place::new();
         let uri = leave_behind(&place);
@@ -195,7 +194,7 @@ fn a_channel_of_an_earlier_boot_is_not_delivered_and_makes_way() {
         }
         assert!(!place.channel("bad").exists(), "{opener}");
     }
-    // A process lives on it, so it cannot be of an earlier boot.
+    // A process uses it, so it cannot be of an earlier boot.
     let place = Place::new();
     let uri = place.uri("bad", "");
     let publisher = Publisher::open(&uri).unwrap();
@@ -208,7 +207,7 @@ fn a_channel_of_an_earlier_boot_is_not_delivered_and_makes_way() {
 }
 
 #[test]
-fn handles_say_that_the_files_of_their_channel_were_removed() {
+fn handles_report_removed_files() {
     let place = Place::new();
     let uri = place.uri("gone", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -220,7 +219,7 @@ fn handles_say_that_the_files_of_their_channel_were_removed() {
     assert!(publisher.check_unlinked() && subscriber.check_unlinked());
     publisher.publish(b"after").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"after");
-    // A newcomer's channel is another one.
+    // A new participant gets another channel.
     let newcomer = Publisher::open(&uri).unwrap();
     assert!(
         !newcomer.check_unlinked() && publisher.check_unlinked() && subscriber.check_unlinked()
@@ -229,8 +228,8 @@ fn handles_say_that_the_files_of_their_channel_were_removed() {
 }
 
 #[test]
-fn a_lane_that_an_earlier_channel_left_is_made_anew() {
-    // Up to laps of the ring, and both orders of coming.
+fn lane_of_an_earlier_channel_is_created_anew() {
+    // Up to laps of the ring, and both orders of opening.
     for old in [1_u32, 100, 1_000] {
         for subscriber_first in [true, false] {
             let place = Place::new();
@@ -258,7 +257,7 @@ fn a_lane_that_an_earlier_channel_left_is_made_anew() {
 }
 
 #[test]
-fn a_folder_that_others_may_write_to_is_refused() {
+fn folder_writable_by_others_is_refused() {
     let place = Place::new();
     let folder = |mode| {
         let path = place.dir();
@@ -293,7 +292,7 @@ fn a_folder_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn a_link_in_place_of_a_folder_is_refused() {
+fn symlinked_folder_is_refused() {
     let place = Place::new();
     let elsewhere = place.file("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -311,7 +310,7 @@ fn a_link_in_place_of_a_folder_is_refused() {
 }
 
 #[test]
-fn new_files_are_private_whatever_the_umask() {
+fn new_files_ignore_the_umask() {
     let place = Place::new();
     let publisher = Publisher::open(&place.uri("private", "")).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -325,14 +324,14 @@ fn new_files_are_private_whatever_the_umask() {
 }
 
 #[test]
-fn files_removed_under_a_channel_do_not_harm_those_inside() {
+fn removed_files_do_not_harm_participants() {
     let place = Place::new();
     let uri = place.uri("unlinked", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
     publisher.publish(b"found").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"found");
-    // One that has not found its publisher yet cannot find it any more, and says so.
+    // A subscriber that has not found its publisher yet cannot find it any more, and reports that.
     let unaware = place.uri("unaware", "");
     let mut lost = Subscriber::open(&unaware).unwrap();
     let held = Publisher::open(&unaware).unwrap();
@@ -348,7 +347,7 @@ fn files_removed_under_a_channel_do_not_harm_those_inside() {
         publisher.publish(&n.to_le_bytes()).unwrap();
         assert_eq!(*subscriber.receive().unwrap(), n.to_le_bytes());
     }
-    // A newcomer starts a channel of its own, and the old ones leave it alone.
+    // A new participant starts its own channel, separate from the old one.
     let newcomer = Publisher::open(&uri).unwrap();
     drop((publisher, subscriber));
     assert!(place.channel("unlinked").join("lane-0").exists());
@@ -356,7 +355,7 @@ fn files_removed_under_a_channel_do_not_harm_those_inside() {
     assert!(!place.channel("unlinked").exists());
 }
 
-/// Runs inside a mount namespace of its own, on a file system of 256 KiB.
+/// Runs inside its own mount namespace, on a file system of 256 KiB.
 #[test]
 fn role() {
     if common::my_role().as_deref() != Some("cramped") {
@@ -378,7 +377,7 @@ fn role() {
         );
         assert_eq!(entries(), 0, "{capacity}: nothing stays behind");
     }
-    // One page after the other taken away: everything either works in full or is refused.
+    // Pages are taken away one by one: each attempt either works in full or is refused.
     let filler = std::fs::File::create(root.join("filler")).unwrap();
     let mut outcomes = [0, 0];
     for pages in 1..=64 {
@@ -401,18 +400,18 @@ fn role() {
         assert_eq!(entries(), 0, "{pages} pages: nothing stays behind");
     }
     assert!(outcomes.iter().all(|count| *count > 3), "{outcomes:?}");
-    // What the test beside this namespace looks for.
+    // The test outside this namespace checks for it.
     std::fs::write(std::env::var("OLIVINE_DEATH_DONE").unwrap(), "done").unwrap();
 }
 
 #[test]
-fn a_full_file_system_is_an_error_and_nothing_stays_behind() {
+fn full_file_system_is_an_error_without_leftovers() {
     let place = Place::new();
     let root = place.file("small");
     std::fs::create_dir(&root).unwrap();
     let done = std::env::temp_dir().join(format!("olivine-done-{}", std::process::id()));
     let me = std::env::current_exe().unwrap();
-    // Private propagation: nobody outside sees the mount, and it goes with the process.
+    // Private propagation: only this process sees the mount, which ends with it.
     let script = "mount -t tmpfs -o size=256k,mode=700 none \"$OLIVINE_DEATH_ROOT\" || exit 77; \
                   exec \"$OLIVINE_DEATH_SELF\" --exact role --nocapture";
     let status = std::process::Command::new("unshare")

@@ -1,4 +1,4 @@
-//! What a forked child may do with its parent's handles, and what with its own.
+//! What a forked child may do with its parent's handles, and with its own.
 
 #![cfg(not(loom))]
 
@@ -12,15 +12,14 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: which descriptors a child closes, and in which order they are used again, is
-/// part of them.
+/// One test at a time: closing and reuse of descriptors in a child are part of the tests.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this is an emulator, which keeps the pages that a kernel zeroes in a forked child. The
-/// tests say so then.
+/// Whether this is an emulator that keeps the pages which a kernel zeroes in a forked child. Then
+/// the tests print that.
 fn keeps_pages() -> bool {
     let emulated = common::runner().is_some();
     if emulated {
@@ -29,10 +28,10 @@ fn keeps_pages() -> bool {
     emulated
 }
 
-/// Runs `child` in a forked process and wants 0 from it; a hang there is a failure here.
+/// Runs `child` in a forked process, which must return 0; a hang there fails here.
 fn forked(child: impl FnOnce() -> i32) {
-    // SAFETY: the child only runs `child` and leaves by `_exit`; it touches no lock that another
-    // thread may hold beyond those of the allocator, which the C library makes usable after a fork.
+    // SAFETY: the child only runs `child` and ends by `_exit`. It takes no lock that another thread
+    // may hold, except those of the allocator, which the C library makes usable after a fork.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -52,7 +51,7 @@ fn forked(child: impl FnOnce() -> i32) {
 }
 
 #[test]
-fn a_forked_child_is_refused_and_harms_nobody() {
+fn forked_child_handles_are_refused() {
     let _alone = alone();
     if keeps_pages() {
         return;
@@ -69,8 +68,8 @@ fn a_forked_child_is_refused_and_harms_nobody() {
         subscriber.as_mut().unwrap().event_fd().unwrap();
         forked(|| {
             if uri.starts_with("inproc") {
-                // The name is free here: memory of two processes under the locks of one would have
-                // two writers.
+                // The name is free here: two processes with the memory of one lock would be two
+                // writers.
                 let mut own = Publisher::open(&uri).unwrap();
                 own.publish(b"nobody").unwrap();
             }
@@ -102,14 +101,14 @@ fn a_forked_child_is_refused_and_harms_nobody() {
 }
 
 #[test]
-fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() {
+fn child_can_open_its_own_handle() {
     let _alone = alone();
     if keeps_pages() {
         return;
     }
     let place = Place::new();
     let uri = place.uri("again", "capacity=4KiB");
-    // Before anything else, so that a handle of the child's finds the place of this one first.
+    // First, so that a handle of the child meets the slot of this one first.
     let mut publisher = Publisher::open(&uri).unwrap();
     let state = |lane: usize| {
         let found = inspect(&Config::parse(&uri).unwrap()).unwrap();
@@ -129,7 +128,7 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {
-            // Outlives the owner of the handle, until the test is over.
+            // It outlives the owner of the handle until the end of the test.
             // SAFETY: this process ends without dropping `stay`.
             unsafe { libc::close(stay.as_raw_fd()) };
             let _ = tell.write_all(&[1]);
@@ -138,7 +137,7 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
             unsafe { libc::_exit(0) };
         }
         publisher.publish(b"last words").unwrap();
-        // Its child has closed what it closes.
+        // The child has closed its descriptors.
         told.read_exact(&mut [0]).unwrap();
         0
     });
@@ -149,7 +148,7 @@ fn a_handle_that_replaces_an_inherited_one_is_whole_and_dies_with_its_process() 
 }
 
 #[test]
-fn what_was_begun_before_a_fork_is_the_parents_to_commit() {
+fn only_the_parent_commits_a_claim_across_fork() {
     let _alone = alone();
     if keeps_pages() {
         return;

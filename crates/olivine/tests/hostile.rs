@@ -204,7 +204,7 @@ fn hang() {
 }
 
 #[test]
-fn a_planted_fault_of_each_kind_fails_the_suite() {
+fn planted_faults_fail_the_suite() {
     use std::os::unix::process::ExitStatusExt;
     let panics = |what: &str, victim: &mut (dyn FnMut() + Send)| {
         let place = Place::new();

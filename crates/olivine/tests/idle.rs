@@ -1,6 +1,6 @@
-//! What waiting costs: a participant that is parked and has nothing to do wakes up once a second at
-//! most, and passes no barrier. And what its long naps must not cover: a death between a store and
-//! its wake-up is noticed without them.
+//! The cost of waiting: a parked idle participant wakes up at most once a second, and passes no
+//! barrier. And what long naps must not hide: a death between a store and its wake-up is detected
+//! without them.
 
 #![cfg(not(loom))]
 
@@ -13,10 +13,10 @@ use olivine::probe::SharedWords;
 use olivine::{Publisher, Subscriber};
 use std::time::Duration;
 
-/// How long is counted.
+/// Length of a count.
 const LONG: Duration = Duration::from_secs(3);
 
-/// Words between a test and its other process: it is at its place; wake-ups; seconds.
+/// Words between a test and its other process: it is ready; wake-ups; seconds.
 const READY: usize = 0;
 const COUNT: usize = 1;
 const SECONDS: usize = 2;
@@ -123,24 +123,23 @@ fn costs_one_wakeup_a_second(role: &str) {
 }
 
 #[test]
-fn an_idle_subscriber_wakes_up_once_a_second_and_passes_no_barrier() {
+fn idle_subscriber_wakes_once_a_second_without_barrier() {
     costs_one_wakeup_a_second("subscriber");
 }
 
 #[test]
-fn an_idle_event_loop_wakes_up_once_a_second_and_passes_no_barrier() {
+fn idle_event_loop_wakes_once_a_second_without_barrier() {
     costs_one_wakeup_a_second("event loop");
 }
 
 #[test]
-fn a_publisher_that_waits_for_room_wakes_up_once_a_second_and_passes_no_barrier() {
+fn publisher_waiting_for_room_wakes_once_a_second_without_barrier() {
     costs_one_wakeup_a_second("publisher");
 }
 
-/// A program that looks at something else now and then: its turns end by time, and no flag is
-/// raised anew.
+/// A program that does other work periodically: its waits end by time, and raise no flag anew.
 #[test]
-fn a_subscriber_that_waits_in_turns_passes_no_barrier() {
+fn subscriber_with_timeouts_passes_no_barrier() {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 3).unwrap();
     let uri = place.uri("turns", "capacity=4KiB&wait=park");
@@ -150,12 +149,12 @@ fn a_subscriber_that_waits_in_turns_passes_no_barrier() {
     send(&mut publisher, 7..8);
     finished(child);
     let (count, seconds) = (words.load(COUNT), words.load(SECONDS));
-    // Turns of 0.4 s each.
+    // Waits of 0.4 s each.
     assert!(count <= seconds * 3, "{count} wake-ups in {seconds} s");
 }
 
-/// Deaths between a store and its wake-up. The one that sleeps does so without end: only a wake-up
-/// ends it.
+/// Deaths between a store and its wake-up. The sleeper has no time limit: only a wake-up ends its
+/// sleep.
 #[cfg(feature = "points")]
 mod deaths {
     use super::*;
@@ -210,7 +209,7 @@ mod deaths {
     }
 
     #[test]
-    fn a_message_is_received_whose_publisher_died_before_it_looked_for_sleepers() {
+    fn message_of_a_publisher_dead_before_its_wakeup_is_received() {
         let place = Place::new();
         let words = SharedWords::create(&place.file("words"), 3).unwrap();
         let uri = place.uri("silent", "capacity=4KiB&wait=park");
@@ -226,7 +225,7 @@ mod deaths {
     }
 
     #[test]
-    fn a_publisher_goes_on_whose_last_reader_died_before_it_looked_for_publishers() {
+    fn publisher_continues_after_its_reader_died_before_the_wakeup() {
         let place = Place::new();
         for die_at in ["release.stored:1", "wake.word_taken:1"] {
             let words = SharedWords::create(&place.file("words"), 3).unwrap();
@@ -244,9 +243,9 @@ mod deaths {
     }
 
     /// A waker that dies with some of the park words taken must not hide the other sleepers from
-    /// the next one.
+    /// the next waker.
     #[test]
-    fn sleepers_are_woken_by_others_after_a_waker_died_half_way() {
+    fn sleepers_wake_after_a_waker_died_midway() {
         let place = Place::new();
         for die_at in ["wake.word_taken:1", "wake.words_taken:1"] {
             let words = SharedWords::create(&place.file("words"), 3).unwrap();
@@ -256,7 +255,7 @@ mod deaths {
             let wanted = Some(common::WATCHDOG);
             assert!(survivor.wait_for_subscribers(3, wanted).unwrap());
             until("they sleep", || sleepers.iter().all(sleeps_and_watches));
-            // It wakes those who sleep because it has come, and dies on the way.
+            // It wakes the sleepers because it has opened, and dies during that.
             let mut victim = other("victim", &uri, &place, &[("OLIVINE_DIE_AT", die_at)]);
             until("it died", || victim.try_wait().unwrap().is_some());
             assert_eq!(words.load(COUNT), 0, "alive");

@@ -1,4 +1,4 @@
-//! What a journal promises while nothing is damaged.
+//! Guarantees of an undamaged journal.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -12,10 +12,10 @@ use olivine::{Compression, Rotation, SyncPolicy};
 use recording::{Account, deliver, fast, frame, lanes, packings, replay_all};
 use std::time::Duration;
 
-/// Whatever is appended, in whatever pieces, with whatever stops and files: it comes out the same,
-/// from the start and from any position and time.
+/// Any appended runs, in any pieces, with any closes and files, are replayed unchanged, from the
+/// start and from any position and time.
 #[test]
-fn what_is_recorded_comes_out_the_same_from_anywhere() {
+fn replay_returns_the_recording_from_any_start() {
     for seed in 0..30 {
         let place = Place::new();
         let path = place.file("any.olv");
@@ -88,7 +88,7 @@ fn what_is_recorded_comes_out_the_same_from_anywhere() {
 }
 
 #[test]
-fn a_second_recorder_is_refused_for_as_long_as_there_is_one() {
+fn second_recorder_is_refused() {
     let place = Place::new();
     let path = place.file("one.olv");
     let settings = fast().rotate(Rotation::by_size(4096));
@@ -132,7 +132,7 @@ fn frames_appended_twice_are_recorded_once_and_gaps_are_counted() {
         matches!(cut, JournalError::Frames { offset: 16, .. }),
         "{cut}"
     );
-    // The same lane of another life of the channel starts over.
+    // The same lane of another incarnation of the channel starts over.
     let again = Lane::new("ticks", 0, 8, 12);
     let id = recorder.lane(&again).unwrap();
     recorder.append(id, 0, 6, &run[..16]).unwrap();
@@ -146,7 +146,7 @@ fn frames_appended_twice_are_recorded_once_and_gaps_are_counted() {
 }
 
 #[test]
-fn what_is_no_run_of_frames_is_refused_whole() {
+fn invalid_runs_are_refused_whole() {
     let place = Place::new();
     let mut recorder = Recorder::open(&place.file("bad.olv"), &fast()).unwrap();
     let id = recorder.lane(&lanes()[0]).unwrap();
@@ -250,14 +250,14 @@ fn files_are_private_and_follow_no_link() {
     assert!(matches!(missing, JournalError::Missing { .. }), "{missing}");
     let nowhere = Recorder::open(&place.file("no/where.olv"), &fast()).unwrap_err();
     assert!(matches!(nowhere, JournalError::Io { .. }), "{nowhere}");
-    // An empty file that somebody made for us is as good as none.
+    // An empty file that another process created counts as no file.
     let empty = place.file("empty.olv");
     std::fs::write(&empty, "").unwrap();
     drop(Recorder::open(&empty, &fast()).unwrap());
     assert_eq!(replay_all(&empty).messages, []);
 }
 
-/// Each message is delivered as soon as it was flushed, over the ends of files, and none before.
+/// Each message is delivered as soon as it was flushed, across files, and none before.
 #[test]
 fn a_growing_journal_is_followed() {
     let place = Place::new();
@@ -288,7 +288,7 @@ fn a_growing_journal_is_followed() {
 }
 
 #[test]
-fn a_replay_that_waits_is_woken_by_the_recorder() {
+fn waiting_replay_is_woken_by_the_recorder() {
     let place = Place::new();
     let path = place.file("wake.olv");
     let mut recorder = Recorder::open(&path, &fast().rotate(Rotation::by_size(4096))).unwrap();
@@ -333,20 +333,20 @@ fn rotation_by_time_begins_a_file_when_the_last_is_old() {
     assert_eq!(recorder.close().unwrap().files, 10);
     assert!(place.file("old.olv.000009").exists());
     assert_eq!(replay_all(&path).messages, account.messages);
-    // The oldest files may be taken away: what is left is delivered.
+    // The oldest files may be removed: the rest is delivered.
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(place.file("old.olv.000001")).unwrap();
     let left = replay_all(&path);
     assert!(left.end.is_ok() && account.messages.ends_with(&left.messages));
     assert!(!left.messages.is_empty());
-    // One in the middle may not: that is said.
+    // A file in the middle may not: this is an error.
     std::fs::remove_file(place.file("old.olv.000005")).unwrap();
     let error = replay_all(&path).end.unwrap_err();
     assert!(error.to_string().contains("blocks are missing"), "{error}");
 }
 
 #[test]
-fn each_policy_forces_blocks_out_when_it_says_so() {
+fn each_policy_syncs_as_promised() {
     for (policy, expected) in [
         (SyncPolicy::Never, 0..=0),
         (SyncPolicy::Interval(Duration::from_secs(3600)), 1..=1),
@@ -393,12 +393,12 @@ fn large_runs_and_a_message_as_long_as_a_ring_are_recorded() {
     }
 }
 
-/// The bytes of a small journal: changing them is changing the format.
+/// The bytes of a small journal: a change of them is a change of the format.
 #[test]
-fn the_format_is_what_it_was() {
+fn format_matches_the_golden_bytes() {
     let place = Place::new();
     let path = place.file("golden.olv");
-    // Its first file goes on in a second one, which is closed in order.
+    // Its first file continues in a second one, which is closed in order.
     let settings = fast()
         .rotate(Rotation::by_size(4096))
         .journal(0x0102_0304_0506_0708);
@@ -438,8 +438,8 @@ fn the_format_is_what_it_was() {
     );
 }
 
-/// Version 1 ended each file with the same words, so that a missing newest file could not be seen.
-/// In version 2 the type of the lane says that messages carry topics, and not their headers.
+/// Version 1 ended each file with the same words, so a missing newest file was invisible. In
+/// version 2 the type of the lane, not the frame headers, said that messages have topics.
 #[test]
 fn another_version_is_refused_by_name() {
     for version in [1, 2, 9] {

@@ -1,5 +1,5 @@
-//! A journal that was cut, flipped, filled up or left by somebody killed: nothing wrong is ever
-//! delivered, and what is whole stays whole.
+//! A journal that was cut, flipped, filled with garbage, or left by a killed recorder: nothing
+//! wrong is ever delivered, and whole blocks stay readable.
 
 #![cfg(all(feature = "journal", not(loom)))]
 
@@ -15,7 +15,7 @@ use recording::{
 };
 use std::path::Path;
 
-/// A small journal in one file, its messages, and after which byte how many of them are whole.
+/// A small journal in one file, its messages, and the number of whole ones at each byte.
 struct Small {
     bytes: Vec<u8>,
     messages: Vec<Recorded>,
@@ -63,7 +63,7 @@ fn blocks_between(bytes: &[u8], from: usize) -> (Vec<usize>, usize) {
     (ends, last)
 }
 
-/// Messages that are still what was recorded, in the order of the recording, some left out.
+/// Whether the messages are recorded ones in the order of the recording, possibly with gaps.
 fn is_part_of(found: &[Recorded], all: &[Recorded]) -> bool {
     let mut rest = all.iter();
     found
@@ -72,7 +72,7 @@ fn is_part_of(found: &[Recorded], all: &[Recorded]) -> bool {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_delivers_every_whole_block_and_reports_the_rest() {
+fn file_cut_at_any_byte_delivers_every_whole_block() {
     for packing in packings() {
         let small = small(packing);
         let place = Place::new();
@@ -97,7 +97,7 @@ fn a_file_cut_at_any_byte_delivers_every_whole_block_and_reports_the_rest() {
                 ReplayState::Ended { .. } => assert_eq!(cut, end, "a tail without a report"),
                 other => panic!("byte {cut}: {other:?}"),
             }
-            // The next recorder goes on behind the last whole block.
+            // The next recorder continues after the last whole block.
             let mut recorder = Recorder::open(&path, &fast()).unwrap();
             let torn = recorder.recovered().and_then(|found| found.torn.clone());
             assert_eq!(
@@ -124,7 +124,7 @@ fn a_file_cut_at_any_byte_delivers_every_whole_block_and_reports_the_rest() {
 }
 
 #[test]
-fn a_flip_anywhere_is_reported_and_nothing_wrong_is_delivered() {
+fn flipped_byte_is_reported_and_never_delivered() {
     for packing in packings() {
         let small = small(packing);
         let place = Place::new();
@@ -159,9 +159,9 @@ fn a_flip_anywhere_is_reported_and_nothing_wrong_is_delivered() {
     }
 }
 
-/// Nobody records over what is whole: behind damage recording goes on in the next file.
+/// Whole blocks are never overwritten: after damage, recording continues in the next file.
 #[test]
-fn a_recorder_leaves_damage_and_what_follows_it_alone() {
+fn recorder_keeps_damage_and_later_blocks() {
     let small = small(Compression::No);
     let place = Place::new();
     for at in (64..small.bytes.len()).step_by(7) {
@@ -183,9 +183,9 @@ fn a_recorder_leaves_damage_and_what_follows_it_alone() {
     }
 }
 
-/// Bytes of anything, and pieces of journals in any order, with right and wrong checks.
+/// Random bytes, and pieces of journals in any order, with valid and invalid checksums.
 #[test]
-fn nonsense_never_crashes_and_is_never_delivered() {
+fn random_files_never_crash_or_deliver() {
     let small = small(Compression::No);
     let place = Place::new();
     let path = place.file("nonsense.olv");
@@ -231,10 +231,10 @@ fn nonsense_never_crashes_and_is_never_delivered() {
     }
 }
 
-/// Every file but the last of a journal has its index: a cut there is damage, and the rest is still
-/// to be had.
+/// Every file of a journal except the last has its index: a cut there is damage, and the rest stays
+/// readable.
 #[test]
-fn damage_in_one_file_does_not_cost_the_others() {
+fn damage_in_one_file_keeps_the_others_readable() {
     let place = Place::new();
     let path = place.file("many.olv");
     let settings = fast().rotate(Rotation::by_size(4096));
@@ -261,7 +261,7 @@ fn damage_in_one_file_does_not_cost_the_others() {
     }
 }
 
-/// Counts up on one lane until it is killed, and notes in a file what was flushed.
+/// Records on one lane until it is killed, and notes in a file what was flushed.
 fn record_until_killed(path: &Path, noted: &Path, policy: SyncPolicy) {
     use std::os::unix::fs::FileExt;
     let noted = std::fs::File::options()
@@ -323,10 +323,10 @@ fn role() {
     }
 }
 
-/// A recorder that was killed between beginning a file and describing the lanes there has not
-/// forgotten where they end.
+/// A recorder that was killed between creating a file and describing the lanes there does not lose
+/// their ends.
 #[test]
-fn a_file_that_was_only_begun_hides_no_lane() {
+fn empty_new_file_keeps_known_lanes() {
     let place = Place::new();
     let path = place.file("begun.olv");
     let settings = fast().rotate(Rotation::by_size(64 << 10));
@@ -343,11 +343,11 @@ fn a_file_that_was_only_begun_hides_no_lane() {
     }
     let newest = recorder.path().to_owned();
     drop(recorder);
-    // What a death before the first block of the new file leaves: its header of 64 bytes.
+    // The result of a death before the first block of the new file: its header of 64 bytes.
     let file = std::fs::File::options().write(true).open(&newest).unwrap();
     file.set_len(64).unwrap();
     let end = *ends.last().unwrap();
-    // As its successor finds it, which says nothing and closes; and as that one's does.
+    // As its successor finds it, which appends nothing and closes; and as that one leaves it.
     for _ in 0..2 {
         let mut recorder = Recorder::open(&path, &settings).unwrap();
         let id = recorder.lane(&lanes()[0]).unwrap();
@@ -362,10 +362,10 @@ fn a_file_that_was_only_begun_hides_no_lane() {
     assert_eq!(found.messages.len() as u64, end / run.len() as u64 + 1);
 }
 
-/// A recorder killed at any moment leaves everything that it flushed, and the next one goes on
-/// behind it.
+/// A recorder killed at any moment leaves everything that it flushed, and the next one continues
+/// after it.
 #[test]
-fn a_killed_recorder_loses_nothing_that_it_flushed() {
+fn killed_recorder_keeps_flushed_messages() {
     let place = Place::new();
     let (path, noted) = (place.file("killed.olv"), place.file("noted"));
     std::fs::write(&noted, [0; 8]).unwrap();
@@ -406,8 +406,7 @@ fn a_killed_recorder_loses_nothing_that_it_flushed() {
     }
 }
 
-/// Runs `role` of this binary in a mount namespace of its own, with a small file system at a
-/// folder.
+/// Runs `role` of this binary in its own mount namespace, with a small file system at a folder.
 fn in_small_file_system(role: &str, prepare: &str) {
     let place = Place::new();
     let root = place.file("small");
@@ -435,7 +434,7 @@ fn in_small_file_system(role: &str, prepare: &str) {
 }
 
 #[test]
-fn a_full_disk_is_an_error_that_passes_and_costs_nothing() {
+fn full_disk_is_a_temporary_error() {
     in_small_file_system("cramped", "");
 }
 
@@ -447,7 +446,7 @@ fn full_disk(root: &Path) {
     let mut recorder = Recorder::open(&path, &settings).unwrap();
     let mut refusals = 0;
     for _round in 0..5 {
-        // Whatever is left is taken away, so that the journal comes to the end of it.
+        // The remaining space is filled, so that the journal reaches its end.
         std::fs::write(&filler, vec![1; 1 << 20]).unwrap_err();
         std::fs::File::options()
             .write(true)
@@ -470,7 +469,7 @@ fn full_disk(root: &Path) {
             !matches!(error, Err(JournalError::Unsynced { .. })),
             "{error:?}"
         );
-        // What readers find ends with a whole block.
+        // The readable part ends with a whole block.
         let found = replay_all(&path);
         assert!(
             matches!(found.end, Ok(ReplayState::Growing)),
@@ -491,7 +490,7 @@ fn full_disk(root: &Path) {
 }
 
 #[test]
-fn a_file_system_without_room_for_another_file_ends_no_recording() {
+fn recording_continues_without_room_for_a_new_file() {
     in_small_file_system(
         "without_files",
         "mount -o remount,nr_inodes=8 \"$OLIVINE_DEATH_ROOT\" || exit 77;",
@@ -532,7 +531,7 @@ fn without_files(root: &Path) {
 }
 
 #[test]
-fn a_read_only_file_system_is_read_and_not_recorded_into() {
+fn read_only_file_system_can_be_replayed() {
     in_small_file_system("reader", "");
 }
 

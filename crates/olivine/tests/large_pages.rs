@@ -1,4 +1,4 @@
-//! `hugepages=`: what is required is there, as the kernel counts it, and messages pass as ever.
+//! `hugepages=`: the kernel reports the required large pages, and messages pass as usual.
 
 mod common;
 
@@ -22,24 +22,24 @@ fn large_kib() -> usize {
 }
 
 #[test]
-fn required_large_pages_are_there_and_carry_messages() {
+fn required_large_pages_are_used() {
     let place = Place::new();
     for (capacity, mib) in [("2MiB", 2), ("8MiB", 8)] {
         let uri = place.uri("large", &format!("hugepages=require&capacity={capacity}"));
         let mut publisher = match Publisher::open(&uri) {
             Ok(publisher) => publisher,
-            // Only where it is the machine that has none.
+            // Only if the machine has none.
             Err(OpenError::HugePages { problem }) if problem.contains("the kernel gives none") => {
                 return common::skip(&format!("hugepages=require: {problem}"));
             }
             Err(other) => panic!("{other}"),
         };
         let mut subscriber = Subscriber::open(&uri).unwrap();
-        // Each end has the first half whole; the second half's first large page is cut by the
-        // header.
+        // Each end has whole large pages in the first half; the header cuts the first large page of
+        // the second half.
         let each = mib * 1024 + (mib - 2) * 1024;
         assert_eq!(large_kib(), 2 * each, "{capacity}");
-        // Three laps, so that messages lie across every border.
+        // Three laps, so that messages cross every page border.
         for n in 0..3 * mib as u64 * 1024 {
             let message = [n.to_le_bytes(); 128];
             publisher.publish(message.as_flattened()).unwrap();
@@ -51,17 +51,17 @@ fn required_large_pages_are_there_and_carry_messages() {
 }
 
 #[test]
-fn a_ring_smaller_than_a_large_page_is_refused_where_one_is_required() {
+fn ring_below_a_large_page_is_refused_if_required() {
     let place = Place::new();
     let error = Publisher::open(&place.uri("small", "hugepages=require&capacity=1MiB"));
     let error = error.unwrap_err();
     assert!(matches!(error, OpenError::HugePages { .. }), "{error}");
     assert!(error.to_string().contains("below 2MiB"), "{error}");
     assert!(!place.channel("small").join("lane-0").exists());
-    // Neither where others use the channel.
+    // Nor if others use the channel.
     let _subscriber = Subscriber::open(&place.uri("used", "capacity=1MiB")).unwrap();
     Publisher::open(&place.uri("used", "hugepages=require")).unwrap_err();
     assert!(!place.channel("used").join("lane-0").exists());
-    // Tried, not required: a channel like any other.
+    // `try` is not `require`: a normal channel.
     Publisher::open(&place.uri("small", "hugepages=try&capacity=1MiB")).unwrap();
 }

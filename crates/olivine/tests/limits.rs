@@ -1,5 +1,5 @@
-//! What the system refuses has a name and leaves nothing behind; more busy processes than
-//! processors, and numbers near their edges, change nothing.
+//! Refusals by the system are named errors and leave nothing behind. More busy processes than
+//! processors, and positions near overflow, change nothing.
 //!
 //! `OLIVINE_CROWD` is the number of busy processes.
 
@@ -20,7 +20,7 @@ const STOP: usize = 0;
 const READY: usize = 1;
 const READ: usize = 2;
 const WORDS: usize = 3;
-/// Messages of a stream across the edge of a number: several laps of the ring.
+/// Messages of a stream across an overflow: several laps of the ring.
 const STREAM: u64 = 2000;
 
 fn text(name: &str) -> String {
@@ -47,7 +47,7 @@ fn role() {
         "locked" => no_locked_memory(&text("OLIVINE_DEATH_URI")),
         "leaking" => {
             let subscriber = Subscriber::open(&text("OLIVINE_DEATH_URI")).unwrap();
-            // It goes without leaving: nobody removes the channel.
+            // It ends without leaving: no participant removes the channel.
             let _kept = std::mem::ManuallyDrop::new(subscriber);
         }
         _ => with_words(&role),
@@ -74,7 +74,7 @@ fn with_words(role: &str) {
     }
 }
 
-/// Everything of session 1 in order, until the end of the stream.
+/// Reads session 1 in order, until the end of the stream.
 fn read(words: &SharedWords) {
     let mut subscriber = Subscriber::open_with(&config()).unwrap();
     words.store(READY, 1);
@@ -90,12 +90,11 @@ fn read(words: &SharedWords) {
     }
 }
 
-/// Goes on where the one before it stopped, until it is killed or has sent everything: of each
-/// number that message which `spoil` names, with what that does to the one that was made for the
-/// number.
+/// Continues after its predecessor, until it is killed or has sent everything. `spoil` may change
+/// the message of a number, and names the message that it is.
 fn write(words: &SharedWords, spoil: fn(u64, &mut Vec<u8>) -> u64) {
     let mut publisher = Publisher::open_with(&config()).unwrap();
-    // A message whose publisher died before it could say so is there all the same.
+    // A message whose publisher died before it could report it still exists.
     assert!(publisher.wait_drained(Some(WATCHDOG)).unwrap());
     let mut message = Vec::new();
     for sequence in words.load(READ)..STREAM {
@@ -109,17 +108,17 @@ fn write(words: &SharedWords, spoil: fn(u64, &mut Vec<u8>) -> u64) {
     publisher.close().unwrap();
 }
 
-/// A message through a channel.
+/// Sends a message through a channel.
 fn attempt(uri: &str) -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open(uri)?;
     let mut publisher = Publisher::open(uri)?;
     publisher.publish(b"through")?;
-    // A lane is mapped by the first look for messages.
+    // The first check for messages maps a lane.
     assert_eq!(&*subscriber.receive()?, b"through");
     Ok(())
 }
 
-/// What was refused is said with its causes.
+/// Checks that the error includes its causes.
 fn refused(error: &dyn Error, wanted: &str) {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
@@ -141,8 +140,7 @@ fn limit(which: libc::__rlimit_resource_t, most: u64) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// As many descriptors as there are, then one less of them each time, until there are enough for a
-/// channel.
+/// Takes all available descriptors, then one less each time, until they suffice for a channel.
 fn few_descriptors(uri: &str) {
     limit(libc::RLIMIT_NOFILE, 256);
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
@@ -153,7 +151,7 @@ fn few_descriptors(uri: &str) {
         refused(&*error, "Too many open files");
         refusals += 1;
         taken.pop().expect("it never gets enough descriptors");
-        // What is left has to be looked at without a descriptor more than there was.
+        // The rest must be checkable without an additional descriptor.
         let left = std::fs::symlink_metadata(&channel);
         assert!(left.is_err(), "left behind by refusal {refusals}: {error}");
     }
@@ -161,7 +159,7 @@ fn few_descriptors(uri: &str) {
     println!("{refusals} openings refused for want of descriptors");
 }
 
-/// What cannot be looked at is not damaged, and stays.
+/// A channel that cannot be read is not damaged, and stays.
 fn few_descriptors_to_remove(uri: &str) {
     let config = Config::parse(uri).unwrap();
     let channel = config.directory().unwrap().join(config.channel());
@@ -185,16 +183,16 @@ fn no_locked_memory(uri: &str) {
     attempt(uri).unwrap();
 }
 
-/// As many mappings as the system allows, less and less of them, until there is room for a channel.
+/// Takes all available mappings, then fewer, until they suffice for a channel.
 fn few_mappings(uri: &str) {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     let most: usize = most.trim().parse().unwrap();
     let (page, pages) = (olivine::probe::page_size(), 2 * most);
     let protect = |at: usize, how| {
-        // SAFETY: inside the range reserved below, which nobody else uses.
+        // SAFETY: inside the range reserved below, which no other code uses.
         unsafe { libc::mprotect((at * page) as *mut libc::c_void, page, how) }
     };
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+    // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
     let base = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
@@ -207,7 +205,7 @@ fn few_mappings(uri: &str) {
     };
     assert_ne!(base, libc::MAP_FAILED);
     let base = base as usize / page;
-    // Every other page is another mapping.
+    // Every other page is a separate mapping.
     let mut taken = Vec::with_capacity(most);
     let mut at = base + 1;
     while at < base + pages && protect(at, libc::PROT_READ) == 0 {
@@ -236,17 +234,17 @@ fn ends_well(role: &str) {
 }
 
 #[test]
-fn too_few_descriptors_are_an_error_with_a_name_and_enough_are_enough() {
+fn too_few_descriptors_are_a_named_error() {
     ends_well("descriptors");
 }
 
 #[test]
-fn who_has_too_few_descriptors_removes_nothing() {
+fn too_few_descriptors_remove_nothing() {
     ends_well("removing");
 }
 
 #[test]
-fn too_few_mappings_are_an_error_with_a_name_and_enough_are_enough() {
+fn too_few_mappings_are_a_named_error() {
     ends_well("mappings");
 }
 
@@ -277,8 +275,7 @@ impl Others {
         spawn(role, &self.variables)
     }
 
-    /// A stream of which every publisher but the last is killed on its way, and a reader that
-    /// checks it.
+    /// A stream whose publishers are killed, except the last, and a reader that checks it.
     fn stream(&self, deaths: u64) {
         let reader = self.spawn("reader");
         until("the reader is there", || self.words.load(READY) == 1);
@@ -294,9 +291,9 @@ impl Others {
     }
 }
 
-/// Positions count bytes from a number that a channel may choose.
+/// Positions count bytes from a number that a channel chooses.
 #[test]
-fn streams_cross_the_edges_of_numbers_between_processes() {
+fn streams_cross_position_overflow_between_processes() {
     for edge in [1 << 32, 1 << 62, 1 << 63] {
         let place = Place::new();
         let uri = place.uri("edge", "capacity=64KiB&wait=park");
@@ -305,14 +302,14 @@ fn streams_cross_the_edges_of_numbers_between_processes() {
     }
 }
 
-/// What a check says.
+/// The message of a failed check.
 fn verdict(check: impl FnOnce()) -> Result<(), String> {
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
     checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
 }
 
 #[test]
-fn a_planted_fault_of_each_kind_fails_the_suite() {
+fn planted_faults_fail_the_suite() {
     let fails = |verdict: Result<(), String>, what: &str| {
         let why = verdict.expect_err(what);
         assert!(why.contains(what), "{what}: {why}");
@@ -327,7 +324,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         common::finished(others.spawn(writer));
         match verdict(|| common::finished(reader)) {
             good if writer == "writer" => assert_eq!(good, Ok(())),
-            // The reader says it on its standard error: all that its end says is that it failed.
+            // The reader prints it to its standard error; its exit status only says that it failed.
             bad => fails(bad, "exit status: 101"),
         }
         let read = others.words.load(READ);
@@ -344,7 +341,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
 }
 
 #[test]
-fn a_crowd_of_busy_processes_holds_nobody_up_for_ever() {
+fn busy_processes_do_not_block_a_stream() {
     let place = Place::new();
     for wait in ["park", "adaptive", "yield", "spin"] {
         let uri = place.uri("crowd", &format!("capacity=64KiB&wait={wait}"));

@@ -1,7 +1,7 @@
-//! Looking at a channel maps what is read, not the rings, which may be as large as the memory of a
-//! machine.
+//! Inspecting a channel maps only what is read, not the rings, which may be as large as the
+//! machine's memory.
 //!
-//! A program of its own with one test: how much may be mapped is limited for the whole process.
+//! A separate program with one test: it limits the mappings of the whole process.
 
 #![cfg(not(loom))]
 
@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a ring, far more than whatever else this process maps.
+/// Bytes of a ring, far more than everything else that this process maps.
 const LARGE: u64 = 1 << 30;
 
 /// Words of the control file and of a lane's header, see `docs/layout.md`.
@@ -24,7 +24,7 @@ const GEOMETRY_WORDS: u64 = 24;
 const LANE_CAPACITY: u64 = 2;
 const LANE_LIMIT: u64 = 32;
 
-/// The words that the geometry's check word is made of.
+/// The words covered by the geometry's check word.
 const CHECKED: u64 = GEOMETRY_WORDS - 1;
 
 fn open(place: &Place, name: &str) -> File {
@@ -52,8 +52,8 @@ fn fnv(words: impl Iterator<Item = u64>) -> u64 {
         })
 }
 
-/// Makes a channel that holds a message nobody has seen, and then its ring a large one, of which no
-/// memory is taken.
+/// Creates a channel with an unread message, and then makes its ring large, without memory behind
+/// it.
 fn leave_a_large_one(place: &Place) -> String {
     let uri = place.uri("large", "");
     let mut publisher = Publisher::open(&place.uri("large", "capacity=4KiB")).unwrap();
@@ -70,7 +70,7 @@ fn leave_a_large_one(place: &Place) -> String {
     uri
 }
 
-/// Leaves this process no addresses for a ring from here on.
+/// From here on, this process has no addresses for a ring.
 fn leave_no_room_for_a_ring() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -82,19 +82,19 @@ fn leave_no_room_for_a_ring() {
 }
 
 #[test]
-fn who_only_looks_maps_no_ring() {
+fn inspecting_maps_no_ring() {
     let place = Place::new();
     let uri = leave_a_large_one(&place);
     let config = Config::parse(&uri).unwrap();
     leave_no_room_for_a_ring();
-    // The measure: a ring cannot be mapped any more, once or twice.
+    // The precondition: a ring can no longer be mapped, not even once.
     Mapped::of(open(&place, "lane-0"), false).unwrap_err();
     let found = admin::inspect(&config).unwrap();
     assert_eq!((found.capacity_bytes, found.publishers.len()), (LARGE, 1));
     assert_eq!(admin::list(&place.dir()).unwrap().len(), 1);
     let collected = admin::collect(&place.dir(), true).unwrap();
     assert_eq!(collected.len(), 1);
-    // Whether it may make way for another shape: not while somebody may want what it holds.
+    // Whether another geometry may replace it: not while its message may be needed.
     let refused = Subscriber::open(&place.uri("large", "capacity=8KiB")).unwrap_err();
     assert!(matches!(refused, OpenError::Mismatch { .. }), "{refused}");
 }

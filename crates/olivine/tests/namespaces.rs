@@ -1,5 +1,5 @@
-//! `tcp://` between two network namespaces, over a wire that delays and loses packets and is cut
-//! for a while, by bridges that are killed. Needs root, `ip`, Python and `/dev/net/tun`.
+//! `tcp://` between two network namespaces, over a link that delays and loses packets and is cut
+//! for a while, with bridges that are killed. Needs root, `ip`, Python and `/dev/net/tun`.
 
 #![cfg(not(loom))]
 
@@ -25,14 +25,14 @@ fn ip(words: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Two namespaces and the wire between them; gone when dropped.
+/// Two namespaces and the link between them; removed when dropped.
 struct Wire {
     namespaces: [String; 2],
     carrier: Option<(Child, ChildStdin, BufReader<ChildStdout>)>,
 }
 
 impl Wire {
-    /// Makes them, or says why that is not to be had here.
+    /// Creates them, or prints why this is impossible here.
     fn new(seed: u64) -> Option<Self> {
         let name = |side| format!("olivine-{}-{side}", std::process::id());
         let mut wire = Self {
@@ -77,7 +77,7 @@ impl Wire {
     /// Gives an order, and waits until it is done.
     fn order(&mut self, words: &str) -> String {
         let (_, input, _) = self.carrier.as_mut().expect("a wire");
-        // In one piece: whoever reads a line in two takes the second for one of its own.
+        // In one write: a reader of a split line would misread the second part.
         let line = format!("{words}\n");
         input.write_all(line.as_bytes()).expect("an order");
         self.hear().expect("an answer")
@@ -98,7 +98,7 @@ impl Drop for Wire {
 }
 
 #[test]
-fn a_bad_wire_and_killed_bridges_lose_and_repeat_nothing() {
+fn lossy_link_and_killed_bridges_lose_and_repeat_nothing() {
     let count = setting("OLIVINE_WIRE_MESSAGES", 120_000);
     let cut_s = setting("OLIVINE_WIRE_CUT_S", 2);
     let seed = setting("OLIVINE_WIRE_SEED", 1);

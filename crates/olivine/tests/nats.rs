@@ -1,4 +1,4 @@
-//! `nats://` against wrong settings, servers that are away, full or killed, and killed processes.
+//! `nats://` with wrong settings, absent, full or killed servers, and killed processes.
 
 #![cfg(all(not(loom), feature = "nats"))]
 
@@ -24,8 +24,7 @@ fn status(subscriber: &Subscriber) -> LinkStatus {
     subscriber.link_status().expect("a bridge")
 }
 
-/// A subscriber whose place at the server is there: nothing that is published from now on passes it
-/// by.
+/// A subscriber whose consumer exists at the server: it gets every later message.
 fn joined(uri: &str) -> Subscriber {
     let subscriber = Subscriber::open(uri).expect("a subscriber");
     until("it is connected", || {
@@ -76,7 +75,7 @@ fn wrong_credentials_are_refused_and_the_right_ones_served() {
 }
 
 #[test]
-fn who_may_not_make_a_stream_is_told_so() {
+fn missing_stream_permission_is_reported() {
     let users = "authorization { users = [ { user: reader, password: p, permissions: { publish: [\"$JS.API.STREAM.INFO.*\", \"$JS.API.STREAM.NAMES\"] } } ] }";
     let Some(server) = server(users) else {
         return;
@@ -119,7 +118,7 @@ fn a_stream_with_other_settings_is_refused_with_key_and_values() {
 }
 
 #[test]
-fn a_message_that_the_server_does_not_take_is_an_error_that_says_how_long_one_may_be() {
+fn too_long_message_is_an_error_with_the_limit() {
     let Some(server) = server("max_payload: 4096") else {
         return;
     };
@@ -135,7 +134,7 @@ fn a_message_that_the_server_does_not_take_is_an_error_that_says_how_long_one_ma
 }
 
 #[test]
-fn a_server_that_comes_late_is_waited_for_in_words() {
+fn late_server_is_waited_for() {
     let Some(mut server) = server("") else {
         return;
     };
@@ -156,7 +155,7 @@ fn a_server_that_comes_late_is_waited_for_in_words() {
 }
 
 #[test]
-fn a_server_that_is_killed_again_and_again_loses_and_repeats_nothing() {
+fn killed_server_loses_and_repeats_nothing() {
     const COUNT: u64 = 30_000;
     let Some(mut server) = server("") else {
         return;
@@ -183,7 +182,7 @@ fn a_server_that_is_killed_again_and_again_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn a_full_stream_holds_the_publisher_back_and_says_so() {
+fn full_stream_holds_the_publisher_back() {
     const COUNT: u64 = 5000;
     let Some(server) = server("") else {
         return;
@@ -210,7 +209,7 @@ fn a_full_stream_holds_the_publisher_back_and_says_so() {
 }
 
 #[test]
-fn other_programs_are_heard_and_hear() {
+fn other_clients_send_and_receive() {
     let Some(server) = server("") else {
         return;
     };
@@ -226,12 +225,12 @@ fn other_programs_are_heard_and_hear() {
     let received = subscriber.receive().unwrap();
     assert_eq!((received.tag(), &*received), (7, &b"from here"[..]));
     let stored = server.ask("$JS.API.STREAM.MSG.GET.shared", "{\"seq\":2}");
-    // "from here", as the interface of the server prints it.
+    // "from here", as the server's interface encodes it.
     assert!(stored.contains("\"data\":\"ZnJvbSBoZXJl\""), "{stored}");
 }
 
 #[test]
-fn a_durable_subscriber_goes_on_where_it_was() {
+fn durable_subscriber_continues_where_it_was() {
     let Some(server) = server("") else {
         return;
     };
@@ -244,7 +243,7 @@ fn a_durable_subscriber_goes_on_where_it_was() {
         for number in round * 100..round * 100 + 100 {
             publisher.publish(&number.to_le_bytes()).unwrap();
         }
-        // Half of them are read now, the others by the next one.
+        // Half of them are read now, the others by the next subscriber.
         let first = round * 100 - if round > 0 { 50 } else { 0 };
         for number in first..round * 100 + 50 {
             assert_eq!(next_number(&mut subscriber), number);
@@ -280,7 +279,7 @@ fn a_durable_name_is_for_one_subscriber_at_a_time() {
 }
 
 #[test]
-fn messages_that_the_stream_removed_are_missed_aloud() {
+fn removed_messages_are_reported_as_lost() {
     let Some(server) = server("") else {
         return;
     };
@@ -317,7 +316,7 @@ fn messages_that_the_stream_removed_are_missed_aloud() {
 }
 
 #[test]
-fn subscriber_of_a_purged_stream_that_ends_is_told_what_is_missing() {
+fn subscriber_of_a_purged_stream_gets_the_loss() {
     let Some(server) = server("") else {
         return;
     };
@@ -344,7 +343,7 @@ fn subscriber_of_a_purged_stream_that_ends_is_told_what_is_missing() {
 }
 
 #[test]
-fn publisher_s_status_says_what_a_power_cut_may_take() {
+fn publisher_status_warns_of_unsynced_server() {
     let Some(server) = server("") else {
         return;
     };
@@ -360,7 +359,7 @@ fn publisher_s_status_says_what_a_power_cut_may_take() {
 }
 
 #[test]
-fn subscriber_of_a_stream_that_lost_its_end_receives_what_follows() {
+fn subscriber_of_a_truncated_stream_receives_later_messages() {
     let Some(mut server) = server("") else {
         return;
     };
@@ -388,7 +387,7 @@ fn subscriber_of_a_stream_that_lost_its_end_receives_what_follows() {
     server.kill();
     server.go_back();
     server.start();
-    // The stream gives them numbers that it gave before.
+    // The stream reuses sequence numbers.
     let third = publish(101, 20);
     for number in 101..121 {
         assert_eq!(next_number(&mut subscriber), number);
@@ -402,7 +401,7 @@ fn subscriber_of_a_stream_that_lost_its_end_receives_what_follows() {
 }
 
 #[test]
-fn subscriber_to_other_programs_hears_that_the_stream_lost_its_end() {
+fn subscriber_to_other_clients_gets_truncation_error() {
     let publish = |server: &Server, first: u64, count: u64| {
         for number in first..first + count {
             let text = format!("{number:08}");
@@ -438,7 +437,7 @@ fn subscriber_to_other_programs_hears_that_the_stream_lost_its_end() {
 }
 
 #[test]
-fn subscriber_of_a_stream_made_anew_receives_what_other_programs_send() {
+fn subscriber_of_a_recreated_stream_receives_other_clients() {
     let Some(server) = server("") else {
         return;
     };
@@ -463,7 +462,7 @@ fn subscriber_of_a_stream_made_anew_receives_what_other_programs_send() {
 }
 
 #[test]
-fn publisher_s_status_says_that_the_server_acknowledges_nothing() {
+fn publisher_status_reports_missing_acknowledgements() {
     let Some(server) = server("") else {
         return;
     };
@@ -484,13 +483,13 @@ fn killed_bridges_lose_and_repeat_nothing() {
         return;
     };
     let uri = server.uri("carried", "capacity=64KiB&timeout=1s");
-    // The bridge that comes second would otherwise start with what comes then.
+    // Otherwise the later bridge would start with the next message.
     let back = format!("{uri}&from=oldest");
     bridges::Pair::new(&uri, &back).carry_and_kill(40_000, 6000, |_| ());
 }
 
 #[test]
-fn publisher_s_bridge_that_is_asked_to_end_ends_though_its_publisher_never_stops() {
+fn publishing_bridge_ends_on_request_while_its_publisher_continues() {
     let Some(server) = server("") else {
         return;
     };
@@ -531,7 +530,7 @@ fn leader(server: &Server, stream: &str) -> Option<String> {
 }
 
 #[test]
-fn a_cluster_whose_leader_is_killed_loses_and_repeats_nothing() {
+fn cluster_with_killed_leaders_loses_and_repeats_nothing() {
     const COUNT: u64 = 100_000;
     let Some(mut servers) = cluster() else {
         return;

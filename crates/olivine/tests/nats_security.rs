@@ -1,5 +1,5 @@
-//! `nats://` and who is let in: NKeys, credentials files, TLS and mutual TLS, against a server that
-//! asks for them.
+//! Authentication of `nats://`: NKeys, credentials files, TLS and mutual TLS, against a server that
+//! requires them.
 
 #![cfg(all(not(loom), feature = "nats"))]
 
@@ -24,12 +24,12 @@ fn carries(server: &Server, query: &str) {
     assert_eq!(&*received.expect("a message in time"), b"let in");
 }
 
-/// Why `query` is not let in.
+/// The reason for which `query` is refused.
 fn refusal(server: &Server, query: &str) -> LinkError {
     match Publisher::open(&server.uri("guarded", query)) {
         Err(OpenError::Link(error)) => error,
         Err(other) => panic!("{query}: {other:?}"),
-        // A server that resets a connection before its reason is read is asked again.
+        // If the server resets the connection before its reason is read, try again.
         Ok(publisher) => {
             until("it is told why", || publisher.link_failure().is_some());
             publisher.link_failure().expect("a reason")
@@ -53,7 +53,7 @@ impl Files {
 }
 
 #[test]
-fn an_nkey_is_let_in_and_a_stranger_is_told_what_to_give() {
+fn nkey_is_accepted_and_missing_credentials_are_named() {
     let (ours, stranger) = (KeyPair::new_user(), KeyPair::new_user());
     let users = format!(
         "authorization {{ users = [ {{ nkey: {} }} ] }}",
@@ -84,7 +84,7 @@ fn an_nkey_is_let_in_and_a_stranger_is_told_what_to_give() {
     assert!(gone.to_string().contains("/nonexistent/seed"), "{gone}");
 }
 
-/// A token of claims, signed by `issuer`, as the tools of NATS write them.
+/// A signed token of claims, as the NATS tools write them.
 fn token(issuer: &KeyPair, subject: &KeyPair, name: &str, claims: &str) -> String {
     let header = r#"{"typ":"JWT","alg":"ed25519-nkey"}"#;
     let body = format!(
@@ -108,7 +108,7 @@ fn credentials(token: &str, user: &KeyPair) -> String {
 }
 
 #[test]
-fn a_credentials_file_is_let_in_and_one_of_another_account_is_not() {
+fn credentials_file_of_the_account_is_accepted() {
     const USER: &str =
         r#"{"pub":{},"sub":{},"subs":-1,"data":-1,"payload":-1,"type":"user","version":2}"#;
     const ACCOUNT: &str = r#"{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":-1,"disk_storage":-1,"streams":-1,"consumer":-1},"default_permissions":{"pub":{},"sub":{}},"type":"account","version":2}"#;
@@ -163,7 +163,7 @@ mod tls {
     use super::*;
     use crate::common::certificates::{Authority, Purpose};
 
-    /// What the server is told of a certificate that `authority` signs for it.
+    /// Settings of a server with a certificate that `authority` signs.
     fn settings(authority: &Authority, more: &str) -> String {
         let signed = authority.sign("server", Purpose::Server, |_| {});
         let files: Vec<&str> = signed
@@ -177,7 +177,7 @@ mod tls {
     }
 
     #[test]
-    fn a_server_under_tls_is_believed_by_its_authority_only() {
+    fn server_certificate_needs_its_authority() {
         let (authority, other) = (Authority::new("ours"), Authority::new("somebody else"));
         let Some(server) = server(&settings(&authority, "")) else {
             return;
@@ -190,7 +190,7 @@ mod tls {
     }
 
     #[test]
-    fn a_server_that_asks_for_certificates_lets_in_whom_its_authority_signed() {
+    fn client_certificate_needs_its_authority() {
         let (authority, other) = (Authority::new("ours"), Authority::new("somebody else"));
         let verify = format!(", verify: true, ca_file: \"{}\"", authority.ca().display());
         let Some(server) = server(&settings(&authority, &verify)) else {

@@ -1,4 +1,4 @@
-//! Typed values lie on their boundary under an allocator that gives bytes odd addresses.
+//! Typed values are aligned, even under an allocator that returns odd addresses for bytes.
 
 #![cfg(not(loom))]
 
@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 struct Odd;
 
-/// What is asked of the system for `layout`, and how far behind its start the answer lies: who asks
-/// for bytes gets an odd address, so that nobody relies on an alignment that it did not ask for.
+/// The layout to request for `layout`, and the offset of the result: byte allocations get an odd
+/// address, so that no code relies on an alignment that it did not request.
 fn asked(layout: Layout) -> (Layout, usize) {
     if layout.align() > 1 {
         return (layout, 0);
@@ -18,25 +18,25 @@ fn asked(layout: Layout) -> (Layout, usize) {
     one_more.map_or((layout, 0), |larger| (larger, 1))
 }
 
-// SAFETY: hands everything on to the system's allocator, with a byte more where the answer is moved
+// SAFETY: forwards everything to the system's allocator, with one more byte if the result is moved
 // by one.
 unsafe impl GlobalAlloc for Odd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (layout, behind) = asked(layout);
-        // SAFETY: the caller's promise is ours: the layout has a size.
+        // SAFETY: the caller guarantees that the layout has a size.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
             return memory;
         }
-        // SAFETY: 0, or 1 where a byte more was asked for.
+        // SAFETY: 0, or 1 if one more byte was requested.
         unsafe { memory.add(behind) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         let (layout, behind) = asked(layout);
-        // SAFETY: `alloc` above moved it as far.
+        // SAFETY: `alloc` above moved it by this offset.
         let memory = unsafe { memory.sub(behind) };
-        // SAFETY: the caller's promise is ours; the memory came from `alloc` above, with this
+        // SAFETY: the caller's guarantees hold; the memory came from `alloc` above, with this
         // layout.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -56,9 +56,9 @@ impl olivine::Plain for Quote {
     const TYPE_NAME: &'static str = "quote at odd addresses";
 }
 
-/// A subscriber that may be overrun reads copies.
+/// A `latest` subscriber reads copies.
 #[test]
-fn a_typed_value_that_was_copied_out_lies_on_its_boundary() {
+fn copied_typed_value_is_aligned() {
     let bytes = Vec::<u8>::with_capacity(16);
     assert!(!bytes.as_ptr().cast::<u64>().is_aligned(), "the measure");
     let uri = "inproc://copied?delivery=latest";

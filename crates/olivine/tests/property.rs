@@ -83,12 +83,12 @@ fn operation() -> impl Strategy<Value = Op> {
 
 type Item = (u32, Vec<u8>);
 
-/// What a subscriber has to get, lane by lane.
+/// What a subscriber must get, lane by lane.
 #[derive(Default)]
 struct Expected {
     queues: [VecDeque<Item>; PUBLISHERS],
-    /// Joined with `from=oldest`: how much history there is depends on the ring; its first message
-    /// says.
+    /// Joined with `from=oldest`: the ring determines the length of the history; the first message
+    /// shows it.
     open_start: [bool; PUBLISHERS],
 }
 
@@ -96,7 +96,7 @@ struct Reader {
     handle: Option<Subscriber>,
     expected: Expected,
     durable: bool,
-    /// Has a place in the channel.
+    /// Has a slot in the channel.
     counts: bool,
 }
 
@@ -104,7 +104,7 @@ struct World {
     base: Config,
     publishers: [Option<Publisher>; PUBLISHERS],
     readers: Vec<Reader>,
-    /// Everything that each lane ever carried.
+    /// All messages of each lane.
     history: [Vec<Item>; PUBLISHERS],
     serial: u32,
     // Last: the channel goes before its folder.
@@ -126,7 +126,7 @@ impl World {
         if let Some(place) = &place {
             base = base.dir(place.dir());
         }
-        // Always somebody here, so that the channel stays the same one.
+        // One participant always stays, so the channel stays the same.
         let mut publishers = [const { None }; PUBLISHERS];
         publishers[0] = Some(Publisher::open_with(&base).unwrap());
         let reader = || Reader {
@@ -145,12 +145,12 @@ impl World {
         }
     }
 
-    /// A message unlike any other: where it is short, its tag tells it apart.
+    /// A unique message: if it is short, its tag identifies it.
     fn item(&mut self, length: usize) -> Item {
         self.serial += 1;
         let serial = self.serial.to_le_bytes();
         let payload = serial.iter().copied().cycle().take(length).collect();
-        // Odd, so that no two are the same; every bit is used.
+        // An odd factor, so that all are different; every bit is used.
         (self.serial.wrapping_mul(0x9e37_79b1), payload)
     }
 
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Whether a refusal is one that the state of the channel explains.
+    /// Whether the state of the channel explains a refusal.
     fn refused(&self, error: NotSent, length: usize, max: usize) {
         match error {
             NotSent::TooLong { max: told } => {
@@ -228,7 +228,7 @@ impl World {
                 let ended = matches!(polled, Err(ReceiveError::Closed));
                 assert!(ended || polled.unwrap() == got.len());
                 assert!(got.len() <= *limit);
-                // A lane that is new is looked for when there is nothing else.
+                // New lanes are checked for only if there is nothing else.
                 let enough = !got.is_empty() || *limit == 0;
                 self.got(*by, got, enough);
             }
@@ -248,7 +248,7 @@ impl World {
             Op::Leave { by } => {
                 let reader = &mut self.readers[*by];
                 if let Some(handle) = reader.handle.take() {
-                    // Dropped, a durable one would get its last message again.
+                    // A dropped durable subscriber would get its last message again.
                     handle.close();
                     reader.counts &= reader.durable;
                 }
@@ -300,8 +300,8 @@ impl World {
             return;
         }
         let resumes = reader.counts;
-        // One that left its place behind comes back to it.
-        // In one process nothing outlives its handle.
+        // A name that left its position comes back to it.
+        // `inproc://` keeps nothing after its handles.
         let durable = (durable || resumes) && self.base.scheme() == Scheme::Shm;
         let mut config = self.base.clone().from(from).wait(WaitStrategy::Yield);
         if durable {
@@ -318,13 +318,13 @@ impl World {
         }
     }
 
-    /// Compares what a reader got with what it had to get. Without `enough` it found nothing more.
+    /// Compares received and expected messages. Without `enough` it found nothing more.
     fn got(&mut self, by: usize, got: Vec<(usize, Item)>, enough: bool) {
         let expected = &mut self.readers[by].expected;
         for (lane, item) in got {
             let queue = &mut expected.queues[lane];
             if std::mem::take(&mut expected.open_start[lane]) {
-                // The end of the history is what remains: every message differs.
+                // The end of the history is left: every message differs.
                 let rest = self.history[lane].len();
                 assert!(rest > 0);
                 while queue.front().is_some_and(|front| *front != item) {
@@ -358,7 +358,7 @@ proptest! {
         for op in &operations {
             world.run(op);
         }
-        // Everybody who is here gets the rest.
+        // All remaining subscribers get the rest.
         for by in 0..SUBSCRIBERS {
             for limit in [1_000_000; PUBLISHERS + 1] {
                 world.run(&Op::Poll { by, limit });
@@ -366,9 +366,9 @@ proptest! {
         }
     }
 
-    /// Whole messages in rising order, and every byte either received or reported as lost.
+    /// Whole messages in increasing order; each byte is either received or reported as lost.
     #[test]
-    fn the_latest_is_whole_and_every_byte_is_accounted_for(
+    fn latest_subscriber_gets_whole_messages_and_counts_lost_bytes(
         steps in prop::collection::vec((1..60_usize, 0..300_usize, 0..40_usize), 1..100),
         align in prop_oneof![Just(8_u64), Just(64)],
         origin in prop_oneof![Just(0), Just((1_u64 << 32) - 4096), Just(1 << 62)],

@@ -1,5 +1,5 @@
-//! Publishers fix the shape of a channel; a subscriber that comes first fixes what it names and
-//! nothing else.
+//! Publishers fix the geometry of a channel; an earlier subscriber fixes only the settings that it
+//! names.
 
 #![cfg(not(loom))]
 
@@ -25,7 +25,7 @@ fn both(place: &Place, name: &str) -> [Uri; 2] {
 }
 
 #[test]
-fn a_bare_subscriber_that_comes_first_takes_the_publishers_settings() {
+fn early_subscriber_without_settings_takes_the_publishers() {
     let place = Place::new();
     for query in [
         "capacity=64KiB",
@@ -43,7 +43,7 @@ fn a_bare_subscriber_that_comes_first_takes_the_publishers_settings() {
             assert_eq!(subscriber.capacity(), 0, "no publisher has fixed it");
             let mut publisher = Publisher::open(&uri(query)).unwrap();
             for n in 0..3_u8 {
-                // Never waits: with `subscribers=1` the bare one is the one.
+                // Never waits: with `subscribers=1` the subscriber without settings counts.
                 publisher.try_publish(&[n]).unwrap();
             }
             publisher.close().unwrap();
@@ -60,7 +60,7 @@ fn a_bare_subscriber_that_comes_first_takes_the_publishers_settings() {
 }
 
 #[test]
-fn subscribers_of_an_open_channel_all_get_everything_from_the_first_message() {
+fn subscribers_before_the_publisher_get_every_message() {
     let place = Place::new();
     for uri in both(&place, "many") {
         let mut subscribers: Vec<Subscriber> = (0..64)
@@ -68,7 +68,7 @@ fn subscribers_of_an_open_channel_all_get_everything_from_the_first_message() {
             .collect();
         let full = Subscriber::open(&uri("")).unwrap_err();
         assert!(matches!(full, OpenError::SubscribersFull { max: 64, .. }));
-        // One leaves, and its slot is taken again.
+        // One leaves, and its slot is reused.
         subscribers.remove(10);
         subscribers.push(Subscriber::open(&uri("")).unwrap());
         let query = "capacity=4KiB&subscribers_max=200&publishers_max=40";
@@ -87,7 +87,7 @@ fn subscribers_of_an_open_channel_all_get_everything_from_the_first_message() {
             read(subscriber, next);
             assert_eq!(*next, sent);
         }
-        // More than the channel had room for before.
+        // More than the channel had slots for before.
         let more: Vec<Subscriber> = (0..136)
             .map(|_| Subscriber::open(&uri("")).unwrap())
             .collect();
@@ -106,7 +106,7 @@ fn read(subscriber: &mut Subscriber, next: &mut u64) {
 }
 
 #[test]
-fn what_a_subscriber_names_first_is_fixed_by_it() {
+fn early_subscriber_fixes_only_its_settings() {
     let place = Place::new();
     for uri in both(&place, "named") {
         let _first = Subscriber::open(&uri("")).unwrap();
@@ -127,14 +127,14 @@ fn what_a_subscriber_names_first_is_fixed_by_it() {
         }
         let publisher = Publisher::open(&uri("align=64&slow=evict:1s")).unwrap();
         assert_eq!(publisher.capacity(), 8 << 10);
-        // From here on a subscriber that names something else is refused.
+        // From here on a subscriber with another setting is refused.
         let refused = Subscriber::open(&uri("align=8")).unwrap_err();
         assert!(matches!(refused, OpenError::Mismatch { key: "align", .. }));
     }
 }
 
 #[test]
-fn a_publisher_that_wants_less_room_than_subscribers_have_taken_is_told_so() {
+fn publisher_with_too_small_subscribers_max_gets_an_error() {
     let place = Place::new();
     for uri in both(&place, "less") {
         let waiting: Vec<Subscriber> = (0..3)
@@ -147,7 +147,7 @@ fn a_publisher_that_wants_less_room_than_subscribers_have_taken_is_told_so() {
             text.contains(&format!("process {}", std::process::id())),
             "{text}"
         );
-        // Nothing was fixed on the way.
+        // The failed attempt fixed nothing.
         let publisher = Publisher::open(&uri("subscribers_max=3&capacity=4KiB")).unwrap();
         assert_eq!(publisher.capacity(), 4 << 10);
         drop(waiting);
@@ -155,7 +155,7 @@ fn a_publisher_that_wants_less_room_than_subscribers_have_taken_is_told_so() {
 }
 
 #[test]
-fn of_two_publishers_that_race_with_different_capacities_one_is_refused() {
+fn racing_publishers_with_different_capacities_leave_one() {
     let place = Place::new();
     for round in 0..20 {
         for uri in both(&place, &format!("race{round}")) {
@@ -204,11 +204,11 @@ fn of_two_publishers_that_race_with_different_capacities_one_is_refused() {
 }
 
 #[test]
-fn a_durable_subscriber_that_left_an_open_channel_has_missed_nothing() {
+fn durable_subscriber_of_an_open_channel_misses_nothing() {
     let place = Place::new();
     let uri = |query: &str| place.uri("durable", query);
     drop(Subscriber::open(&uri("name=a")).unwrap());
-    // It comes and goes while the channel is open.
+    // It joins and leaves while the geometry is open.
     drop(Subscriber::open(&uri("name=a")).unwrap());
     let mut publisher = Publisher::open(&uri("capacity=4KiB&publishers_max=3")).unwrap();
     publisher.publish(b"for a").unwrap();
@@ -218,7 +218,7 @@ fn a_durable_subscriber_that_left_an_open_channel_has_missed_nothing() {
 }
 
 #[test]
-fn a_bare_subscriber_that_came_first_is_evicted_as_the_publisher_says() {
+fn early_subscriber_is_evicted_by_the_publishers_setting() {
     let place = Place::new();
     for uri in both(&place, "evict") {
         let mut subscriber = Subscriber::open(&uri("")).unwrap();
@@ -228,7 +228,7 @@ fn a_bare_subscriber_that_came_first_is_evicted_as_the_publisher_says() {
             publisher.publish_timeout(&[7; 1000], long).unwrap();
         }
         assert!(publisher.stats().evicted > 0);
-        // Some may be copied out before the eviction is seen; none is torn.
+        // Some messages may be copied before the eviction is seen; none is torn.
         let error = loop {
             match subscriber.receive() {
                 Ok(message) => assert_eq!(*message, [7; 1000]),
@@ -240,7 +240,7 @@ fn a_bare_subscriber_that_came_first_is_evicted_as_the_publisher_says() {
 }
 
 #[test]
-fn a_publisher_that_cannot_have_its_lane_fixes_nothing() {
+fn publisher_without_a_lane_fixes_nothing() {
     let place = Place::new();
     let uri = |query: &str| place.uri("fails", query);
     let mut subscriber = Subscriber::open(&uri("")).unwrap();

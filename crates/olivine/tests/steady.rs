@@ -1,4 +1,4 @@
-//! Once everything is open, a message costs no allocation and no system call.
+//! With open handles, a message costs no allocation and no system call.
 
 #![cfg(not(loom))]
 
@@ -12,16 +12,16 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: hands everything on to the system's allocator as it is.
+// SAFETY: forwards everything unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is ours.
+        // SAFETY: the caller's guarantees hold.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is ours; the memory came from `alloc` above.
+        // SAFETY: the caller's guarantees hold; the memory came from `alloc` above.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -34,13 +34,13 @@ const MESSAGES: u64 = 100_000;
 fn pair(uri: &str) -> (Publisher, Subscriber) {
     let mut subscriber = Subscriber::open(uri).unwrap();
     let mut publisher = Publisher::open(uri).unwrap();
-    // The lane is found, and copies have a place.
+    // The lane is found, and the buffers for copies exist.
     publisher.publish(&[1; 512]).unwrap();
     subscriber.receive().unwrap();
     (publisher, subscriber)
 }
 
-/// Every way to send and to receive, many laps of the ring. `true` if all arrived.
+/// Every send and receive call, many laps of the ring. `true` if all messages arrived.
 fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
     let mut right = true;
     for n in 0..MESSAGES {
@@ -63,7 +63,7 @@ fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
             }
         }
         if !right {
-            // Nothing was sent: there is nothing to wait for.
+            // Nothing was sent: a wait would not end.
             return false;
         }
         if n % 2 == 0 {
@@ -96,9 +96,9 @@ fn no_message_allocates_or_enters_the_kernel() {
     }
 }
 
-/// From here on the kernel kills this thread at any system call but `write` and `exit`. 0 if so.
-/// Not strict mode, which forbids the time stamp counter as well, and with it clocks that enter no
-/// kernel.
+/// From here on the kernel kills this thread at any system call but `write` and `exit`. Returns 0
+/// if this works. Not strict mode: it also forbids the time stamp counter, and so clocks without a
+/// system call.
 fn forbid_system_calls() -> i32 {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let number = |call: libc::c_long| u32::try_from(call).unwrap();
@@ -114,7 +114,7 @@ fn forbid_system_calls() -> i32 {
         len: 5,
         filter: steps.as_mut_ptr(),
     };
-    // SAFETY: takes privileges away from this process and nothing else.
+    // SAFETY: only removes privileges from this process.
     let unprivileged = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its steps live across the call.
     let filtered = unsafe {
@@ -130,15 +130,15 @@ fn forbid_system_calls() -> i32 {
 /// Does the work in a child that the kernel kills at any system call but `write` and `exit`.
 fn enters_no_kernel(publisher: &mut Publisher, subscriber: &mut Subscriber, query: &str) {
     // A clone without the C library's `fork` handlers would keep the handles usable only by
-    // accident: instead the child opens its own. One channel each: the child before this one left
-    // its own with a dead subscriber that still holds.
+    // accident: instead the child opens its own. One channel each: the previous child left a dead
+    // subscriber in its channel, which still holds it back.
     let uri = publisher
         .uri()
         .replace("steady", &format!("strict-{}", query.len()));
     let (result, report) = std::io::pipe().unwrap();
     let _ = subscriber;
-    // SAFETY: the child opens handles of its own, works and ends; it takes no lock that another
-    // thread may hold: this test binary has one test.
+    // SAFETY: the child opens its own handles, works and ends; it takes no lock that another thread
+    // may hold: this test binary has one test.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {

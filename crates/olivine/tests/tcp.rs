@@ -1,4 +1,4 @@
-//! `tcp://` against wrong settings, strangers, broken connections, and killed processes.
+//! `tcp://` with wrong settings, invalid clients, broken connections, and killed processes.
 
 #![cfg(not(loom))]
 
@@ -23,7 +23,7 @@ fn status(publisher: &Publisher) -> LinkStatus {
 }
 
 #[test]
-fn settings_that_do_not_fit_are_refused_with_key_and_values() {
+fn unfit_settings_are_refused_with_key_and_values() {
     let cases = [
         ("token=sesame", "", "a token is needed"),
         ("token=sesame", "token=other", "the token is wrong"),
@@ -49,7 +49,7 @@ fn settings_that_do_not_fit_are_refused_with_key_and_values() {
         until("the refusal is counted", || {
             status(&publisher).refusals == 1
         });
-        // One that fits is served all the same.
+        // A fitting one is still served.
         let mut good = Subscriber::open(&uri(port, ours)).unwrap();
         let mut publisher = publisher;
         until("it is there", || publisher.count_subscribers() == 1);
@@ -59,7 +59,7 @@ fn settings_that_do_not_fit_are_refused_with_key_and_values() {
 }
 
 #[test]
-fn a_channel_or_a_direction_that_is_not_there_is_refused() {
+fn wrong_channel_or_direction_is_refused() {
     let port = free_port();
     let _publisher = Publisher::open(&uri(port, "")).unwrap();
     let other = format!("tcp://127.0.0.1:{port}/other");
@@ -82,7 +82,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_subscriber_that_comes_first_waits_and_says_so() {
+fn early_subscriber_waits_and_reports_it() {
     let port = free_port();
     let mut subscriber = Subscriber::open(&uri(port, "")).unwrap();
     let waiting = subscriber.link_status().unwrap();
@@ -94,7 +94,7 @@ fn a_subscriber_that_comes_first_waits_and_says_so() {
 }
 
 #[test]
-fn strangers_are_turned_away_and_disturb_nobody() {
+fn invalid_clients_are_refused_without_harm() {
     let port = free_port();
     let mut publisher = Publisher::open(&uri(port, "subscribers=1")).unwrap();
     let mut subscriber = Subscriber::open(&uri(port, "")).unwrap();
@@ -115,7 +115,7 @@ fn strangers_are_turned_away_and_disturb_nobody() {
     ];
     for (count, bytes) in hostile.iter().enumerate() {
         let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // It may be cut while it still writes.
+        // It may be cut while it writes.
         let _ = stranger.write_all(bytes);
         if bytes.is_empty() {
             stranger.shutdown(Shutdown::Both).unwrap();
@@ -126,7 +126,7 @@ fn strangers_are_turned_away_and_disturb_nobody() {
         publisher.publish(&[7]).unwrap();
         assert_eq!(&*subscriber.receive().unwrap(), &[7]);
     }
-    // A slowloris: it says a little and then nothing.
+    // A slowloris: it sends a little and then nothing.
     let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
     slow.write_all(b"OLIV").unwrap();
     until("the slow one is turned away", || {
@@ -139,7 +139,7 @@ fn strangers_are_turned_away_and_disturb_nobody() {
 }
 
 #[test]
-fn a_listener_that_is_no_olivine_is_named() {
+fn foreign_listener_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
@@ -152,9 +152,9 @@ fn a_listener_that_is_no_olivine_is_named() {
     server.join().unwrap();
 }
 
-/// Half-open: accepted, and never a word again.
+/// Half-open: accepted, and then silent.
 #[test]
-fn a_listener_that_says_nothing_is_given_up_and_tried_again_in_words() {
+fn silent_listener_is_retried_and_reported() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let subscriber = Subscriber::open(&uri(port, "timeout=100ms")).unwrap();
@@ -192,10 +192,10 @@ fn connections_that_break_lose_and_repeat_nothing() {
     }
 }
 
-/// The socket is full most of the time: blocks go out in parts, and lanes open while one is half
-/// out.
+/// The socket is full most of the time: blocks are sent in parts, and lanes open during a partial
+/// block.
 #[test]
-fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
+fn large_messages_arrive_while_publishers_join() {
     const SIZE: usize = 8 << 10;
     const COUNTS: [u64; 4] = [14_000, 1_000, 1_000, 1_000];
     let fill = |number: u64, bytes: &mut [u8]| {
@@ -241,7 +241,7 @@ fn a_flood_of_big_messages_arrives_whole_while_publishers_come() {
 }
 
 #[test]
-fn a_remote_subscriber_that_is_too_slow_is_evicted_and_told() {
+fn slow_remote_subscriber_gets_evicted_error() {
     let port = free_port();
     let query = "capacity=4KiB&slow=evict:50ms";
     let mut publisher = Publisher::open(&uri(port, query)).unwrap();
@@ -291,7 +291,7 @@ fn role() {
     }
 }
 
-/// Appends every number received to a file, before it asks for the next one.
+/// Appends every received number to a file, before it requests the next one.
 fn collect(uri: &str, file: &str) {
     let mut file = std::fs::File::options()
         .append(true)
@@ -305,7 +305,7 @@ fn collect(uri: &str, file: &str) {
 }
 
 #[test]
-fn a_killed_durable_receiver_goes_on_where_it_was() {
+fn killed_durable_receiver_continues_at_its_position() {
     const COUNT: u64 = 40_000;
     let place = Place::new();
     let port = free_port();
@@ -350,7 +350,7 @@ fn a_killed_durable_receiver_goes_on_where_it_was() {
         .collect();
     let mut next = 0;
     for (index, number) in numbers.iter().enumerate() {
-        // The message in hand when it was killed may come again: it was not gone past.
+        // The message that it was handling when it was killed may come again: it was not released.
         let again = restarts.contains(&(index as u64)) && number + 1 == next;
         assert!(*number == next || again, "{number} in place of {next}");
         next = number + 1;

@@ -1,5 +1,5 @@
-//! The end of a stream over `tcp://`: who hears of it, and when a listener that is to end with it
-//! does.
+//! The end of a stream over `tcp://`: which side gets it, and when a listener that ends with its
+//! stream does.
 
 #![cfg(not(loom))]
 
@@ -29,7 +29,7 @@ fn ends(source_listens: bool, port: u16, proxy: &Proxy) -> [String; 2] {
     }
 }
 
-/// The way of what a source says, and that of what a destination says.
+/// The direction of the source's data, and that of the destination's.
 fn ways(source_listens: bool) -> [Way; 2] {
     match source_listens {
         true => [Way::FromListener, Way::ToListener],
@@ -71,8 +71,8 @@ fn one_more_and_the_end(mut publisher: Publisher, subscriber: &mut Subscriber) {
     end_comes(subscriber);
 }
 
-/// The first end of a stream that goes this way meets this fate, after the ends of its lanes were
-/// lost; the flag says that it has.
+/// `fate` changes the first end of a stream in this direction, after the ends of its lanes were
+/// lost; the flag reports that.
 fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<AtomicBool> {
     let met = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&met);
@@ -86,7 +86,7 @@ fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<Atomi
                 flag.store(true, Ordering::Release);
                 return fate(block.bytes());
             }
-            // It would be as good as the end.
+            // It would count as the end.
             match block.kind() {
                 LANE_END => Vec::new(),
                 _ => block.bytes(),
@@ -96,9 +96,9 @@ fn end_meets(proxy: &Proxy, way: Way, fate: fn(Vec<u8>) -> Vec<u8>) -> Arc<Atomi
     met
 }
 
-/// The connection breaks in the very moment, or a bit of it is changed.
+/// The connection breaks at this moment, or a bit of the block is changed.
 #[test]
-fn a_destination_hears_the_end_though_the_first_telling_was_lost() {
+fn destination_gets_the_end_after_a_lost_close() {
     let swallowed = |_: Vec<u8>| Vec::new();
     let changed = |mut bytes: Vec<u8>| {
         bytes[0] ^= 0x40;
@@ -129,10 +129,10 @@ fn a_destination_hears_the_end_though_the_first_telling_was_lost() {
     }
 }
 
-/// The destination heard the end and is gone; its answer was lost. The source waits for it for a
-/// while, not for ever.
+/// The destination got the end and is gone; its reply was lost. The source waits for it for a
+/// while, not forever.
 #[test]
-fn a_source_ends_though_the_answer_to_its_end_was_lost() {
+fn source_ends_after_a_lost_reply() {
     for (source_listens, name) in [(true, ""), (true, "&name=kept"), (false, "")] {
         let place = Place::new();
         let port = free_port();
@@ -159,7 +159,7 @@ fn a_source_ends_though_the_answer_to_its_end_was_lost() {
 }
 
 #[test]
-fn a_listening_source_ends_with_its_stream_and_not_with_a_subscriber_that_leaves() {
+fn listening_source_ends_with_its_stream_only() {
     let place = Place::new();
     let port = free_port();
     let from = place.uri("from", "");
@@ -183,7 +183,7 @@ fn a_listening_source_ends_with_its_stream_and_not_with_a_subscriber_that_leaves
 }
 
 #[test]
-fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
+fn listening_source_outlives_a_refused_subscriber() {
     let place = Place::new();
     let port = free_port();
     let from = place.uri("from", "subscribers_max=1");
@@ -199,9 +199,9 @@ fn a_listening_source_does_not_end_with_a_subscriber_that_had_no_room() {
     until("the source has ended", || sending.has_ended());
 }
 
-/// It says who it is, as a subscriber does, and leaves before anything was carried.
+/// It sends its hello like a subscriber, and leaves before anything was carried.
 #[test]
-fn a_listening_source_does_not_end_with_a_stranger_that_says_hello_and_leaves() {
+fn listening_source_outlives_a_client_that_only_says_hello() {
     let place = Place::new();
     let port = free_port();
     let proxy = Proxy::start(port);
@@ -243,10 +243,10 @@ fn a_listening_source_does_not_end_with_a_stranger_that_says_hello_and_leaves() 
 }
 
 #[test]
-fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take() {
+fn listening_destination_outlives_a_refused_publisher() {
     let (here, there) = (Place::new(), Place::new());
     let port = free_port();
-    // A file lies where the folder of the channels belongs.
+    // A file is in place of the channel folder.
     std::fs::write(there.dir(), "in the way").unwrap();
     let to = there.uri("to", "");
     let receiving = start(&uri(port, "role=listen"), &to, true);
@@ -263,16 +263,16 @@ fn a_listening_destination_does_not_end_with_a_publisher_that_it_could_not_take(
     });
 }
 
-/// What lay in the old channel and did not arrive is lost: the lane fails, and then the new channel
+/// Undelivered messages of the old channel are lost: the lane fails, and then the new channel
 /// follows.
 #[test]
-fn a_channel_that_was_replaced_while_the_destination_was_away_is_told() {
+fn replaced_channel_is_reported_as_loss() {
     let place = Place::new();
     let port = free_port();
     let to = place.uri("to", "");
     let mut subscriber = Subscriber::open(&to).unwrap();
     let publish = |message: &[u8]| {
-        // It waits no longer than that for a destination that is away.
+        // It waits only this long for an absent destination.
         let listens = uri(port, "role=listen&expire=1s");
         let mut publisher = Publisher::open(&listens).unwrap();
         let receiving = start(&uri(port, "role=connect"), &to, false);
@@ -305,14 +305,14 @@ fn a_channel_that_was_replaced_while_the_destination_was_away_is_told() {
     let told = error.to_string();
     assert!(told.contains("messages are missing"), "{told}");
     until("the new channel follows", || {
-        // Told again until the next publisher is there.
+        // Reported again until the next publisher is there.
         let received = subscriber.receive_timeout(Duration::from_millis(50));
         matches!(received, Ok(Some(message)) if *message == *b"second")
     });
 }
 
 #[test]
-fn a_kept_lane_that_the_source_does_not_announce_again_is_closed() {
+fn unannounced_reserved_lane_is_closed() {
     let place = Place::new();
     let port = free_port();
     let (listens, connects) = (uri(port, "role=listen"), uri(port, "role=connect"));

@@ -1,5 +1,5 @@
-//! Places of far sides of `tcp://`: what is kept when a side leaves in good order, and what fits
-//! together.
+//! Sessions of far sides of `tcp://`: what is kept when a side leaves in order, and which settings
+//! fit.
 
 #![cfg(not(loom))]
 
@@ -36,7 +36,7 @@ fn bridge(from: &str, to: &str) -> Bridge {
     Bridge::start(&config(from), &config(to), false).unwrap()
 }
 
-/// The next number, in time; an end on the way is none where publishers come back.
+/// The next number, in time; an end in between is ignored, because publishers come back.
 fn next(subscriber: &mut Subscriber) -> u64 {
     let mut number = None;
     until("a message comes", || {
@@ -51,10 +51,10 @@ fn next(subscriber: &mut Subscriber) -> u64 {
     number.unwrap()
 }
 
-/// Acknowledgements lag behind what is committed: a source that goes on from what it heard last
-/// must be told more.
+/// Acknowledgements lag behind commits: a source that continues from the last acknowledgement must
+/// be told the exact position.
 #[test]
-fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
+fn leaving_source_resumes_at_the_destinations_position() {
     const ROUNDS: u64 = 8;
     const EACH: u64 = 5_000;
     let place = Place::new();
@@ -68,9 +68,9 @@ fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
     let connects = uri(port, "role=connect");
     let mut publisher = Publisher::open(&from).unwrap();
     let mut expected = 0;
-    // There before the first message, which it would miss.
+    // Before the first message, which it would miss otherwise.
     let mut sending = Some(bridge(&from, &connects));
-    // Not awaited: where messages are missing, it waits for room for ever.
+    // Not joined: if messages are missing, it waits for room forever.
     std::thread::spawn(move || {
         for number in 0..ROUNDS * EACH {
             publisher.publish(&number.to_le_bytes()).unwrap();
@@ -81,16 +81,16 @@ fn a_source_that_leaves_in_good_order_goes_on_where_the_destination_is() {
         assert_eq!(next(&mut subscriber), expected);
         expected += 1;
         if expected % EACH == EACH / 2 {
-            // It says that it leaves, in the middle of the stream.
+            // It leaves in order, in the middle of the stream.
             drop(sending.take());
             sending = Some(bridge(&from, &connects));
         }
     }
 }
 
-/// The ring of a source lives on, and holds what was delivered.
+/// The ring of a source still exists, and holds delivered messages.
 #[test]
-fn what_was_delivered_before_the_end_does_not_come_again_after_it() {
+fn delivered_messages_are_not_repeated_after_the_end() {
     let place = Place::new();
     let (from, to) = (place.uri("from", ""), place.uri("to", ""));
     let port = free_port();
@@ -112,7 +112,7 @@ fn what_was_delivered_before_the_end_does_not_come_again_after_it() {
     }
 }
 
-/// Lanes that were kept for a source are everybody's once it has ended.
+/// Lanes that were reserved for a source are free once it has ended.
 #[test]
 fn sources_come_and_end_one_after_the_other() {
     let place = Place::new();
@@ -129,7 +129,7 @@ fn sources_come_and_end_one_after_the_other() {
 }
 
 #[test]
-fn a_bridge_stops_once_all_is_delivered_though_its_publisher_lives() {
+fn bridge_stops_after_delivery_while_its_publisher_lives() {
     for (ours, theirs) in [
         ("role=listen", "role=connect"),
         ("role=connect", "role=listen"),
@@ -152,9 +152,9 @@ fn a_bridge_stops_once_all_is_delivered_though_its_publisher_lives() {
     }
 }
 
-/// The ring was there before the bridge, which was not told its settings.
+/// The ring existed before the bridge, whose URI has no settings.
 #[test]
-fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
+fn existing_ring_refuses_unfit_frames() {
     let cases = [
         ("align=64", "", "align", ["8", "64"]),
         ("", "align=64", "align", ["64", "8"]),
@@ -185,7 +185,7 @@ fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
             let bare = place.uri("to", "");
             let receiving = || start(&uri(port, &format!("role={role}")), &bare);
             let sending = || start(&from, &uri(port, &format!("role={other}")));
-            // Who connects is refused by who listens; either may be the one that starts in vain.
+            // The listener refuses the client; either side may be the one that fails to start.
             let first = if role == "listen" {
                 receiving()
             } else {
@@ -212,7 +212,7 @@ fn a_ring_that_exists_takes_only_frames_that_can_lie_in_it() {
     }
 }
 
-/// `Bridge`s look into no message; the channels of their two sides are of one type all the same.
+/// Bridges do not read messages; both channels must still have the same type.
 #[test]
 fn a_ring_of_another_type_is_not_written() {
     let place = Place::new();
@@ -244,10 +244,10 @@ fn a_ring_of_another_type_is_not_written() {
 }
 
 #[test]
-fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
+fn listener_survives_a_failed_ring_opening() {
     let (here, there) = (Place::new(), Place::new());
     let port = free_port();
-    // Where the folder of the channels belongs, lies a file.
+    // A file is in place of the channel folder.
     std::fs::write(there.dir(), "in the way").unwrap();
     let to = there.uri("to", "");
     let receiving = bridge(&uri(port, "role=listen"), &to);
@@ -263,9 +263,9 @@ fn a_ring_that_cannot_be_opened_once_ends_no_listener() {
     assert_eq!(next(&mut subscriber), 7);
 }
 
-/// The end of a lane is told to a destination that has it open, however long ago it was.
+/// The end of a lane is delivered to a destination that has it open, even much later.
 #[test]
-fn a_publisher_that_closes_while_the_link_is_down_is_told_to_have_closed() {
+fn close_during_a_broken_link_is_delivered() {
     for listens in [true, false] {
         let place = Place::new();
         let port = free_port();
@@ -295,9 +295,9 @@ fn a_publisher_that_closes_while_the_link_is_down_is_told_to_have_closed() {
     }
 }
 
-/// Both ends are the same ring: each message would make the next one.
+/// Both ends are the same ring: each message would create the next one.
 #[test]
-fn a_bridge_from_a_channel_into_itself_is_refused_however_it_is_spelled() {
+fn bridge_from_a_channel_to_itself_is_refused() {
     let place = Place::new();
     let channel = place.uri("loop", "");
     let mut publisher = Publisher::open(&channel).unwrap();

@@ -1,5 +1,5 @@
-//! `tcp://` under TLS: in both roles, over broken connections, and against everybody who is not who
-//! they should be.
+//! `tcp://` under TLS: in both roles, over broken connections, and against sides without a valid
+//! certificate.
 
 #![cfg(all(feature = "tls", not(loom)))]
 
@@ -40,14 +40,13 @@ fn uri(port: u16, query: &str) -> String {
     format!("tcp://127.0.0.1:{port}/test?{query}")
 }
 
-/// What a subscriber says that cannot be served, where a publisher listens, and what that one
-/// notes.
+/// The error of a refused subscriber while a publisher listens, and the publisher's note.
 fn refused(publish: &str, subscribe: &str) -> (String, String) {
     let port = free_port();
     let publisher = Publisher::open(&uri(port, publish)).expect(publish);
     let error = match Subscriber::open(&uri(port, subscribe)) {
         Err(error) => error.to_string(),
-        // The answer came after opening had waited for it.
+        // The reply came after opening had waited for it.
         Ok(mut subscriber) => match subscriber.receive() {
             Err(ReceiveError::Failed(error)) => error.to_string(),
             other => panic!("{subscribe}: {other:?}"),
@@ -59,7 +58,7 @@ fn refused(publish: &str, subscribe: &str) -> (String, String) {
 }
 
 #[test]
-fn both_roles_carry_everything_and_nobody_on_the_way_reads_it() {
+fn both_roles_carry_every_message_encrypted() {
     const SECRET: &[u8] = b"attack at dawn";
     const COUNT: u32 = 20_000;
     let stage = Stage::new();
@@ -121,7 +120,7 @@ fn connections_that_break_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn a_listener_that_cannot_prove_who_it_is_is_named_with_what_to_do() {
+fn listener_with_invalid_certificate_is_reported() {
     let stage = Stage::new();
     let stranger = Authority::new("somebody else");
     let ca = format!("tls=yes&{}", stage.ca());
@@ -174,7 +173,7 @@ fn a_listener_that_cannot_prove_who_it_is_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_caller_that_cannot_prove_who_it_is_is_turned_away_and_told_why() {
+fn client_with_invalid_certificate_is_refused() {
     let stage = Stage::new();
     let stranger = Authority::new("somebody else");
     let publish = format!("tls=yes&{}&{}", stage.server, stage.ca());
@@ -212,7 +211,7 @@ fn a_caller_that_cannot_prove_who_it_is_is_turned_away_and_told_why() {
 }
 
 #[test]
-fn tls_on_one_side_only_is_said_on_both() {
+fn tls_on_one_side_is_reported_on_both() {
     let stage = Stage::new();
     let plain = "linger=0s";
     let (error, note) = refused(&format!("tls=yes&{}", stage.server), plain);
@@ -224,14 +223,14 @@ fn tls_on_one_side_only_is_said_on_both() {
 }
 
 #[test]
-fn strangers_at_a_tls_port_disturb_nobody() {
+fn invalid_tls_clients_are_refused_without_harm() {
     let stage = Stage::new();
     let port = free_port();
     let listens = format!("tls=yes&{}&subscribers=1", stage.server);
     let mut publisher = Publisher::open(&uri(port, &listens)).unwrap();
     let calls = format!("tls=yes&{}", stage.ca());
     let mut subscriber = Subscriber::open(&uri(port, &calls)).unwrap();
-    // Garbage; half a handshake and then the end; a record that claims to be longer than any is.
+    // Garbage; half a handshake and then the end; a record with an excessive length.
     let hostile: [&[u8]; 3] = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         &[22, 3, 1, 2, 0, 1],
@@ -241,7 +240,7 @@ fn strangers_at_a_tls_port_disturb_nobody() {
         let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stranger.write_all(bytes).unwrap();
         stranger.shutdown(std::net::Shutdown::Write).unwrap();
-        // What it says to them is an alert, or nothing.
+        // It sends them an alert, or nothing.
         let mut answer = Vec::new();
         let _ = stranger.read_to_end(&mut answer);
         assert!(matches!(answer.first(), None | Some(21)), "{answer:?}");
@@ -254,7 +253,7 @@ fn strangers_at_a_tls_port_disturb_nobody() {
 }
 
 #[test]
-fn files_that_are_missing_or_of_no_use_are_named() {
+fn missing_or_invalid_files_are_named() {
     let stage = Stage::new();
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("nothing.pem");

@@ -1,4 +1,4 @@
-//! Topics: given by publishers, chosen by subscribers, in every place a channel can be.
+//! Topics: set by publishers, selected by subscribers, on every transport.
 
 #![cfg(not(loom))]
 
@@ -32,7 +32,7 @@ fn read_all(subscriber: &mut Subscriber) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_filter_gets_what_it_asks_for_and_nothing_else_everywhere() {
+fn every_filter_selects_its_topics_on_every_transport() {
     let filters = [
         (">", vec![0, 1, 2, 3, 4]),
         ("a.*", vec![1]),
@@ -72,7 +72,7 @@ fn every_filter_gets_what_it_asks_for_and_nothing_else_everywhere() {
 }
 
 #[test]
-fn every_way_of_sending_carries_the_topic() {
+fn every_send_call_carries_the_topic() {
     let place = Place::new();
     let uri = place.uri("ways", "topic=way.of");
     let mut subscriber = Subscriber::open(&place.uri("ways", "topic=way.*")).unwrap();
@@ -98,7 +98,7 @@ fn every_way_of_sending_carries_the_topic() {
     let mut keep = |message: &olivine::Message<'_>| {
         found.push((message.tag(), message.topic().to_owned(), message.to_vec()));
     };
-    // Half of them by each way of receiving.
+    // Half of them by each receive call.
     subscriber.poll(|message| keep(&message), 4).unwrap();
     while let Ok(message) = subscriber.receive() {
         keep(&message);
@@ -118,7 +118,7 @@ fn every_way_of_sending_carries_the_topic() {
 }
 
 #[test]
-fn a_subscriber_without_a_topic_gets_every_message_of_a_channel_with_topics() {
+fn subscriber_without_filter_gets_every_message() {
     each(|transport| {
         let (publish, subscribe) = transport.pair("capacity=64KiB&subscribers=1");
         let reader = std::thread::spawn(move || {
@@ -177,7 +177,7 @@ fn messages_with_and_without_a_topic_go_over_one_channel() {
 }
 
 #[test]
-fn a_subscriber_with_a_topic_is_not_refused_where_no_message_has_one() {
+fn subscriber_with_filter_opens_a_channel_without_topics() {
     let place = Place::new();
     for from in ["now", "oldest"] {
         let query = format!("topic=a.*&from={from}");
@@ -194,10 +194,10 @@ fn a_subscriber_with_a_topic_is_not_refused_where_no_message_has_one() {
     }
 }
 
-/// The channel had publishers before that gave no topic: over each place, with short messages and
-/// with a long one, which a connection carries in parts.
+/// Earlier publishers of the channel gave no topic: on each transport, with short messages and a
+/// long one, which a connection carries in parts.
 #[test]
-fn a_publisher_gives_a_topic_where_the_messages_before_had_none() {
+fn topics_may_start_in_the_middle_of_a_channel() {
     each(|transport| {
         let (publish, subscribe) = transport.pair("capacity=1MiB&subscribers=2");
         let readers = [subscribe.clone(), with(transport, &subscribe, "a.*")];
@@ -226,12 +226,12 @@ fn a_publisher_gives_a_topic_where_the_messages_before_had_none() {
 }
 
 #[test]
-fn a_publisher_with_a_topic_comes_to_a_channel_without() {
+fn publisher_with_topic_joins_a_channel_without_topics() {
     let place = Place::new();
     for (name, query) in [("a", ""), ("b", "&slow=evict:1h"), ("c", "&wait=park")] {
         let uri = |more: &str| place.uri(name, &format!("{more}{query}"));
         let mut plain = Publisher::open(&uri("from=now")).unwrap();
-        // Half of them by each way of receiving, and a batch that is handed out in two calls.
+        // Half of them by each receive call, and a batch that is returned in two calls.
         let mut polls = Subscriber::open(&uri("from=now")).unwrap();
         let mut receives = Subscriber::open(&uri("from=now")).unwrap();
         let mut chooses = Subscriber::open(&uri("topic=a")).unwrap();
@@ -281,10 +281,10 @@ fn a_publisher_with_a_topic_comes_to_a_channel_without() {
     }
 }
 
-/// A journal hands out the topic beside the message.
+/// A journal returns the topic apart from the message.
 #[cfg(feature = "journal")]
 #[test]
-fn a_journal_tells_topics_and_messages_apart() {
+fn journal_returns_topic_and_message_apart() {
     let place = Place::new();
     let file = place.file("topics.olv");
     let to = format!("file://{}?channel=x", file.display());
@@ -305,7 +305,7 @@ fn a_journal_tells_topics_and_messages_apart() {
 }
 
 #[test]
-fn a_publisher_takes_one_topic_and_says_what_is_wrong_with_another() {
+fn publisher_refuses_invalid_topics() {
     let place = Place::new();
     for topic in ["a.*", ">", "a,b"] {
         let error = Publisher::open(&place.uri("x", &format!("topic={topic}"))).unwrap_err();
@@ -337,7 +337,7 @@ fn the_longest_message_leaves_room_for_its_topic() {
         publisher.try_claim(longest + 1),
         Err(NotSent::TooLong { .. })
     ));
-    // Each fills the ring: the second has to wait, and says so.
+    // Each fills the ring: the second must wait, and reports it.
     publisher.publish(&vec![2; longest]).unwrap();
     assert_eq!(
         publisher.try_publish(&vec![3; longest]),
@@ -352,12 +352,12 @@ fn the_longest_message_leaves_room_for_its_topic() {
 }
 
 #[test]
-fn what_nobody_asks_for_holds_no_room() {
+fn unselected_messages_hold_no_room() {
     let place = Place::new();
     let mut publisher = Publisher::open(&place.uri("x", "topic=noise&capacity=4KiB")).unwrap();
     let mut subscriber = Subscriber::open(&place.uri("x", "topic=signal&wait=park")).unwrap();
     let publishing = std::thread::spawn(move || {
-        // More than one call goes past, and many rings.
+        // More than one call skips, and many rings.
         for number in 0..20_000_u32 {
             publisher.publish(&number.to_le_bytes()).unwrap();
         }
@@ -372,7 +372,7 @@ fn what_nobody_asks_for_holds_no_room() {
 }
 
 #[test]
-fn readers_that_may_be_overrun_choose_by_topic_too() {
+fn latest_subscribers_filter_by_topic() {
     let place = Place::new();
     let uri = place.uri("x", "topic=b.c&capacity=64KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -405,7 +405,7 @@ impl Plain for Quote {
 }
 
 #[test]
-fn typed_messages_have_topics_too() {
+fn typed_messages_have_topics() {
     let place = Place::new();
     let mut publisher = Publisher::<Quote>::typed(&place.uri("q", "topic=fx.eur")).unwrap();
     let mut subscriber = Subscriber::<Quote>::typed(&place.uri("q", "topic=fx.*")).unwrap();
@@ -426,9 +426,9 @@ fn typed_messages_have_topics_too() {
     assert!(error.to_string().contains("quote v1"), "{error}");
 }
 
-/// Whoever comes in the middle of a stream, or of a journal, knows the topics all the same.
+/// Subscribers that join in the middle of a stream, or of a journal, get the topics.
 #[test]
-fn late_comers_know_the_topics() {
+fn late_subscribers_get_topics() {
     let place = Place::new();
     let mut publisher = Publisher::open(&place.uri("x", "topic=a.b&capacity=4KiB")).unwrap();
     for number in 0..10_000_u32 {

@@ -1,5 +1,5 @@
-//! Every verb with every wait, label and kind of handle: the rows of `verbs/table.txt`, which C,
-//! C++ and Python execute too.
+//! Every verb with every wait, label and kind of handle: the rows of `verbs/table.txt`, which also
+//! run in C, C++ and Python.
 
 #![cfg(not(loom))]
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const TABLE: &str = include_str!("verbs/table.txt");
 const SHORT: Duration = Duration::from_millis(1);
 
-/// What fills a ring, and what a row is about.
+/// Marks of a message that fills a ring, and of the row's message.
 const FILLER: u64 = 1;
 const CELL: u64 = 2;
 
@@ -24,7 +24,7 @@ impl Plain for Value {
     const TYPE_NAME: &'static str = "verbs v1";
 }
 
-/// A message as a row tells it: its mark, tag and topic.
+/// A message as in a row: its mark, tag and topic.
 type Found = (u64, u32, String);
 
 /// The verbs of one kind of publisher.
@@ -132,7 +132,7 @@ impl Sends for Publisher<Value> {
     }
 }
 
-/// The same for both kinds of subscriber: `$found` makes a [`Found`] of what it hands out.
+/// The same for both kinds of subscriber: `$found` makes a [`Found`] from the returned message.
 macro_rules! receives {
     ($subscriber:ty, $found:expr) => {
         impl Receives for $subscriber {
@@ -181,7 +181,7 @@ fn told(word: &str, (_, tag, topic): &Found) -> String {
     format!("{word} {tag} {topic}")
 }
 
-/// The message that the row is about.
+/// The row's message.
 fn await_cell(subscriber: &mut impl Receives) -> Found {
     loop {
         match subscriber.receive("receive", "wait") {
@@ -232,7 +232,7 @@ fn receiving<P: Sends>(
         }
         channel => panic!("no test for channel {channel}"),
     }
-    // A few looks may find nothing before the end is seen.
+    // A few polls may find nothing before the end is seen.
     let mut looks = 0;
     loop {
         match subscriber.receive(verb, wait) {
@@ -247,7 +247,7 @@ fn receiving<P: Sends>(
 
 fn run<P: Sends>(kind: &str, number: usize, row: [&str; 4]) -> String {
     let uri = format!("inproc://verbs-{kind}-{number}?capacity=4KiB&wait=park");
-    // For a subscriber a topic would be a filter.
+    // For a subscriber the topic would be a filter.
     let topic = if row[2] == "plain" { "" } else { "&topic=own" };
     let ends = P::open(&uri, &format!("{uri}{topic}"));
     match row[0] {
@@ -256,7 +256,7 @@ fn run<P: Sends>(kind: &str, number: usize, row: [&str; 4]) -> String {
     }
 }
 
-/// The rows of the table: what to do, and what comes of it.
+/// The rows of the table: the operation, and its result.
 fn rows() -> Vec<([&'static str; 4], &'static str)> {
     let lines = TABLE.lines().filter_map(|line| line.split_once(" = "));
     let lines = lines.filter(|(row, _)| !row.starts_with('#'));

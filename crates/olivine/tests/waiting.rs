@@ -1,4 +1,4 @@
-//! Waiting: every mix of strategies, and the descriptor form for event loops.
+//! Waiting: every mix of strategies, and the descriptor for event loops.
 
 #![cfg(not(loom))]
 
@@ -10,7 +10,7 @@ use olivine::{Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
 #[test]
-fn every_mix_of_waiting_delivers() {
+fn every_mix_of_wait_strategies_delivers() {
     let place = Place::new();
     let strategies = ["park", "yield", "adaptive", "spin"];
     for sends in strategies {
@@ -55,7 +55,7 @@ fn drain(subscriber: &mut Subscriber) -> Vec<u32> {
 }
 
 #[test]
-fn an_event_loop_is_told_of_messages() {
+fn event_loop_is_notified_of_messages() {
     let place = Place::new();
     let uri = place.uri("events", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -70,7 +70,7 @@ fn an_event_loop_is_told_of_messages() {
     }
     assert_eq!(got, (0..150).collect::<Vec<_>>());
     assert!(!readable(&mut subscriber, SHORT), "nothing to read");
-    // The end is news, too.
+    // The end is an event, too.
     publisher.close().unwrap();
     assert!(readable(&mut subscriber, LONG));
     until("the end is found", || {
@@ -79,12 +79,12 @@ fn an_event_loop_is_told_of_messages() {
 }
 
 #[test]
-fn an_event_loop_that_also_looks_by_itself_is_told_of_what_comes_next() {
+fn event_loop_that_also_polls_is_notified() {
     let place = Place::new();
     let uri = place.uri("both", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
-    // Zeros, so that a place of the lap before looks empty.
+    // Zeros, so that a position of the previous lap looks empty.
     let zeros = [0; 256];
     for round in 0..300 {
         assert!(!readable(&mut subscriber, Duration::ZERO), "all was read");
@@ -104,7 +104,7 @@ fn an_event_loop_that_also_looks_by_itself_is_told_of_what_comes_next() {
 }
 
 #[test]
-fn an_event_loop_rests_when_one_of_two_publishers_has_closed() {
+fn event_loop_sleeps_after_one_of_two_publishers_closed() {
     let uri = "inproc://half-closed?capacity=4KiB";
     let mut subscriber = Subscriber::open(uri).unwrap();
     let mut stays = Publisher::open(uri).unwrap();
@@ -132,12 +132,12 @@ fn membarrier_is_refused_on_request() {
 }
 
 #[test]
-fn all_of_this_holds_without_membarrier() {
-    common::idle::again_without_membarrier("all_of_this_holds_without_membarrier");
+fn tests_pass_without_membarrier() {
+    common::idle::again_without_membarrier("tests_pass_without_membarrier");
 }
 
-/// Storms of sleeps and wake-ups whose naps have no end, so that a wake-up that gets lost is a hang
-/// and not a delay.
+/// Storms of sleeps and wake-ups whose naps have no time limit, so that a lost wake-up is a hang,
+/// not a delay.
 #[cfg(feature = "points")]
 mod storms {
     use super::*;
@@ -145,7 +145,7 @@ mod storms {
 
     const ROUNDS: u32 = 20_000;
 
-    /// A storm in a process of its own, which stores its progress.
+    /// A storm in its own process, which stores its progress.
     pub(super) fn run() {
         let Some(role) = common::my_role() else {
             return;
@@ -154,7 +154,7 @@ mod storms {
         let words = SharedWords::attach(setting("OLIVINE_STORM_WORDS").as_ref()).unwrap();
         let uri = setting("OLIVINE_STORM_URI");
         match role.as_str() {
-            // The ring is full again and again, and empty for some.
+            // The ring is full again and again, and sometimes empty.
             "room" => {
                 let mut readers: Vec<_> = (0..3).map(|_| Subscriber::open(&uri).unwrap()).collect();
                 let mut publisher = Publisher::open(&uri).unwrap();
@@ -168,7 +168,7 @@ mod storms {
                     }
                 });
             }
-            // Each message is awaited asleep, both ways.
+            // Each message is awaited asleep, in both directions.
             "turns" => {
                 let back = uri.replace("storm", "back");
                 let mut there = Subscriber::open(&uri).unwrap();
@@ -193,7 +193,7 @@ mod storms {
         }
     }
 
-    /// Runs a storm; whether it came to its end, or got no further.
+    /// Runs a storm; returns whether it finished.
     fn ends(role: &str, drop_wakes: Option<u64>) -> bool {
         let place = Place::new();
         let words = SharedWords::create(&place.file("words"), 1).unwrap();
@@ -220,7 +220,7 @@ mod storms {
             if now != progress {
                 (progress, patience) = (now, common::Patience::new());
             }
-            // A thousand times what a wake-up takes.
+            // A thousand times the duration of a wake-up.
             if !patience.lasts() || (drop_wakes.is_some() && patience.waited() > LONG / 20) {
                 return false;
             }
@@ -228,13 +228,13 @@ mod storms {
     }
 
     #[test]
-    fn no_wake_up_is_lost_where_no_nap_ends_by_time() {
+    fn no_wakeup_is_lost() {
         assert!(ends("room", None), "the room storm hangs");
         assert!(ends("turns", None), "the storm of turns hangs");
     }
 
     #[test]
-    fn a_planted_fault_that_drops_wake_ups_is_found() {
+    fn dropped_wakeups_are_detected() {
         assert!(
             !ends("room", Some(200)),
             "a wake-up was dropped and not missed"

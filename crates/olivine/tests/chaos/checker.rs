@@ -1,8 +1,8 @@
-//! The messages of a run, and the account of what became of them.
+//! The messages of a run, and the check of what arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes before the filling: publisher, length and number; and the sum behind it.
+/// Bytes before the pattern (publisher, length and number), and of the checksum after it.
 const HEAD: usize = 16;
 const SUM: usize = 4;
 /// Shortest message.
@@ -23,7 +23,7 @@ pub(crate) fn message(publisher: u32, number: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Publisher and number of a message that is whole.
+/// Publisher and number of a valid message.
 fn read(bytes: &[u8]) -> Option<(u32, u64)> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
     let body = bytes.len().checked_sub(SUM)?;
@@ -32,20 +32,20 @@ fn read(bytes: &[u8]) -> Option<(u32, u64)> {
     whole.then_some((word(0)?, number))
 }
 
-/// What one publisher's messages became.
+/// What arrived of one publisher's messages.
 #[derive(Debug, Default)]
 struct Stream {
-    /// The number that comes next.
+    /// The expected number.
     next: u64,
-    /// Numbers that were passed over.
+    /// Numbers that were skipped.
     missing: BTreeSet<u64>,
-    /// Messages that the publisher was told are published.
+    /// Messages that the publisher reported as published.
     sent: u64,
-    /// The publisher has closed its end.
+    /// The publisher has closed.
     closed: bool,
 }
 
-/// What went wrong in a run, and how much went well.
+/// The errors and the counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) received: u64,
@@ -53,15 +53,15 @@ pub(crate) struct Verdict {
     pub(crate) repeated: u64,
     pub(crate) reordered: u64,
     pub(crate) torn: u64,
-    /// The stream ended as if it were complete, and it was not.
+    /// Ends of the stream before it was complete, without an error.
     pub(crate) silent_ends: u64,
     pub(crate) hung: u64,
-    /// The stream failed with these reasons.
+    /// Reasons with which the stream failed.
     pub(crate) failed: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether every message arrived once and in order, and the end was told.
+    /// Whether every message arrived once and in order, and the end was reported.
     pub(crate) fn is_good(&self) -> bool {
         let bad = [
             self.lost,
@@ -74,7 +74,7 @@ impl Verdict {
         bad.iter().all(|count| *count == 0) && self.failed.is_empty()
     }
 
-    /// Adds another run's.
+    /// Adds another verdict.
     pub(crate) fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.lost += other.lost;
@@ -87,15 +87,15 @@ impl Verdict {
     }
 }
 
-/// Keeps the account of a run.
+/// Checks the messages of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     streams: BTreeMap<u32, Stream>,
     verdict: Verdict,
-    /// Publisher and number of what arrived last.
+    /// Publisher and number of the last message.
     last: Option<(u32, u64)>,
-    /// What a receiver had in hand when it was killed: it may come again, behind messages of
-    /// others.
+    /// The message that a killed receiver was handling: it may come again, after messages of other
+    /// publishers.
     in_hand: Option<(u32, u64)>,
 }
 
@@ -105,7 +105,7 @@ impl Checker {
         self.streams.entry(publisher).or_default().sent = sent;
     }
 
-    /// `publisher` has closed its end.
+    /// `publisher` has closed.
     pub(crate) fn closed(&mut self, publisher: u32) {
         self.streams.entry(publisher).or_default().closed = true;
     }
@@ -154,7 +154,7 @@ impl Checker {
         self.verdict.received
     }
 
-    /// The stream ended as if everything had been received.
+    /// The stream ended without an error.
     pub(crate) fn ended(&mut self) {
         let complete = |stream: &Stream| {
             stream.closed && stream.missing.is_empty() && stream.next == stream.sent
@@ -179,7 +179,7 @@ impl Checker {
         self.verdict.hung += 1;
     }
 
-    /// The account, once nothing more can arrive.
+    /// The verdict, once nothing more can arrive.
     pub(crate) fn verdict(mut self) -> Verdict {
         for stream in self.streams.values() {
             let lost = stream.missing.len() as u64 + stream.sent.saturating_sub(stream.next);
@@ -193,7 +193,7 @@ impl Checker {
 mod tests {
     use super::*;
 
-    /// Ten messages of a publisher that has closed, with `change` on the way.
+    /// Ten messages of a closed publisher, after `change`.
     fn account(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Checker {
         let mut checker = Checker::default();
         checker.sent(1, 10);
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_stream_is_good() {
+    fn complete_stream_passes() {
         let verdict = verdict(|_| ());
         assert!(verdict.is_good() && verdict.received == 10, "{verdict:?}");
     }
 
     #[test]
-    fn a_lost_message_is_counted_wherever_it_is_lost() {
+    fn lost_message_is_counted() {
         for at in [0, 4, 9] {
             let verdict = verdict(|messages| drop(messages.remove(at)));
             assert_eq!((verdict.lost, verdict.repeated), (1, 0), "{at}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_message_is_counted_wherever_it_comes_again() {
+    fn repeated_message_is_counted() {
         for at in [1, 5, 10] {
             let verdict = verdict(|messages| messages.insert(at, messages[at - 1].clone()));
             assert_eq!((verdict.lost, verdict.repeated), (0, 1), "{at}");
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reordered_message_is_counted_and_not_lost() {
+    fn reordered_message_is_counted() {
         let verdict = verdict(|messages| messages.swap(3, 4));
         assert_eq!((verdict.lost, verdict.reordered), (0, 1));
         assert!(!verdict.is_good());
     }
 
     #[test]
-    fn a_torn_message_is_counted_and_lost() {
+    fn torn_message_is_counted() {
         for at in [0, 4, 8, 20, 39] {
             let verdict = verdict(|messages| messages[4][at] ^= 4);
             assert_eq!((verdict.lost, verdict.torn), (1, 1), "byte {at}");
@@ -255,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_end_is_counted() {
+    fn early_end_is_counted() {
         let verdict = verdict(|messages| messages.truncate(6));
         assert_eq!((verdict.lost, verdict.silent_ends), (4, 1));
         assert!(!verdict.is_good());
-        // A publisher that still lives, though everything that it published came.
+        // A publisher that is still open, though all its messages came.
         let mut checker = account(|_| ());
         checker.sent(2, 0);
         checker.ended();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hung_stream_and_a_failed_one_are_counted() {
+    fn hung_and_failed_streams_are_counted() {
         let mut checker = account(|_| ());
         checker.hung();
         assert!(!checker.verdict().is_good());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_message_in_hand_of_a_killed_receiver_may_come_again() {
+    fn killed_receiver_may_repeat_one_message() {
         let again = |number| {
             let mut checker = account(|_| ());
             checker.receiver_killed();

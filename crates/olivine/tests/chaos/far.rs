@@ -1,4 +1,4 @@
-//! `file://` and `nats://`: recorders, replayers, bridges, programs and a server, killed and
+//! `file://` and `nats://`: recorders, replays, bridges, programs and a server are killed and
 //! started again.
 
 use crate::checker::Checker;
@@ -11,7 +11,7 @@ use crate::traffic::{Got, HUNG, Plan, Publishers, Receive, receive_all};
 use olivine::{Bridge, Config, Subscriber};
 use std::collections::BTreeMap;
 
-/// Where the messages go.
+/// The transport of the messages.
 pub(crate) enum Far<'s> {
     Journal,
     #[cfg(feature = "nats")]
@@ -23,15 +23,15 @@ pub(crate) enum Far<'s> {
 /// What is at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// A program with the URI in its hand.
+    /// A program that opens the URI.
     Program,
-    /// A bridge to a channel in shared memory, which is stopped and started again now and then.
+    /// A bridge to a channel in shared memory, which is sometimes stopped and started again.
     Bridge,
-    /// The same as a process of its own, which is killed.
+    /// The same in its own process, which is killed.
     Process,
 }
 
-/// What starts, in any order, and what is killed.
+/// What starts, in any order, and may be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Publishers,
@@ -41,7 +41,7 @@ enum Part {
     Server,
 }
 
-/// All that is drawn for a run.
+/// The random options of a run.
 #[derive(Clone, Debug)]
 struct Options {
     source: End,
@@ -155,7 +155,7 @@ enum Link {
     Process(Other),
 }
 
-/// A fault that the checker must find.
+/// A planted fault that the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
     Lost,
@@ -165,7 +165,7 @@ pub(crate) enum Planted {
     SilentEnd,
 }
 
-/// A receiver that is at fault once half of the messages came.
+/// A receiver that fails after half of the messages.
 struct AtFault {
     inner: Box<dyn Receive>,
     planted: Option<Planted>,
@@ -199,19 +199,19 @@ impl Receive for AtFault {
     }
 }
 
-/// What runs, and what it is told.
+/// The running parts and their options.
 struct Scene<'a> {
     options: Options,
     far: Far<'a>,
     kills: Vec<(u64, Part)>,
     counts: BTreeMap<&'static str, u64>,
-    /// Source and destination of either link.
+    /// Source and destination of the two links.
     source: [String; 2],
     destination: [String; 2],
     links: [Option<Link>; 2],
 }
 
-/// Runs one; with `planted`, one whose receiver is at fault, and which knows it soon.
+/// Runs the scene. With `planted` the receiver fails, and waits are short.
 pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -> Run {
     let is_journal = matches!(far, Far::Journal);
     let options = Options::draw(random, is_journal);
@@ -229,7 +229,7 @@ pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -
         #[cfg(feature = "nats")]
         Far::Nats(server) => {
             let query = &options.query;
-            // By interest, what nobody waits for is not kept.
+            // With interest retention, messages without a subscriber are not kept.
             let awaited = format!("{query}&subscribers=1");
             let oldest = format!("{query}&from=oldest");
             (
@@ -321,7 +321,7 @@ impl Scene<'_> {
             other => panic!("{other:?} is no link"),
         };
         let [from, to] = uris;
-        // A source ends with its publishers; a destination may believe that too early.
+        // A source ends with its publishers; a destination could see that too early.
         let until_end = part == Part::Source;
         self.links[place] = match end {
             End::Program => None,
@@ -342,7 +342,7 @@ impl Scene<'_> {
             _ => return self.kill_server(),
         };
         let word = match self.links[place].take() {
-            // Its process has ended, with its source.
+            // Its process has ended together with its source.
             None => return,
             Some(Link::Process(process)) => {
                 kill(process);
@@ -366,7 +366,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Says what the links and the server say, for people.
+    /// Prints the status of the links and the log of the server.
     fn complain(&self) {
         #[cfg(feature = "nats")]
         if let Far::Nats(server) = &self.far {
@@ -406,7 +406,7 @@ impl Plan for Scene<'_> {
         if let (true, Far::Nats(server)) = (self.options.close_down, &mut self.far) {
             server.kill();
             if self.options.source == End::Program {
-                // It closes when the server is back, and has not heard of that.
+                // It closes when the server is back, but does not know that yet.
                 server.start();
             }
             *self.counts.entry("closed while down").or_default() += 1;
@@ -424,7 +424,7 @@ impl Plan for Scene<'_> {
 
     fn may_end_early(&self) -> bool {
         match self.far {
-            // A recorder that is stopped closes its journal.
+            // A stopped recorder closes its journal.
             Far::Journal => {
                 let is_stopped = |(_, part): &(u64, Part)| *part == Part::Source;
                 self.options.source == End::Bridge && self.options.kills.iter().any(is_stopped)

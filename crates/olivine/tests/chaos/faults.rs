@@ -1,34 +1,34 @@
-//! Faults of a connection, drawn, begun and ended.
+//! Random faults of a connection.
 
 use crate::common::Random;
 use crate::common::proxy::{Proxy, Way};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a proxy does.
+/// A fault of the proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// Cuts every connection.
     Cut,
-    /// Lets no connection through for so long.
+    /// Lets no connection through for this time.
     Down(Duration),
-    /// Forwards nothing for so long, longer than the time-out, and cuts then.
+    /// Forwards nothing for this time, longer than the time-out, and then cuts.
     HalfOpen(Duration),
-    /// Keeps one direction back for so long. Where it is the direction of acknowledgements, they
-    /// are withheld.
+    /// Holds one direction for this time. If it is the direction of acknowledgements, they are
+    /// withheld.
     Withhold(Way, Duration),
-    /// As [`Fault::Withhold`], and cuts instead of handing on what it kept.
+    /// Like [`Fault::Withhold`], but drops what it held and cuts.
     WithholdAndCut(Way, Duration),
-    /// Delays each piece of both directions by this time, for so long.
+    /// Delays each piece of both directions by the first time, for the second time.
     Delay(Duration, Duration),
-    /// Hands on so many bytes at a time, for so long.
+    /// Forwards this many bytes at a time, for this time.
     Split(u64, Duration),
-    /// Flips a bit after so many bytes.
+    /// Flips a bit after this many bytes.
     Flip(Way, u64),
 }
 
 impl Fault {
-    /// Draws one. `timeout` is what the sides of the connection have agreed on.
+    /// A random fault. `timeout` is the agreed time-out of the connection.
     pub(crate) fn draw(random: &mut Random, timeout: Duration) -> Self {
         let way = Way::BOTH[usize::from(random.below(2) == 1)];
         let time = Duration::from_millis(1 + random.below(60));
@@ -93,7 +93,7 @@ impl Fault {
             Self::Withhold(way, _) => proxy.hold(way, false),
             Self::WithholdAndCut(way, _) => {
                 proxy.cut();
-                // What was kept goes to a connection that is gone, or is about to be.
+                // What was held goes to a connection that is gone or about to be.
                 proxy.hold(way, false);
             }
             Self::Delay(..) => {
@@ -106,7 +106,7 @@ impl Fault {
     }
 }
 
-/// Faults of a run, one at a time, each when so many messages have arrived.
+/// Faults of a run, one at a time, each after a number of messages.
 pub(crate) struct Faults {
     pub(crate) proxy: Proxy,
     planned: Vec<(u64, Fault)>,
@@ -115,7 +115,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// `planned` is in the order of the numbers of messages.
+    /// `planned` is ordered by the numbers of messages.
     pub(crate) fn new(proxy: Proxy, mut planned: Vec<(u64, Fault)>) -> Self {
         planned.reverse();
         Self {
@@ -126,7 +126,7 @@ impl Faults {
         }
     }
 
-    /// Begins and ends what is due.
+    /// Begins and ends due faults.
     pub(crate) fn look(&mut self, received: u64) {
         if let Some((until, fault)) = self.under_way {
             if Instant::now() < until {
@@ -142,7 +142,7 @@ impl Faults {
         }
     }
 
-    /// Ends what is under way.
+    /// Ends the current fault.
     pub(crate) fn settle(&mut self) {
         if let Some((_, fault)) = self.under_way.take() {
             fault.end(&self.proxy);

@@ -1,32 +1,32 @@
-//! Chaos: transports under random faults. Each run draws its options from a seed, and a failing
-//! seed repeats the run.
+//! Chaos: transports under random faults. Each run draws its options from a seed; a failing seed
+//! repeats the run.
 //!
 //! ```text
 //! cargo test -p olivine --test chaos                               a few runs of each scene
-//! CHAOS_RUNS=1000 cargo test -p olivine --test chaos tcp_           a thousand of one
+//! CHAOS_RUNS=1000 cargo test -p olivine --test chaos tcp_           a thousand runs of one
 //! CHAOS_SEED=42 CHAOS_RUNS=1 cargo test -p olivine --test chaos tcp -- --nocapture
 //! ```
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`checker`] | the messages, and the account of what arrived: lost, repeated, reordered, torn, silent ends, hung |
+//! | [`checker`] | the messages, and the check of what arrived: lost, repeated, reordered, torn, early ends, hung |
 //! | [`options`] | seeds and numbers of runs from the environment, the report of a scene |
-//! | [`traffic`] | publishers on threads, and the loop that receives and lets faults happen |
+//! | [`traffic`] | publishers on threads, and the receive loop, which triggers faults |
 //! | [`faults`] | faults of a connection, by [`common::proxy`] |
 //! | [`tcp`] | the scene of `tcp://` |
 //! | [`planted`] | faults of each kind that the suite must find |
 //! | [`far`] | the scenes of `file://` and `nats://`: kills of recorders, replayers, bridges, readers and the server |
-//! | [`reader`] | a program with a durable name that is killed and goes on |
+//! | [`reader`] | a durable subscriber that is killed and continues |
 //!
 //! # How to add a scene
 //!
 //! 1. A module with `pub(crate) fn run(random: &mut Random) -> Run`. It draws every option from
 //!    `random`, prints them by `options::say`, and builds its URIs, bridges and servers.
-//! 2. [`traffic::Publishers::start`] for its publishers, [`traffic::receive_all`] for the rest: the
-//!    closure that it takes is called between messages with the number received so far, and does
-//!    what the scene's plan says. It returns a [`checker::Checker`] from which `verdict()` makes
-//!    the account.
+//! 2. [`traffic::Publishers::start`] for its publishers, [`traffic::receive_all`] for the rest. Its
+//!    closure is called between messages with the number received so far, and follows the scene's
+//!    plan. It returns a [`checker::Checker`], whose `verdict()` is the result.
 //! 3. Here: `mod NAME;`, a `#[test]` that calls [`options::storm`], and a role in [`role`] if it
+//!    runs processes.
 //!    runs processes.
 
 #![cfg(all(not(loom), feature = "tcp"))]
@@ -47,7 +47,7 @@ mod reader;
 mod tcp;
 mod traffic;
 
-/// Runs of a scene in an ordinary test.
+/// Runs of a scene in an ordinary test run.
 const RUNS: u64 = 8;
 
 #[test]

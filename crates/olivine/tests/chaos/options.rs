@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) verdict: Verdict,
-    /// What was done to it, and how often.
+    /// Faults of the run, with their counts.
     pub(crate) faults: BTreeMap<&'static str, u64>,
 }
 
-/// Prints the options of the run at hand; shown where the run fails, or with `--nocapture`.
+/// Prints the options of the current run; visible if the run fails, or with `--nocapture`.
 pub(crate) fn say(options: &dyn std::fmt::Debug) {
     println!("  {options:?}");
 }
 
-/// Runs a scene as often as `CHAOS_RUNS` says, from the seed `CHAOS_SEED` on, and reports.
+/// Runs a scene `CHAOS_RUNS` times from the seed `CHAOS_SEED` on, and reports.
 ///
 /// # Panics
 ///

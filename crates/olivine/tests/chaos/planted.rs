@@ -1,5 +1,5 @@
-//! Faults planted between a source and a destination of `tcp://`, under the right checksums: what
-//! the product would do if it were wrong. Each kind makes a run fail.
+//! Faults planted between a source and a destination of `tcp://`, with correct checksums: errors
+//! that the product could make. Each kind must fail a run.
 
 use crate::checker::{Checker, SHORTEST, Verdict};
 use crate::common::blocks::{ACK, Block, END, FRAMES, LANE_END, by_block};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Messages of a run, and the one that is planted at.
+/// Messages of a run, and the message with the fault.
 const MESSAGES: u64 = 200;
 const AT: u64 = 50;
 /// Bytes of the frame of a shortest message: a header of 8, the message, padding.
 const FRAME: usize = (8 + SHORTEST).next_multiple_of(8);
-/// Where the frame begins that is planted at: the lane of a new channel begins at 0.
+/// Start of the frame with the fault: the lane of a new channel begins at 0.
 const PLACE: u64 = AT * FRAME as u64;
-/// A run whose messages do not come hangs after so long: a planted one need not wait long for that.
+/// A run without messages counts as hung after this time: short, because planted runs must hang.
 const HUNG: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Kind {
     SilentEnd,
 }
 
-/// What a source says, changed; `planted` once it was.
+/// A changed block of a source; sets `planted` once it was changed.
 fn source(kind: Kind, mut block: Block, planted: &AtomicBool) -> Vec<u8> {
     let position = block.position();
     if planted.load(Ordering::Acquire) {
@@ -61,7 +61,7 @@ fn source(kind: Kind, mut block: Block, planted: &AtomicBool) -> Vec<u8> {
             let copy = block.body[frame].to_vec();
             block.body.splice(from..from, copy);
         }
-        // Behind the header of the frame.
+        // After the frame's header.
         Kind::Torn => block.body[from + 8] ^= 1,
         Kind::Hung => block.body.truncate(from),
         Kind::SilentEnd => {
@@ -75,7 +75,8 @@ fn source(kind: Kind, mut block: Block, planted: &AtomicBool) -> Vec<u8> {
     block.sealed()
 }
 
-/// What a destination says, so that the source hears nothing of the planted frame.
+/// A changed block of a destination, so that the source gets nothing about the frame with the
+/// fault.
 fn destination(kind: Kind, mut block: Block, planted: &AtomicBool) -> Vec<u8> {
     if block.kind() != ACK || !planted.load(Ordering::Acquire) {
         return block.bytes();
@@ -92,10 +93,10 @@ fn destination(kind: Kind, mut block: Block, planted: &AtomicBool) -> Vec<u8> {
     block.sealed()
 }
 
-/// Nothing else happens.
-struct Quiet;
+/// No other faults.
+struct NoFaults;
 
-impl Plan for Quiet {
+impl Plan for NoFaults {
     fn look(&mut self, _: u64, _: &mut Checker) {}
     fn before_close(&mut self) {}
     fn after_close(&mut self) {}
@@ -121,13 +122,13 @@ fn verdict(kind: Option<Kind>) -> Verdict {
     let publish = [uri(proxy.port, "role=connect")];
     let shortest = SHORTEST as u64;
     let mut publishers = Publishers::start(&publish, MESSAGES, shortest, &mut Random(1));
-    let checker = receive_all(&mut publishers, &mut subscriber, &mut Quiet, HUNG);
+    let checker = receive_all(&mut publishers, &mut subscriber, &mut NoFaults, HUNG);
     assert_eq!(planted.load(Ordering::Acquire), kind.is_some());
     checker.verdict()
 }
 
 #[test]
-fn the_same_run_without_a_planted_fault_is_good() {
+fn run_without_planted_fault_passes() {
     let verdict = verdict(None);
     assert!(verdict.is_good(), "{verdict:?}");
 }
@@ -171,7 +172,7 @@ fn a_planted_early_end_fails_a_run() {
     assert!(!verdict.is_good());
 }
 
-/// An end that is said and not meant: the destination ends, its subscriber does not take it for
+/// A false end of the stream: the destination ends, and its subscriber must not take it for
 /// complete.
 #[test]
 fn a_planted_close_of_the_stream_fails_a_run() {
@@ -192,7 +193,7 @@ fn a_planted_close_of_the_stream_fails_a_run() {
     let mut subscriber = Subscriber::open(&uri(port, "role=listen")).unwrap();
     let publish = [uri(proxy.port, "role=connect")];
     let mut publishers = Publishers::start(&publish, 20_000, 64, &mut Random(1));
-    let checker = receive_all(&mut publishers, &mut subscriber, &mut Quiet, HUNG);
+    let checker = receive_all(&mut publishers, &mut subscriber, &mut NoFaults, HUNG);
     let verdict = checker.verdict();
     assert_eq!(verdict.silent_ends, 1, "{verdict:?}");
 }

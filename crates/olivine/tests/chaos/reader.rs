@@ -1,4 +1,4 @@
-//! A program that subscribes by a durable name, is killed again and again, and hands on what it
+//! A program that subscribes by a durable name, is killed again and again, and forwards what it
 //! receives.
 
 use crate::common::{Other, Place, signal, spawn};
@@ -9,19 +9,19 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// In place of a length: the stream has ended, or failed with a text that follows.
+/// In place of a length: the stream has ended, or failed with the text that follows.
 const CLOSED: u32 = u32::MAX;
 const FAILED: u32 = u32::MAX - 1;
-/// The first word: it has subscribed.
+/// First word: it has subscribed.
 const OPEN: u32 = u32::MAX - 2;
 
-/// What the process does: hands on every message, by its length and its bytes.
+/// The process: forwards every message with its length.
 pub(crate) fn role() {
     let text = |name: &str| std::env::var(name).expect("set by the parent");
     let mut out = UnixStream::connect(text("READER_SOCKET")).expect("the parent");
     let mut say = |word: u32, bytes: &[u8]| {
         let all = [&word.to_le_bytes()[..], bytes].concat();
-        // The parent has ended, and we with it.
+        // The parent has ended; so do we.
         if out.write_all(&all).is_err() {
             std::process::exit(0);
         }
@@ -49,23 +49,23 @@ pub(crate) fn role() {
     }
 }
 
-/// The process, and what of its words is not heard yet.
+/// The process, and its unread output.
 pub(crate) struct Reader {
     uri: String,
     path: PathBuf,
     listener: UnixListener,
     process: Other,
-    /// It was killed and started again, and what the killed one said is not all heard.
+    /// It was killed and started again, and the output of the killed one is not all read.
     is_restarted: bool,
     stream: UnixStream,
     heard: Vec<u8>,
     at: usize,
-    /// Kills to come, the next one last: each when so many messages have arrived.
+    /// Kills to come, the next one last: each after a number of messages.
     kills: Vec<u64>,
 }
 
 impl Reader {
-    /// Starts it. `kills` says after how many messages it is killed.
+    /// Starts it. `kills` are the message counts at which it is killed.
     pub(crate) fn start(place: &Place, uri: &str, kills: &[u64]) -> Self {
         let path = place.file("reader");
         let listener = UnixListener::bind(&path).expect("a socket");
@@ -85,7 +85,7 @@ impl Reader {
         }
     }
 
-    /// The next whole word of what is heard.
+    /// The next complete item of the output.
     fn word(&mut self) -> Option<Got> {
         let rest = &self.heard[self.at..];
         let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..)?.first_chunk::<4>()?));
@@ -105,8 +105,8 @@ impl Reader {
         Some(got)
     }
 
-    /// Kills it, hears it out, and starts the next one. That one may come when every publisher has
-    /// closed: what the killed one was not told is told to it, the end too.
+    /// Kills it, reads the rest of its output, and starts the next one. If every publisher has
+    /// closed by then, the next one gets everything that the killed one did not, including the end.
     fn restart(&mut self) {
         signal(&self.process, Signal::KILL);
         self.process.wait().expect("its end");
@@ -115,7 +115,7 @@ impl Reader {
         self.is_restarted = true;
     }
 
-    /// Hears more; `false` once there is no more to come.
+    /// Reads more; `false` at the end.
     fn hear(&mut self) -> bool {
         self.heard.drain(..self.at);
         self.at = 0;
@@ -134,7 +134,7 @@ impl Reader {
 
 impl Receive for Reader {
     fn next(&mut self, received: u64) -> Got {
-        // One at a time: what a killed one said is heard before the next is.
+        // One at a time: the output of a killed one is read before the next kill.
         let is_due = !self.is_restarted && self.kills.last().is_some_and(|at| *at <= received);
         if is_due {
             self.kills.pop();
@@ -145,7 +145,7 @@ impl Receive for Reader {
                 return got;
             }
             if std::mem::take(&mut self.is_restarted) {
-                // What the killed one had not said in full it had not received.
+                // A partly written message was not received.
                 self.heard.clear();
                 self.at = 0;
                 return Got::Restarted;

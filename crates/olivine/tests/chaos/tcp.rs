@@ -1,4 +1,4 @@
-//! `tcp://`: either side listens, programs or bridges at either end, and a proxy between.
+//! `tcp://`: either side listens, programs or bridges at either end, and a proxy in between.
 
 use crate::checker::Checker;
 #[cfg(feature = "tls")]
@@ -13,20 +13,19 @@ use std::time::Duration;
 
 /// Silence after which a connection is given up.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// First bytes of a connection that no fault changes: magic and version, which say what the rest
-/// means.
+/// First bytes of a connection that no fault changes: magic and version, which define the rest.
 const PREAMBLE: u64 = 16;
-/// The same under TLS: a handshake that is changed is refused for good, as a wrong certificate is.
+/// The same under TLS: a changed handshake is refused permanently, like a wrong certificate.
 const HANDSHAKE: u64 = 16 << 10;
 
 /// What is at one end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// A program with `tcp://` in its hand.
+    /// A program that opens `tcp://`.
     Program,
     /// A bridge to a channel in shared memory.
     Bridge,
-    /// The same as a process of its own, which is killed now and then.
+    /// The same in its own process, which is sometimes killed.
     Process,
 }
 
@@ -39,7 +38,7 @@ enum Part {
     Subscriber,
 }
 
-/// All that is drawn for a run.
+/// The random options of a run.
 #[derive(Clone, Debug)]
 struct Options {
     source: End,
@@ -50,14 +49,14 @@ struct Options {
     publishers: usize,
     messages: u64,
     longest: u64,
-    /// Bridges go on when the source has ended.
+    /// Bridges continue after the source has ended.
     keep: bool,
     /// Publishers close while the link is down.
     close_down: bool,
     capacities_kib: [u64; 2],
-    /// Faults, each when so many messages arrived.
+    /// Faults, each after a number of messages.
     faults: Vec<(u64, Fault)>,
-    /// Kills of the source and of the destination, each when so many messages arrived.
+    /// Kills of the source and of the destination, each after a number of messages.
     kills: Vec<(u64, Part)>,
 }
 
@@ -111,7 +110,7 @@ impl Options {
             messages,
             longest: 64 + random.below(1900),
             keep: coin(random),
-            // A program takes its end with it when it closes.
+            // The bridge of a program ends when the program closes.
             close_down: source != End::Program && coin(random),
             capacities_kib: [small, small << random.below(2)],
             faults,
@@ -120,26 +119,26 @@ impl Options {
     }
 }
 
-/// A link between a channel and the connection, wherever it runs.
+/// A link between a channel and the connection, in a thread or a process.
 enum Link {
     Inside(Bridge),
     Process(Other),
 }
 
-/// What runs, and what it is told.
+/// The running parts and their options.
 struct Scene {
     options: Options,
     faults: Faults,
     kills: Vec<(u64, Part)>,
     /// A publisher closes while the link is down.
     down: bool,
-    /// Source and destination of either link.
+    /// Source and destination of the two links.
     source: [String; 2],
     destination: [String; 2],
     links: [Option<Link>; 2],
 }
 
-/// Runs one.
+/// Runs the scene.
 pub(crate) fn run(random: &mut Random) -> Run {
     let options = Options::draw(random);
     say(&options);
@@ -238,7 +237,7 @@ impl Scene {
         };
     }
 
-    /// Says what the links say, for people.
+    /// Prints the status of the links.
     fn complain(&self) {
         for link in self.links.iter().flatten() {
             if let Link::Inside(bridge) = link {

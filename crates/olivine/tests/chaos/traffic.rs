@@ -1,4 +1,4 @@
-//! Publishers on threads of their own, and the loop that receives what they send.
+//! Publishers on separate threads, and the receive loop.
 
 use crate::checker::{Checker, SHORTEST, message};
 use crate::common::{Patience, Random, until};
@@ -7,31 +7,31 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a message without a look around.
+/// Longest wait for a message without other work.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
-/// Nothing arrives for so long: the stream hangs. By a clock that stands still while this process
-/// does not run.
+/// Without messages for this time, the stream hangs. By a clock that stops while this process does
+/// not run.
 pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
-/// What a publisher says of itself.
+/// What a publisher reports.
 enum Said {
     Opened,
     Closed(u32, Result<(), String>),
 }
 
-/// Publishers of a run. Each closes only when it is told to.
+/// Publishers of a run. Each closes only on request.
 pub(crate) struct Publishers {
     count: u64,
     said: Receiver<Said>,
     closes: Vec<Option<Sender<()>>>,
     threads: Vec<JoinHandle<()>>,
-    /// Told to close, and not done with it.
+    /// Asked to close, and still closing.
     closing: usize,
 }
 
 impl Publishers {
     /// Starts one publisher for each URI, which publishes `count` messages of up to `longest`
-    /// bytes; returns once all are open.
+    /// bytes. Returns once all are open.
     pub(crate) fn start(uris: &[String], count: u64, longest: u64, random: &mut Random) -> Self {
         let (say, said) = channel();
         let mut publishers = Self {
@@ -49,7 +49,7 @@ impl Publishers {
                 let mut handle = Publisher::open(&uri).expect("a publisher");
                 say.send(Said::Opened).expect("a listener");
                 for number in 0..count {
-                    // Most are short, as in life; some are as long as can be.
+                    // Most are short, as usual; some are as long as possible.
                     let most = if random.below(16) == 0 {
                         longest
                     } else {
@@ -62,7 +62,7 @@ impl Publishers {
                         return;
                     }
                 }
-                // Told to close, or given up.
+                // Asked to close, or abandoned.
                 let _ = is_told.recv();
                 let closed = handle
                     .close()
@@ -79,14 +79,14 @@ impl Publishers {
         publishers
     }
 
-    /// Says what is published and not closed yet.
+    /// Reports what is published and not closed yet.
     fn declare(&self, checker: &mut Checker) {
         for publisher in 0..self.closes.len() {
             checker.sent(u32::try_from(publisher).unwrap(), self.count);
         }
     }
 
-    /// The publishers of which everything arrived and which were not told to close yet.
+    /// Publishers whose messages all arrived and which were not asked to close yet.
     fn done(&self, checker: &Checker) -> Vec<u32> {
         let open = (0_u32..)
             .zip(&self.closes)
@@ -96,14 +96,14 @@ impl Publishers {
             .collect()
     }
 
-    /// Tells a publisher to close.
+    /// Asks a publisher to close.
     fn close(&mut self, publisher: u32) {
         let close = self.closes[publisher as usize].take();
         close.expect("it is open").send(()).expect("a publisher");
         self.closing += 1;
     }
 
-    /// How many have closed since the last look.
+    /// Number of publishers that closed since the last call.
     fn have_closed(&mut self, checker: &mut Checker) -> usize {
         let mut closed = 0;
         for said in self.said.try_iter() {
@@ -115,7 +115,7 @@ impl Publishers {
                 closed += 1;
             }
         }
-        // One that failed was not told to close.
+        // A failed publisher was not asked to close.
         self.closing = self.closing.saturating_sub(closed);
         closed
     }
@@ -129,7 +129,7 @@ impl Drop for Publishers {
     fn drop(&mut self) {
         self.closes.clear();
         for thread in self.threads.drain(..) {
-            // One that waits for room for ever is left behind: the run has failed already.
+            // A publisher that waits for room forever is left running: the run has failed already.
             if thread.is_finished() {
                 let _ = thread.join();
             }
@@ -137,35 +137,35 @@ impl Drop for Publishers {
     }
 }
 
-/// What a scene does while messages arrive.
+/// The actions of a scene while messages arrive.
 pub(crate) trait Plan {
-    /// Called between messages with the number that arrived so far, and every now and then.
+    /// Called between messages with the number received so far, and periodically.
     fn look(&mut self, received: u64, checker: &mut Checker);
-    /// A publisher of which everything arrived is about to close; afterwards, it has.
+    /// A publisher whose messages all arrived is about to close; afterwards, it has closed.
     fn before_close(&mut self);
     /// See [`Plan::before_close`].
     fn after_close(&mut self);
-    /// Whether an end while publishers live may be told: they are not all known there yet.
+    /// Whether the end may be reported while publishers are open: not all of them may be known yet.
     fn may_end_early(&self) -> bool {
         false
     }
 }
 
-/// What looking for a message came to.
+/// Result of a receive attempt.
 #[derive(Debug)]
 pub(crate) enum Got {
     Nothing,
     Message(Vec<u8>),
-    /// The receiver was killed and started again: the message that it had in hand may come again.
+    /// The receiver was killed and started again: the message that it was handling may come again.
     Restarted,
     /// The end of the stream.
     Closed,
     Failed(String),
 }
 
-/// Where messages arrive.
+/// The receiving end.
 pub(crate) trait Receive {
-    /// The next one, if it comes soon; `received` have come so far.
+    /// The next message, if it comes soon; `received` came so far.
     fn next(&mut self, received: u64) -> Got;
 }
 
@@ -180,7 +180,7 @@ impl Receive for Subscriber {
     }
 }
 
-/// Receives everything that `publishers` send until the end is told, something fails, or nothing
+/// Receives everything from `publishers` until the end is reported, an error occurs, or nothing
 /// comes for `hung`.
 pub(crate) fn receive_all(
     publishers: &mut Publishers,
@@ -215,7 +215,7 @@ pub(crate) fn receive_all(
                 checker.ended();
                 return checker;
             }
-            // Told before the publisher says that it has closed: nothing is wrong with that.
+            // Reported before the publisher says that it has closed: this is correct.
             Got::Closed if plan.may_end_early() || publishers.closing > 0 => {
                 std::thread::park_timeout(LOOK);
             }

@@ -1,11 +1,11 @@
-//! Kills aimed by program counter: a victim is stepped until it stands in code of the core, and
-//! dies there.
+//! Kills aimed by program counter: a victim is single-stepped until it is in code of the core, and
+//! is killed there.
 //!
-//! A kill at a random time mostly hits a process that sleeps. Here the victim is interrupted while
-//! it runs, and goes on instruction by instruction until its program counter lies in the wanted
-//! file. Addresses of the core that were seen so are kept for each role; later victims run up to a
-//! breakpoint at one of them and some instructions further, which finds more addresses. The report
-//! says where each one died, by the line tables of this program.
+//! A kill at a random time mostly hits a sleeping process. Here the victim is interrupted while it
+//! runs, and continues instruction by instruction until its program counter is in the wanted file.
+//! The core addresses seen are kept for each role. Later victims run to a breakpoint at one of them
+//! and some instructions further, which finds more addresses. The report lists where each victim
+//! died, by the line tables of this program.
 
 use crate::common::Random;
 use addr2line::Loader;
@@ -15,10 +15,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Where the sources of the core are, in the line tables.
+/// Path of the core's sources in the line tables.
 const CORE: &str = "crates/olivine/src/";
-/// Where a victim shall die, by lot: the start of a path below the core's folder. The last one is
-/// any place of the core.
+/// Random targets: prefixes of paths below the core's folder. The last one is any file of the core.
 const TARGETS: [&str; 8] = [
     "ring/publish",
     "ring/consume",
@@ -29,33 +28,31 @@ const TARGETS: [&str; 8] = [
     "channel/",
     "",
 ];
-/// Instructions that a victim is stepped through in search of its target, and in search of any
-/// place of the core.
+/// Steps of a victim in search of its target, and again in search of any core file.
 const STEPS_MAX: u32 = 600;
-/// Times it is let go on where it stands before a system call or in one.
+/// Times it may continue if it is in or before a system call.
 const INTERRUPTS_MAX: u32 = 12;
-/// Instructions that it may do in the target before it dies.
+/// Instructions that it may execute in the target before it is killed.
 const STEPS_WITHIN: u64 = 40;
-/// How long a victim runs until it has to come to its breakpoint.
+/// How long a victim may run to reach its breakpoint.
 const RUN_MAX: Duration = Duration::from_millis(5);
-/// Breakpoints that are tried before a kill falls where it falls.
+/// Breakpoints to try before the kill is unaimed.
 const BREAKPOINTS: usize = 5;
 
-/// Place of a kill that did not fall into the core, for the report.
+/// Report entry of a kill outside the core.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 
-/// Finds the file of the core to which an instruction of this program belongs.
+/// Finds the core file of an instruction of this program.
 pub(crate) struct Symbols {
     loader: Loader,
     /// By address within the program; `None` outside of the core.
     known: HashMap<u64, Option<String>>,
-    /// Addresses within the core at which victims of a role have stood: in order of discovery, and
-    /// for look-up.
+    /// Core addresses at which victims of a role were seen: in order of discovery, and for look-up.
     seen: HashMap<&'static str, (Vec<u64>, HashSet<u64>)>,
 }
 
 thread_local! {
-    // Reading the tables takes a moment; a thread aims many times.
+    // Reading the tables is slow; a thread aims many times.
     static SYMBOLS: RefCell<Option<Symbols>> = const { RefCell::new(None) };
 }
 
@@ -77,7 +74,7 @@ impl Symbols {
         }
     }
 
-    /// An address at which victims of `role` have stood; of the newest half in one case of two.
+    /// An address at which victims of `role` were seen; half of the time a recent one.
     fn any(&self, role: &'static str, random: &mut Random) -> Option<u64> {
         let (order, _) = self.seen.get(role)?;
         let count = order.len() as u64;
@@ -86,8 +83,7 @@ impl Symbols {
         order.get(place).copied()
     }
 
-    /// File below the core's folder and line: of the innermost function there that is inlined at
-    /// `address`.
+    /// File below the core's folder and line: of the innermost core function inlined at `address`.
     fn place(&mut self, address: u64) -> Option<&str> {
         let loader = &self.loader;
         let found = self.known.entry(address).or_insert_with(|| {
@@ -104,17 +100,16 @@ impl Symbols {
     }
 }
 
-/// Kills the process `pid`, which runs this program, and returns the file of the core where it
-/// stood.
+/// Kills the process `pid`, which runs this program, and returns the core file where it was.
 ///
-/// It has died when this returns; it stays a zombie of its parent.
+/// It is dead when this returns; it remains a zombie of its parent.
 pub(crate) fn kill(pid: pid_t, role: &'static str, random: &mut Random) -> String {
     let target = TARGETS[usize::try_from(random.below(TARGETS.len() as u64)).expect("small")];
     let within = random.below(STEPS_WITHIN);
     SYMBOLS.with_borrow_mut(|symbols| {
         let symbols = symbols.get_or_insert_with(Symbols::load);
         let Ok(mut victim) = Victim::seize(pid) else {
-            // It is ending already.
+            // It is already ending.
             signal(pid, libc::SIGKILL);
             return ELSEWHERE.to_owned();
         };
@@ -139,23 +134,23 @@ fn signal(pid: pid_t, signal: c_int) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// A process that is traced.
+/// A traced process.
 struct Victim {
     pid: pid_t,
-    /// Address at which the program lies there.
+    /// Load address of the program in it.
     base: u64,
-    /// It was not stopped since it last went on.
+    /// It was not stopped since it last continued.
     runs: bool,
-    /// `SIGSTOP` has stopped it for good.
+    /// `SIGSTOP` has stopped it permanently.
     frozen: bool,
     dead: bool,
 }
 
-/// How a traced process stopped.
+/// Why a traced process stopped.
 enum Stop {
-    /// After a step, or because it was interrupted.
+    /// After a step or an interrupt.
     Here,
-    /// Stopped by `SIGSTOP` before: it must stay so.
+    /// Stopped by `SIGSTOP` before: it must stay stopped.
     Group,
     Dead,
 }
@@ -173,7 +168,7 @@ impl Victim {
         })
     }
 
-    /// Where it stands when its program counter is at the target, or last was in the core.
+    /// The core file where it is at the target, or the last core file where it was.
     fn go_to(
         &mut self,
         target: &str,
@@ -202,7 +197,7 @@ impl Victim {
                 }
                 steps += 1;
                 if steps > STEPS_MAX {
-                    // Anywhere in the core will do, but it must be where it stands.
+                    // Any core file is accepted now, but it must be the current one.
                     if place.is_some() || steps > 2 * STEPS_MAX {
                         return place;
                     }
@@ -216,7 +211,7 @@ impl Victim {
                 }
             }
             if inside > 0 {
-                // It stands before a system call that the target makes.
+                // It is before a system call that the target makes.
                 return last;
             }
             ptrace(libc::PTRACE_CONT, self.pid, 0, 0).ok()?;
@@ -236,7 +231,7 @@ impl Victim {
         Some(registers)
     }
 
-    /// File of the core where it stands, noted for its role.
+    /// The current core file, recorded for its role.
     fn place(&self, role: &'static str, symbols: &mut Symbols) -> Option<String> {
         let address = self.registers()?.rip.checked_sub(self.base)?;
         let place = symbols.place(address).map(str::to_owned)?;
@@ -244,7 +239,7 @@ impl Victim {
         Some(place)
     }
 
-    /// Runs up to `address`, and `within` instructions further; where it stands then.
+    /// Runs to `address`, and `within` instructions further; returns where it is then.
     fn run_to(
         &mut self,
         address: u64,
@@ -255,7 +250,7 @@ impl Victim {
         if self.frozen {
             return self.place(role, symbols);
         }
-        // A former breakpoint leaves it stopped.
+        // A previous breakpoint leaves it stopped.
         if self.runs {
             ptrace(libc::PTRACE_INTERRUPT, self.pid, 0, 0).ok()?;
             if !matches!(self.wait(), Stop::Here) {
@@ -265,7 +260,7 @@ impl Victim {
         let register = |n: usize| std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
         let at = usize::try_from(self.base + address).ok()?;
         ptrace(libc::PTRACE_POKEUSER, self.pid, register(0), at).ok()?;
-        // On execution, one byte, for this process: all zeros but the switch.
+        // On execution, one byte, for this process: all zeros but the enable bit.
         ptrace(libc::PTRACE_POKEUSER, self.pid, register(7), 1).ok()?;
         ptrace(libc::PTRACE_CONT, self.pid, 0, 0).ok()?;
         self.runs = true;
@@ -298,7 +293,7 @@ impl Victim {
         place
     }
 
-    /// In a system call, or about to make one.
+    /// Whether it is in a system call, or about to make one.
     fn is_at_syscall(&self) -> bool {
         let Some(registers) = self.registers() else {
             return true;
@@ -307,7 +302,7 @@ impl Victim {
             return true;
         }
         let at = usize::try_from(registers.rip).expect("an address");
-        // SAFETY: reads a word of the other process; the answer is the word, or -1.
+        // SAFETY: reads a word of the other process; returns the word, or -1.
         let word = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, self.pid, at, 0) };
         // `syscall`, as bytes in order.
         word.to_le_bytes()[..2] == [0x0f, 0x05]
@@ -321,7 +316,7 @@ impl Victim {
         }
     }
 
-    /// How it stopped; `None` if it runs, or goes on with another signal.
+    /// Why it stopped; `None` if it runs, or continues with another signal.
     fn look(&mut self, options: c_int) -> Option<Stop> {
         let mut status = 0;
         let options = libc::__WALL | options;
@@ -343,7 +338,7 @@ impl Victim {
                 self.frozen = true;
                 Some(Stop::Group)
             }
-            // A signal of the scene goes on to it.
+            // A signal of the test is passed on to it.
             other => {
                 let signal = usize::try_from(other).expect("a signal");
                 if ptrace(libc::PTRACE_CONT, self.pid, 0, signal).is_ok() {
@@ -355,7 +350,7 @@ impl Victim {
         }
     }
 
-    /// SIGKILL; returns when it has died.
+    /// SIGKILL; returns when it is dead.
     fn end(mut self) {
         signal(self.pid, libc::SIGKILL);
         while !self.dead {
@@ -364,7 +359,7 @@ impl Victim {
     }
 }
 
-/// Where the first byte of this program's file is mapped in another process that runs it.
+/// Load address of this program's file in another process that runs it.
 fn base(pid: pid_t) -> io::Result<u64> {
     let program = std::env::current_exe()?;
     let program = program.to_string_lossy();

@@ -1,9 +1,8 @@
-//! Kills cannot be aimed on this processor: its registers are not read here. They fall where they
-//! fall.
+//! Unaimed kills: registers of this processor are not supported.
 
 use crate::common::Random;
 
-/// Place of a kill that did not fall into the core, for the report.
+/// Report entry of a kill outside the core.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 
 /// Kills the process `pid`.

@@ -1,7 +1,7 @@
-//! Big processes die slowly: the kernel releases their locks after their memory, and their core
-//! dump, are gone.
+//! Large processes die slowly: the kernel releases their locks only after their memory and their
+//! core dump.
 //!
-//! `OLIVINE_BIG_MIB` is what each of them has resident.
+//! `OLIVINE_BIG_MIB` is the resident memory of each.
 
 use crate::common::{self, Patience, Place, setting, signal, until};
 use crate::message::{check, fill};
@@ -9,7 +9,7 @@ use olivine::probe::SharedWords;
 use olivine::{Publisher, Subscriber};
 use rustix::process::Signal;
 
-/// A subscriber that reads nothing, in a process with much memory.
+/// A silent subscriber in a process with much memory.
 pub(crate) fn role(uri: &str, words: &SharedWords) {
     let core = setting("OLIVINE_BIG_CORE", 0) == 1;
     let limit = if core { libc::RLIM_INFINITY } else { 0 };
@@ -17,10 +17,10 @@ pub(crate) fn role(uri: &str, words: &SharedWords) {
         rlim_cur: limit,
         rlim_max: limit,
     };
-    // SAFETY: the limit lives across the call. A process that may not raise it has a smaller dump,
-    // or none.
+    // SAFETY: the limit outlives the call. A process that may not raise it has a smaller dump, or
+    // none.
     let _refused = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
-    // Where a core file goes that is named without a folder.
+    // Folder of a core file named without a folder.
     let path = std::env::var("OLIVINE_DEATH_WORDS").unwrap();
     std::env::set_current_dir(std::path::Path::new(&path).parent().unwrap()).unwrap();
     let bytes = usize::try_from(setting("OLIVINE_BIG_MIB", 256)).unwrap() << 20;
@@ -32,7 +32,7 @@ pub(crate) fn role(uri: &str, words: &SharedWords) {
 }
 
 #[test]
-fn big_processes_that_die_hold_others_back_until_the_kernel_is_done_and_no_longer() {
+fn dying_process_blocks_others_only_until_its_locks_are_free() {
     for (core, how) in [(0, Signal::KILL), (1, Signal::ABORT)] {
         let place = Place::new();
         let path = place.file("words");
@@ -53,7 +53,7 @@ fn big_processes_that_die_hold_others_back_until_the_kernel_is_done_and_no_longe
         let (mut sent, mut got) = (0, 0);
         signal(&child, how);
         let mut patience = Patience::new();
-        // Four laps of the ring: far past what the dead one holds.
+        // Four laps of the ring: far more than the dead subscriber holds back.
         while sent < 4000 {
             fill(7, sent, &mut message);
             if publisher

@@ -1,18 +1,18 @@
-//! Messages of 0 B among those that prove themselves: which one it is, is told by what came before
-//! it in its lane.
+//! Empty messages among self-describing ones: an empty one is identified by its predecessor in the
+//! lane.
 
 use crate::common::Random;
 use crate::message;
 use std::collections::HashMap;
 
-/// Whether message `sequence` of `session` has no bytes: never the first, by which a lane is known,
+/// Whether message `sequence` of `session` is empty: never the first, which identifies the lane,
 /// and never two in a row.
 pub(crate) fn is_empty(session: u64, sequence: u64) -> bool {
     let mut random = Random(!(session << 32 ^ sequence));
     sequence % 2 == 1 && random.below(8) == 0
 }
 
-/// Fills `into` with message `sequence` of `session`, which may have no bytes.
+/// Fills `into` with message `sequence` of `session`; it may be empty.
 pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     if is_empty(session, sequence) {
         into.clear();
@@ -21,21 +21,21 @@ pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     }
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Message `sequence` of `session`, whole. `is_first`: nothing was known of its lane before.
+    /// Message `sequence` of `session`, valid. `is_first`: its lane was unknown before.
     Whole {
         session: u64,
         sequence: u64,
         is_first: bool,
     },
-    /// An empty one, before which nothing was seen of its lane.
+    /// An empty message in an unknown lane.
     Unknown,
     Torn,
 }
 
-/// What a reader has seen of each lane.
+/// What a subscriber has seen of each lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     last: HashMap<usize, (u64, u64)>,
@@ -43,7 +43,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Takes the message that comes next in `lane`.
+    /// Takes the next message of `lane`.
     pub(crate) fn take(&mut self, lane: usize, message: &[u8]) -> Found {
         if message.is_empty() {
             return self.take_empty(lane);
@@ -67,8 +67,8 @@ impl Lanes {
             return Found::Unknown;
         };
         let session = *session;
-        // The next one; the same one again; or the one behind a lost one, so that the fault gets
-        // its name.
+        // The next one, the same one again, or the one after a lost one, so that the fault gets its
+        // name.
         let may_be = [*last + 1, *last, *last + 2];
         let Some(sequence) = may_be.into_iter().find(|one| is_empty(session, *one)) else {
             return Found::Torn;

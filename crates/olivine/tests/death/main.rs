@@ -1,10 +1,11 @@
-//! Participants are killed, stopped, forked and left unburied; the others lose nothing and go on.
+//! Participants are killed, stopped, forked and left as zombies; the others lose nothing and
+//! continue.
 //!
-//! `OLIVINE_AIM_ONE_IN` says how many of the kills are aimed at code of the core; the report says
-//! where they fell. `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a
-//! run, `OLIVINE_SOAK_S` goes on for that many seconds instead. `OLIVINE_STAGES` channels live at
-//! once, each with its own participants: most of the time goes by with waiting for what the dead
-//! held.
+//! `OLIVINE_AIM_ONE_IN`: one in this many kills is aimed at code of the core; the report lists
+//! where. `OLIVINE_KILLS` is the number of kills, `OLIVINE_SEED` repeats the choices of a run,
+//! `OLIVINE_SOAK_S` runs for this many seconds instead. `OLIVINE_STAGES` is the number of
+//! concurrent channels, each with its own participants: most time is spent waiting for locks of
+//! dead processes.
 
 #![cfg(not(loom))]
 
@@ -13,7 +14,6 @@ mod aim;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "aim_absent.rs"]
 mod aim;
-mod bell;
 mod big;
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,9 +26,9 @@ mod roles;
 mod sealed;
 mod stage;
 mod tally;
+mod wake_word;
 mod zygote;
 
-use bell::Bell;
 use common::{Patience, Place, setting, signal, until};
 use message::{check, fill};
 use olivine::probe::SharedWords;
@@ -38,22 +38,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
+use wake_word::WakeWord;
 
-/// Kills on one channel, before everything is checked and the next one is made.
+/// Kills on one channel, before it is checked and replaced.
 const ROUND: u64 = 500;
-/// One round in so many has participants that wait without sleeping.
+/// One in this many rounds has spinning participants.
 const SPINNING: u64 = 8;
-/// One kill in so many is aimed at code of the core (`OLIVINE_AIM_ONE_IN`).
+/// One in this many kills is aimed at code of the core (`OLIVINE_AIM_ONE_IN`).
 const AIM_ONE_IN: u64 = 4;
-/// One round in so many is on a channel that a group shares.
+/// One in this many rounds uses a channel shared in a group.
 const SHARED: u64 = 3;
-/// Kills at once, at most.
-const BLOW: u64 = 3;
-/// Number of a round that is never played.
+/// Most kills at once.
+const KILLS_AT_ONCE: u64 = 3;
+/// Number of a round that never runs.
 const END: u64 = u64::MAX / ROUND / 2;
-/// Channels at once.
+/// Number of concurrent channels.
 const STAGES: u64 = 4;
-/// Who besides two publishers is on stage, by lot.
+/// Random roles besides the two publishers.
 const OTHERS: [&str; 10] = [
     "subscriber",
     "subscriber",
@@ -66,7 +67,7 @@ const OTHERS: [&str; 10] = [
     "sealed",
     "sealed",
 ];
-/// The same on a channel that evicts whoever is too slow.
+/// The same on a channel that evicts slow subscribers.
 const OTHERS_WHERE_EVICTED: [&str; 4] = ["evictable", "evictable", "latest", "recoverer"];
 const OTHERS_AT_ONCE: usize = 3;
 
@@ -83,7 +84,10 @@ fn role() {
     let path = role_setting("OLIVINE_DEATH_WORDS");
     let words = SharedWords::attach(path.as_ref()).unwrap();
     match role.as_str() {
-        "zygote" => zygote::serve(&words, &Bell::attach(&stage::bell_of(path.as_ref()))),
+        "zygote" => zygote::serve(
+            &words,
+            &WakeWord::attach(&stage::wake_word_of(path.as_ref())),
+        ),
         "big" => big::role(&role_setting("OLIVINE_DEATH_URI"), &words),
         "witness" => witness(&role_setting("OLIVINE_DEATH_URI"), &words),
         other => panic!("no role {other}"),
@@ -100,7 +104,7 @@ fn round(number: u64, kills: u64, seed: u64) -> Tally {
     if number % SPINNING == SPINNING / 2 - 1 {
         stage.spin();
     }
-    // Its place is held from the first message on, so that it misses none of any session.
+    // Its durable position exists before the first message, so it misses none.
     drop(Subscriber::open(&stage.uri("name=durable")).unwrap());
     stage.observe();
     let mut actors: Vec<Actor> = ["publisher", "publisher", "durable"]
@@ -112,10 +116,10 @@ fn round(number: u64, kills: u64, seed: u64) -> Tally {
     }
     while tally.kills() < kills {
         let left = kills - tally.kills();
-        blow(&mut stage, &mut actors, &OTHERS, left, &mut tally);
+        kill_at_once(&mut stage, &mut actors, &OTHERS, left, &mut tally);
     }
-    // Whoever comes after the others have closed takes one of their lanes over, and the lane of the
-    // dead stays.
+    // After the others have closed, a replacement would take over one of their lanes, and the dead
+    // one's lane would stay.
     let publishers: Vec<_> = actors.iter().take(2).collect();
     stage.progress(&publishers, 1, Patience::new());
     let (findings, complaints) = stage.finish(actors);
@@ -128,7 +132,7 @@ fn any_of<'a>(roles: &[&'a str], stage: &mut Stage) -> &'a str {
     roles[usize::try_from(stage.random.below(roles.len() as u64)).unwrap()]
 }
 
-/// The publishers that have begun and are not among the `victims`.
+/// The started publishers that are not among the `victims`.
 fn survivors<'a>(stage: &Stage, actors: &'a [Actor], victims: &[usize]) -> Vec<&'a Actor> {
     let publishers = actors.iter().enumerate().take(2);
     publishers
@@ -137,10 +141,10 @@ fn survivors<'a>(stage: &Stage, actors: &'a [Actor], victims: &[usize]) -> Vec<&
         .collect()
 }
 
-/// Up to `most` places of actors, each once.
+/// Up to `most` distinct indices of actors.
 fn victims(stage: &mut Stage, actors: &[Actor], most: u64) -> Vec<usize> {
     let mut places: Vec<usize> = (0..actors.len()).collect();
-    let count = 1 + stage.random.below(most.min(BLOW));
+    let count = 1 + stage.random.below(most.min(KILLS_AT_ONCE));
     (0..count)
         .map(|_| {
             let place = stage.random.below(places.len() as u64);
@@ -149,8 +153,8 @@ fn victims(stage: &mut Stage, actors: &[Actor], most: u64) -> Vec<usize> {
         .collect()
 }
 
-/// Kills up to `most` at once, waits until the others go on, and lets new ones take their places.
-fn blow(
+/// Kills up to `most` at once, waits until the others continue, and replaces the victims.
+fn kill_at_once(
     stage: &mut Stage,
     actors: &mut [Actor],
     others: &[&'static str],
@@ -165,30 +169,30 @@ fn blow(
         tally.calm(stage.progress(&survivors, 1, Patience::new()));
     }
     let places = victims(stage, actors, most);
-    stop_somebody(stage, actors, places[0], tally);
+    stop_one(stage, actors, places[0], tally);
     let patience = Patience::new();
     for place in &places {
         let victim = &actors[*place];
-        // A stopped one runs no instruction to aim at.
+        // A stopped process executes no instruction to aim at.
         if stage
             .random
             .below(setting("OLIVINE_AIM_ONE_IN", AIM_ONE_IN))
             == 0
         {
-            tally.fell(stage.strike_in_core(victim));
+            tally.fell(stage.kill_in_core(victim));
         } else {
-            stage.strike(victim);
+            stage.kill(victim);
         }
         tally.kill(victim.role, stage.mode(victim.role));
     }
     let mut unburied = Vec::new();
     for &place in &places {
         let victim = actors[place].clone();
-        // A name is free once its holder has died, which takes a moment after the signal; else that
-        // is the survivors' business.
+        // A name is free shortly after its holder got the signal; reaping it early is part of the
+        // test.
         if victim.role == "durable" {
             stage.bury(&victim);
-            // Others wait for it, as it wants them to.
+            // Other participants wait for it, because it requires that.
             actors[place] = stage.enter(victim.role, "");
         } else if stage.random.below(2) == 0 {
             stage.bury(&victim);
@@ -198,7 +202,7 @@ fn blow(
     }
     let counts = places.iter().all(|place| actors[*place].role != "durable");
     let (role, survivors) = (actors[places[0]].role, survivors(stage, actors, &places));
-    // Past everything that those who died can have held.
+    // More than the dead participants can hold back.
     let is_lap = stage.random.below(4) == 0;
     tally.waits();
     let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, patience);
@@ -230,11 +234,11 @@ fn pause_below(stage: &mut Stage, micros: u64) {
     std::thread::park_timeout(pause);
 }
 
-/// Now and then: stops `victim` before it is killed, or another one, which goes on afterwards.
-fn stop_somebody(stage: &mut Stage, actors: &[Actor], victim: usize, tally: &mut Tally) {
+/// Sometimes: stops `victim` before it is killed, or another one, which continues afterwards.
+fn stop_one(stage: &mut Stage, actors: &[Actor], victim: usize, tally: &mut Tally) {
     use rustix::process::Signal;
     match stage.random.below(16) {
-        // It wakes up no more.
+        // It never wakes up again.
         0 => {
             zygote::signal(actors[victim].pid, Signal::STOP);
             tally.stops += 1;
@@ -251,13 +255,13 @@ fn stop_somebody(stage: &mut Stage, actors: &[Actor], victim: usize, tally: &mut
     }
 }
 
-/// Rounds that are still to be played, and what the others found.
+/// The remaining rounds, and the results of the others.
 struct Run {
     kills: u64,
     seed: u64,
     soak: Duration,
     started: Instant,
-    /// Number of the next round; more than there are once a round has failed.
+    /// Number of the next round; beyond the last one after a failure.
     next: AtomicU64,
     tally: Mutex<(Tally, Vec<u64>)>,
 }
@@ -274,7 +278,7 @@ impl Run {
         Some((number, left.min(ROUND)))
     }
 
-    /// Plays rounds until there are no more.
+    /// Runs rounds until none is left.
     fn play(&self) {
         struct EndsAll<'a>(&'a AtomicU64);
         impl Drop for EndsAll<'_> {
@@ -282,7 +286,7 @@ impl Run {
                 self.0.store(END, Ordering::Relaxed);
             }
         }
-        // Also where a round fails: nobody begins another one then.
+        // Also after a failure: then no new round begins.
         let _ends_all = EndsAll(&self.next);
         while let Some((number, kills)) = self.next() {
             let found = round(number, kills, self.seed.wrapping_add(number));
@@ -297,7 +301,7 @@ impl Run {
 }
 
 #[test]
-fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
+fn survivors_of_kills_lose_nothing_and_continue() {
     let run = Run {
         kills: setting("OLIVINE_KILLS", 5000),
         seed: setting("OLIVINE_SEED", 1),
@@ -326,11 +330,11 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
         assert!(tally.in_core() > 0, "no aimed kill fell into the core");
     }
     for mode in ["mode=0600", "mode=0660", "shm+fd://"] {
-        // Two whole rounds are on a channel of either kind.
+        // Two whole rounds use channels of either kind.
         let is_played = tally.kills() >= 2 * ROUND;
         assert!(!is_played || tally.kills_in(mode) > 0, "no kill in {mode}");
     }
-    // The first rounds fill what is kept: allocator, names, code pages.
+    // The first rounds fill caches: allocator, names, code pages.
     let early = resident.iter().take(resident.len() / 2).max();
     if let (Some(early), Some(last)) = (early, resident.last()) {
         println!(
@@ -340,9 +344,10 @@ fn whoever_is_killed_the_others_lose_nothing_and_go_on() {
     }
 }
 
-/// Nobody holds anybody back here for long; whoever is thrown out is told, and nothing is torn.
+/// Slow subscribers are evicted here: back pressure is short, evictions are reported, and no
+/// message is torn.
 #[test]
-fn where_the_slow_are_evicted_the_killed_harm_nobody() {
+fn survivors_on_an_evicting_channel_continue() {
     let kills = setting("OLIVINE_KILLS", 5000) / 10;
     let seed = setting("OLIVINE_SEED", 1);
     let mut tally = Tally::default();
@@ -360,7 +365,7 @@ fn where_the_slow_are_evicted_the_killed_harm_nobody() {
         let goal = tally.kills() + kills;
         while tally.kills() < goal {
             let left = goal - tally.kills();
-            blow(
+            kill_at_once(
                 &mut stage,
                 &mut actors,
                 &OTHERS_WHERE_EVICTED,
@@ -376,7 +381,7 @@ fn where_the_slow_are_evicted_the_killed_harm_nobody() {
     assert!(tally.evicted() > 0, "no subscriber was evicted");
 }
 
-/// Counts what it receives until the end of the stream.
+/// Counts received messages until the end of the stream.
 fn witness(uri: &str, words: &SharedWords) {
     let mut subscriber = Subscriber::open(uri).unwrap();
     words.store(0, 1);
@@ -394,7 +399,7 @@ fn witness(uri: &str, words: &SharedWords) {
 }
 
 #[test]
-fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
+fn stopped_subscriber_loses_nothing() {
     use rustix::process::Signal;
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 2).unwrap();
@@ -415,7 +420,7 @@ fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
     let mut sent = 0;
     for _ in 0..20 {
         signal(&child, Signal::STOP);
-        // Far more than the ring holds, unless somebody goes on reading.
+        // Far more than the ring holds, unless a subscriber continues to read.
         let blocked = loop {
             fill(7, sent, &mut message);
             match publisher.publish_timeout(&message, Duration::from_millis(20)) {
@@ -441,14 +446,13 @@ fn a_stopped_subscriber_is_waited_for_and_loses_nothing() {
     assert!(!place.channel("stopped").exists());
 }
 
-/// A child made by `fork` inherits mappings and descriptors; the life of a dead parent must not go
-/// on in it.
+/// A forked child inherits mappings and descriptors; its dead parent must still count as dead.
 #[test]
-fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
+fn dead_parent_is_detected_while_its_child_lives() {
     let mut stage = Stage::new("", 2, 1);
     let subscriber = stage.enter("forker-subscriber", "");
     stage.await_fork(&subscriber);
-    stage.strike(&subscriber);
+    stage.kill(&subscriber);
     let mut publisher = Publisher::open(&stage.uri("wait=park")).unwrap();
     let mut message = Vec::new();
     // Twice what the ring holds.
@@ -462,7 +466,7 @@ fn a_dead_parent_is_noticed_while_its_forked_child_lives() {
     drop(publisher);
     let lane = stage.enter("forker-publisher", "");
     stage.await_fork(&lane);
-    stage.strike(&lane);
+    stage.kill(&lane);
     assert_eq!(stage.reap(&lane), zygote::End::Killed);
     let heir = Publisher::open(&stage.uri("")).unwrap();
     assert_eq!(heir.lane(), 0, "the lane of the dead is taken over");

@@ -1,10 +1,9 @@
-//! Messages that prove themselves: session, sequence, a pattern whose length the two decide,
-//! checksum.
+//! Self-describing messages: session, sequence, a pattern whose length depends on both, checksum.
 
 use crate::common::Random;
 
 /// Fills `into` with message `sequence` of `session`: mostly small, one in eight of 0.5 to 4 KiB
-/// (whose lines a publisher takes early), now and then nearly a whole ring of 64 KiB.
+/// (whose lines a publisher prefetches), sometimes nearly a whole ring of 64 KiB.
 pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     let mut random = Random(session << 32 ^ sequence);
     let words = match random.below(64) {
@@ -25,7 +24,7 @@ pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
     into.extend(sum.to_le_bytes());
 }
 
-/// Session and sequence of a message that is whole; `None` for a torn or invented one.
+/// Session and sequence of a valid message; `None` for a torn or invented one.
 pub(crate) fn check(message: &[u8], scratch: &mut Vec<u8>) -> Option<(u64, u64)> {
     let word = |at: usize| {
         Some(u64::from_le_bytes(

@@ -1,14 +1,14 @@
-//! Faults planted where the bystander reads: each kind makes a round fail.
+//! Faults planted in the observer's input: each kind must fail a round.
 
 use crate::common::Place;
 use crate::tally::Tally;
 use crate::{lanes, roles, stage};
 use olivine::probe::SharedWords;
 
-/// Each fault that the suite looks for: the round must fail, and say which.
+/// Each kind of fault: the round must fail, and name it.
 #[test]
-fn a_planted_fault_of_each_kind_fails_the_suite() {
-    /// Of its first ten messages only this one has no bytes.
+fn planted_faults_fail_the_suite() {
+    /// Of the first ten messages of this session only this one is empty.
     const SESSION: u64 = 19;
     const EMPTY: usize = 7;
     fn message(sequence: u64) -> Vec<u8> {
@@ -16,8 +16,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         lanes::fill(SESSION, sequence, &mut message);
         message
     }
-    /// Messages 0 to 9 of one session, of which one is empty, after `spoil` has had its way with
-    /// them.
+    /// Messages 0 to 9 of one session, one of them empty, after `spoil`.
     fn found(spoil: fn(&mut Vec<Vec<u8>>)) -> Result<(), String> {
         let mut messages: Vec<Vec<u8>> = (0..10).map(message).collect();
         let empty = |message: &Vec<u8>| message.is_empty();
@@ -37,8 +36,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
         let checked = std::panic::catch_unwind(|| tally.assert_clean(0));
         checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
     }
-    /// A round in which nothing was lost, `waits` waits did not end, and `retries` openings were
-    /// tried again.
+    /// A round without loss, with `waits` unfinished waits and `retries` repeated openings.
     fn stuck(waits: u64, retries: u64) -> Result<(), String> {
         let mut tally = Tally::default();
         let mut findings = stage::Findings::default();
@@ -51,7 +49,7 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
     assert_eq!(found(|_| {}), Ok(()));
     let fails = |verdict: Result<(), String>, what: &str| {
         let why = verdict.expect_err(what);
-        // What follows is the whole report, in which every word is.
+        // The rest is the whole report, which contains every word.
         let said = why.lines().next().unwrap_or_default();
         assert!(said.contains(what), "{what}: {why}");
     };
@@ -86,5 +84,5 @@ fn a_planted_fault_of_each_kind_fails_the_suite() {
     fails(found(|messages| messages[2].clear()), "torn");
     assert_eq!(stuck(0, 2), Ok(()));
     fails(stuck(1, 0), "survivors that hung");
-    fails(stuck(0, 3), "openings that found no rest");
+    fails(stuck(0, 3), "openings that timed out");
 }

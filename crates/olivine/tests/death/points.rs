@@ -1,4 +1,4 @@
-//! Deaths aimed at named places: every name, in every role that passes it.
+//! Kills at named points: every name, in every role that reaches it.
 
 use crate::common::{Patience, until};
 use crate::roles;
@@ -21,7 +21,7 @@ const ROLES: [&str; 9] = [
     "forker-subscriber",
 ];
 
-/// The names in the source, so that none is left out.
+/// The names in the source, so that the test covers all.
 fn names(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).expect("the sources").flatten() {
         let path = entry.path();
@@ -38,7 +38,7 @@ fn names(folder: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
-fn a_death_at_any_named_point_is_survived() {
+fn death_at_each_named_point_is_survived() {
     let mut all = Vec::new();
     names(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(),
@@ -46,7 +46,7 @@ fn a_death_at_any_named_point_is_survived() {
     );
     assert!(all.len() > 15, "{all:?}");
     let trials = u64::try_from(all.len() * ROLES.len() * 2).expect("few");
-    // The durable subscriber comes back after each of its deaths.
+    // The durable subscriber comes back after each death.
     let mut stage = Stage::new("", trials * 2, 1);
     drop(Subscriber::open(&stage.uri("name=durable")).expect("a place"));
     stage.observe();
@@ -59,7 +59,7 @@ fn a_death_at_any_named_point_is_survived() {
             for times in [1, 5] {
                 let die_at = format!("{name}:{times}");
                 if role == "durable" {
-                    stage.strike(&durable);
+                    stage.kill(&durable);
                     stage.bury(&durable);
                 }
                 let victim = stage.enter(role, &die_at);
@@ -92,8 +92,8 @@ fn a_death_at_any_named_point_is_survived() {
     println!("points {}, deaths at each: {hits:?}", hits.len());
 }
 
-/// Points that only a channel passes that evicts who is slow: a publisher dies while it evicts, and
-/// a durable subscriber while it comes back to a place that was taken.
+/// Points that only an evicting channel reaches: a publisher dies while it evicts, and a durable
+/// subscriber while it comes back to a lost position.
 fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     let mut stage = Stage::new("&slow=evict:1ms", 16, 2);
     let mut count = |name: &str, died: bool| *hits.get_mut(name).expect("known") += u64::from(died);
@@ -104,8 +104,7 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     drop(stuck);
     let stuck = Subscriber::open(&stage.uri("name=durable")).expect("a place");
     let publisher = stage.enter("publisher", "");
-    // More than the ring holds: the one that does not read is evicted, and then misses a whole
-    // ring.
+    // More than the ring holds: the silent subscriber is evicted, and then misses a whole ring.
     stage.progress(&[&publisher], 2 * LAP, Patience::new());
     drop(stuck);
     stage.progress(&[&publisher], 2 * LAP, Patience::new());
@@ -115,10 +114,9 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     stage.finish(vec![publisher]);
 }
 
-/// Waits until `victim` has died at its point, or has gone many rounds without passing it and is
-/// killed.
+/// Waits until `victim` has died at its point, or is killed after many rounds without reaching it.
 fn dies(stage: &mut Stage, victim: &Actor, publishers: &[Actor]) -> bool {
-    // Rounds of a creator are whole lives of a channel, the others' are messages.
+    // Rounds of a creator are whole channel lifetimes, those of others are messages.
     let rounds = if victim.role == "creator" { 20 } else { 1000 };
     let mut end = None;
     until("it dies or goes on", || {
@@ -129,7 +127,7 @@ fn dies(stage: &mut Stage, victim: &Actor, publishers: &[Actor]) -> bool {
     });
     let by_itself = end.is_some();
     let end = end.unwrap_or_else(|| {
-        stage.strike(victim);
+        stage.kill(victim);
         stage.bury(victim)
     });
     assert_eq!(end, End::Killed, "{victim:?}");

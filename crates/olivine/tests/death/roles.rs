@@ -1,9 +1,9 @@
-//! What the participants do until they are killed or told to stop.
+//! What the participants do until they are killed or asked to stop.
 
-use crate::bell::Bell;
 use crate::common::Random;
 use crate::lanes::{Found, Lanes, fill, is_empty};
 use crate::message::check;
+use crate::wake_word::WakeWord;
 use crate::zygote::{Order, fork, linger};
 use olivine::probe::SharedWords;
 use olivine::{Message, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
@@ -11,26 +11,26 @@ use std::collections::HashMap;
 use std::io::PipeReader;
 use std::time::Duration;
 
-/// Shared words: what victims complain of, and the order to stop.
+/// Shared words: errors found by participants, and the order to stop.
 pub(crate) const TORN: usize = 0;
 pub(crate) const GAPS: usize = 1;
 pub(crate) const STOP: usize = 2;
-/// Values of that order: first those who publish, so that nobody leaves whom they wait for; then
-/// the others.
+/// Values of that order: first publishers stop, so that no subscriber leaves that they wait for;
+/// then the others.
 pub(crate) const PUBLISHERS: u64 = 1;
-pub(crate) const EVERYBODY: u64 = 2;
-/// Times a subscriber of an evicting channel was evicted and came again.
+pub(crate) const ALL: u64 = 2;
+/// Times a subscriber of an evicting channel was evicted and joined again.
 pub(crate) const EVICTED: usize = 3;
-/// Messages that victims checked, roughly.
+/// Messages checked by participants, roughly.
 pub(crate) const CHECKED: usize = 4;
 /// Handles that worked in a forked child.
 pub(crate) const FORKED: usize = 5;
-/// Openings that ran out of time and were tried once more.
+/// Openings that timed out and were repeated.
 pub(crate) const RETRIES: usize = 6;
 /// First of five words for each session.
 const SESSIONS: usize = 8;
 const WORDS_PER_SESSION: usize = 6;
-/// Longest rest of a participant before it looks again whether it shall stop.
+/// Longest pause of a participant before it checks the order to stop.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(50);
 /// Sessions that one participant may use: a recoverer starts a new one each time.
 pub(crate) const SESSIONS_EACH: u64 = 8;
@@ -44,33 +44,32 @@ fn word(session: u64, which: usize) -> usize {
     SESSIONS + usize::try_from(session).unwrap() * WORDS_PER_SESSION + which
 }
 
-/// Messages of this session whose sending has returned.
+/// Messages of this session that were sent successfully.
 pub(crate) fn acknowledged(session: u64) -> usize {
     word(session, 0)
 }
 
-/// Rounds that the participant with this session has gone.
+/// Rounds that the participant with this session has run.
 pub(crate) fn beats(session: u64) -> usize {
     word(session, 1)
 }
 
-/// Process that a forker has forked, 0 before.
+/// Pid of the child of a forker, 0 before.
 pub(crate) fn orphan(session: u64) -> usize {
     word(session, 2)
 }
 
-/// 1 once the process that a forker has forked has run: what it inherited of the parent's locks is
-/// closed.
+/// 1 once the child of a forker runs: it has closed the inherited locks.
 pub(crate) fn settled(session: u64) -> usize {
     word(session, 5)
 }
 
-/// What the durable subscriber expects next of this session.
+/// The message of this session that the durable subscriber expects next.
 fn durable_next(session: u64) -> usize {
     word(session, 3)
 }
 
-/// How many messages the participant with this session may send in each of its sessions.
+/// Number of messages the participant may send in each of its sessions.
 pub(crate) fn allowance(session: u64) -> usize {
     word(session, 4)
 }
@@ -79,8 +78,8 @@ pub(crate) fn bump(words: &SharedWords, index: usize) {
     words.store(index, words.load(index) + 1);
 }
 
-/// Plays the role of `order` until told to stop.
-pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &PipeReader) {
+/// Runs the role of `order` until it is asked to stop.
+pub(crate) fn play(order: &Order, words: &SharedWords, wake_word: &WakeWord, alive: &PipeReader) {
     if !order.die_at.is_empty() {
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var("OLIVINE_DIE_AT", &order.die_at) };
@@ -88,7 +87,7 @@ pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &Pipe
     let stage = Stage {
         uri: &order.uri,
         words,
-        bell,
+        wake_word,
         session: order.session,
     };
     match order.role.as_str() {
@@ -109,19 +108,19 @@ pub(crate) fn play(order: &Order, words: &SharedWords, bell: &Bell, alive: &Pipe
 pub(crate) struct Stage<'a> {
     pub(crate) uri: &'a str,
     pub(crate) words: &'a SharedWords,
-    pub(crate) bell: &'a Bell,
+    pub(crate) wake_word: &'a WakeWord,
     pub(crate) session: u64,
 }
 
-/// What comes next of each session.
+/// The next message of each session.
 enum Next {
     /// As this process has seen it.
     Private(HashMap<u64, u64>),
-    /// As all lives of the durable subscriber have seen it.
+    /// As all processes of the durable subscriber have seen it.
     Shared,
 }
 
-/// What a subscriber has seen, and what comes next.
+/// What a subscriber has seen, and what it expects.
 pub(crate) struct Seen {
     next: Next,
     lanes: Lanes,
@@ -142,16 +141,16 @@ impl Default for Seen {
 
 impl Stage<'_> {
     fn publisher(&self) -> Publisher {
-        self.again_if_restless(|| Publisher::open(self.uri))
+        self.open_with_retry(|| Publisher::open(self.uri))
     }
 
     fn subscriber(&self) -> Subscriber {
-        self.again_if_restless(|| Subscriber::open(self.uri))
+        self.open_with_retry(|| Subscriber::open(self.uri))
     }
 
-    /// Opens; once more where the first try ran out of time, which says nothing where this process
-    /// was stopped meanwhile. Each such try is counted, and the suite bears few of them.
-    fn again_if_restless<T: std::fmt::Debug>(&self, open: impl Fn() -> Result<T, OpenError>) -> T {
+    /// Opens; repeats it once if the first attempt timed out, which means nothing if this process
+    /// was stopped. Each repetition is counted, and few are allowed.
+    fn open_with_retry<T: std::fmt::Debug>(&self, open: impl Fn() -> Result<T, OpenError>) -> T {
         match open() {
             Err(OpenError::Restless { .. }) => {
                 bump(self.words, RETRIES);
@@ -166,17 +165,17 @@ impl Stage<'_> {
         self.words.load(STOP) >= whom
     }
 
-    /// Waits until message `sequence` may be sent. `false` once there is to be no more.
+    /// Waits until message `sequence` may be sent. `false` once none may.
     pub(crate) fn may_send(&self, sequence: u64) -> bool {
         loop {
-            let seen = self.bell.count();
+            let seen = self.wake_word.count();
             if self.stopped(PUBLISHERS) {
                 return false;
             }
             if self.is_allowed(sequence) {
                 return true;
             }
-            self.bell.wait(seen, REST_MAX);
+            self.wake_word.wait(seen, REST_MAX);
         }
     }
 
@@ -190,7 +189,7 @@ impl Stage<'_> {
         close(publisher);
     }
 
-    /// Sends messages of `session` in all the ways there are, up to `count` of them.
+    /// Sends up to `count` messages of `session` with every send call.
     fn publish_with(&self, publisher: &mut Publisher, session: u64, count: u64) {
         let mut message = Vec::new();
         for sequence in 0..count {
@@ -209,7 +208,7 @@ impl Stage<'_> {
                 }
                 2 => {
                     publisher.wait_for_room(message.len(), None).unwrap();
-                    // One that is given up leaves nothing.
+                    // A dropped claim leaves nothing.
                     let mut given_up = publisher.try_claim(message.len()).unwrap();
                     given_up.fill(0xee);
                     given_up.abort();
@@ -226,7 +225,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Takes over what the dead have left, again and again.
+    /// Takes over the lanes of dead publishers again and again.
     fn recover(&self) {
         for session in self.session..self.session + SESSIONS_EACH - 1 {
             let mut publisher = self.publisher();
@@ -241,12 +240,12 @@ impl Stage<'_> {
 
     fn receive(&self, mut seen: Seen) {
         let mut subscriber = self.subscriber();
-        while !self.stopped(EVERYBODY) {
+        while !self.stopped(ALL) {
             match subscriber.receive_timeout(REST_MAX) {
                 Ok(Some(message)) => self.take(&message, &mut seen),
                 Ok(None) => {}
                 Err(ReceiveError::Closed) => break,
-                // Only `delivery=latest` is ever overrun: what comes next is anybody's guess.
+                // Only `delivery=latest` is ever overrun: the next message is unknown.
                 Err(ReceiveError::Overrun { .. }) if self.uri.contains("latest") => {
                     seen = Seen::default();
                 }
@@ -255,12 +254,12 @@ impl Stage<'_> {
         }
     }
 
-    /// As `receive`; where it was too slow it comes again.
+    /// Like `receive`; joins again after an eviction.
     fn receive_until_evicted(&self) {
-        while !self.stopped(EVERYBODY) {
+        while !self.stopped(ALL) {
             let mut subscriber = self.subscriber();
             let mut seen = Seen::default();
-            while !self.stopped(EVERYBODY) {
+            while !self.stopped(ALL) {
                 match subscriber.receive_timeout(REST_MAX) {
                     Ok(Some(message)) => self.take(&message, &mut seen),
                     Ok(None) => {}
@@ -293,13 +292,13 @@ impl Stage<'_> {
                     bump(self.words, GAPS);
                 }
             }
-            // At least once: what a former life had in hand may come again, but nothing is left
-            // out.
+            // At least once: the message that an earlier process was handling may come again, but
+            // none is left out.
             Next::Shared => {
                 let word = durable_next(session);
                 let expected = self.words.load(word);
-                // An empty one that came first in this life, or in one before, said nothing of
-                // itself.
+                // An empty message that came first in this process, or in an earlier one, was not
+                // identified.
                 let was_next = is_first && sequence == expected + 1 && is_empty(session, expected);
                 if sequence > expected && !was_next {
                     bump(self.words, GAPS);
@@ -347,20 +346,20 @@ impl Stage<'_> {
         close(publisher);
     }
 
-    /// Makes and removes a channel of its own, which others make and remove at the same time.
+    /// Creates and removes its channel, which others create and remove at the same time.
     fn create(&self) {
         let mut random = Random(self.session);
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
-        while !self.stopped(EVERYBODY) {
+        while !self.stopped(ALL) {
             let mut subscriber = self.subscriber();
             if random.below(4) == 0 {
                 continue;
             }
-            let seen = self.bell.count();
+            let seen = self.wake_word.count();
             let mut publisher = self.publisher();
             fill(self.session, 0, &mut message);
             match publisher.publish_timeout(&message, Duration::from_millis(20)) {
-                // A stopped one may hold it back.
+                // A stopped participant may hold it back.
                 Ok(_) | Err(NotSent::BackPressured) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -376,15 +375,15 @@ impl Stage<'_> {
                 assert_eq!(error.to_string(), ReceiveError::Closed.to_string());
             }
             if random.below(2) == 0 {
-                // The next life begins with something going on elsewhere, not at once and for ever.
+                // The next round begins after progress elsewhere, not at once.
                 drop((subscriber, publisher));
-                self.bell.wait(seen, REST_MAX);
+                self.wake_word.wait(seen, REST_MAX);
             }
         }
     }
 
-    /// Forks without `exec`: the child's handles refuse, and its life does not count as the
-    /// parent's.
+    /// Forks without `exec`: the child's handles refuse, and the child does not count as the
+    /// parent.
     fn fork_publisher(&self, alive: &PipeReader) {
         let mut publisher = self.publisher();
         self.publish_with(&mut publisher, self.session, 20);
@@ -413,7 +412,7 @@ impl Stage<'_> {
         });
         self.announce(child);
         let mut seen = Seen::default();
-        while !self.stopped(EVERYBODY) {
+        while !self.stopped(ALL) {
             match subscriber.receive_timeout(REST_MAX) {
                 Ok(Some(message)) => self.take(&message, &mut seen),
                 Ok(None) => {}
@@ -431,7 +430,7 @@ impl Stage<'_> {
 
 fn close(publisher: Publisher) {
     match publisher.close() {
-        // Nobody lingers here, so nothing else can go wrong.
+        // No participant lingers here, so nothing else can fail.
         Ok(_) => {}
         Err(error) => panic!("{error}"),
     }

@@ -1,9 +1,9 @@
-//! The stage: a channel, its participants, a bystander that verifies, and the blows.
+//! The stage: a channel, its participants, an observer that verifies, and the kills.
 
-use crate::bell::Bell;
 use crate::common::{self, Patience, Place, Random, until};
 use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};
+use crate::wake_word::WakeWord;
 use crate::zygote::{End, Order, Zygote, signal};
 use olivine::probe::SharedWords;
 use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
@@ -19,10 +19,10 @@ const PARKING: [&str; 3] = ["park", "park", "adaptive"];
 const SPINNING: [&str; 4] = ["park", "adaptive", "yield", "spin"];
 /// Messages of one publisher that fill more than its ring.
 pub(crate) const LAP: u64 = 300;
-/// More than ever live at once.
+/// More than exist at once.
 const PUBLISHERS_MAX: usize = 10;
 
-/// What the bystander found.
+/// What the observer found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     seen: HashMap<u64, u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Findings {
     pub(crate) lost: u64,
     pub(crate) repeated: u64,
     pub(crate) invented: u64,
-    /// Times the bystander was evicted and came again: what it missed is nothing lost.
+    /// Times the observer was evicted and joined again: what it missed is not lost.
     pub(crate) evicted: u64,
 }
 
@@ -44,7 +44,7 @@ impl Findings {
                 session, sequence, ..
             } => (session, sequence),
             Found::Unknown => {
-                // Who is there from the beginning knows every lane.
+                // An observer that joined at the start knows every lane.
                 self.invented += u64::from(self.evicted == 0);
                 return;
             }
@@ -60,8 +60,8 @@ impl Findings {
         *next = (*next).max(sequence + 1);
     }
 
-    /// Compares with what the publishers were told: everything acknowledged was seen, and at most
-    /// one message more, whose publisher died before it could say so.
+    /// Compares with the publishers' counts: every acknowledged message was seen, and at most one
+    /// more, whose publisher died before it could count it.
     pub(crate) fn settle(&mut self, words: &SharedWords, sessions: u64) {
         if self.evicted > 0 {
             return;
@@ -75,8 +75,8 @@ impl Findings {
     }
 }
 
-/// Reads until every publisher has closed; `count` tells how far it is. Evicted, it joins again by
-/// `uri`.
+/// Reads until every publisher has closed; `count` is its progress. After an eviction it joins
+/// again by `uri`.
 fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings {
     let mut findings = Findings::default();
     loop {
@@ -99,13 +99,13 @@ fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) took: Duration,
-    /// The suite itself did not run for a while, so that the time means nothing.
+    /// The suite did not run for a while, so the time is meaningless.
     pub(crate) is_disturbed: bool,
 }
 
-/// Where the bell of the stage with these words is.
-pub(crate) fn bell_of(words: &Path) -> PathBuf {
-    words.with_extension("bell")
+/// The file of the shared wake-up word.
+pub(crate) fn wake_word_of(words: &Path) -> PathBuf {
+    words.with_extension("wake_word")
 }
 
 /// A participant.
@@ -129,14 +129,14 @@ pub(crate) struct Stage {
     pub(crate) words: SharedWords,
     pub(crate) random: Random,
     pub(crate) zygote: Zygote,
-    bell: Bell,
-    /// How participants wait, by lot.
+    wake_word: WakeWord,
+    /// Random wait strategies of participants.
     waits: &'static [&'static str],
     sessions: u64,
     query: String,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
-    /// A publisher that says nothing: without it the stream would end where all others are dead and
-    /// a recoverer has closed their lanes.
+    /// A silent publisher: without it the stream would end when all others are dead and a recoverer
+    /// has closed their lanes.
     silent: Option<Publisher>,
 }
 
@@ -147,14 +147,14 @@ impl Stage {
         let file = place.file("words");
         let words = roles::words((participants + 16) * SESSIONS_EACH);
         let words = SharedWords::create(&file, words).unwrap();
-        let bell = Bell::create(&bell_of(&file));
+        let wake_word = WakeWord::create(&wake_word_of(&file));
         let zygote = Zygote::start(&file);
         Self {
             place,
             words,
             random: Random(seed),
             zygote,
-            bell,
+            wake_word,
             waits: &PARKING,
             sessions: 0,
             query: query.to_owned(),
@@ -163,7 +163,7 @@ impl Stage {
         }
     }
 
-    /// How the report calls a channel in which `role` is killed.
+    /// The report's name for a channel in which `role` is killed.
     pub(crate) fn mode(&self, role: &str) -> &'static str {
         match () {
             () if role == "sealed" => "shm+fd://",
@@ -173,21 +173,21 @@ impl Stage {
         }
     }
 
-    /// The sealed channel beside the others.
+    /// The sealed channel of this stage.
     fn sealed(&self) -> (PathBuf, String) {
         let socket = self.place.file("sealed.sock");
         let uri = format!("shm+fd://{}?capacity=64KiB&timeout=1s", socket.display());
         (socket, uri)
     }
 
-    /// The channel that is made and removed all the time.
-    fn cradle(&self, query: &str) -> String {
+    /// The channel that is created and removed all the time.
+    fn short_lived(&self, query: &str) -> String {
         let Self { query: shape, .. } = self;
         self.place
-            .uri("cradle", &format!("capacity=64KiB{shape}{query}"))
+            .uri("short_lived", &format!("capacity=64KiB{shape}{query}"))
     }
 
-    /// From here on participants also wait without sleeping: that takes the processors they have.
+    /// From here on participants may spin, which needs all processors.
     pub(crate) fn spin(&mut self) {
         self.waits = &SPINNING;
     }
@@ -199,7 +199,7 @@ impl Stage {
         self.place.uri("death", &all)
     }
 
-    /// Sends the bystander in, which sees everything from here on.
+    /// Starts the observer, which sees everything from here on.
     pub(crate) fn observe(&mut self) {
         let uri = self.uri("wait=park");
         let bystander = Subscriber::open(&uri).unwrap();
@@ -217,14 +217,14 @@ impl Stage {
         from[usize::try_from(choice).unwrap()]
     }
 
-    /// Starts a participant, which dies by itself at the point `die_at` if that is not empty.
+    /// Starts a participant, which kills itself at the point `die_at` if that is not empty.
     pub(crate) fn enter(&mut self, role: &'static str, die_at: &str) -> Actor {
         let session = self.sessions;
         self.sessions += SESSIONS_EACH;
         let wait = self.pick(self.waits);
         let from = self.pick(&["now", "oldest"]);
         let uri = match role {
-            "creator" => self.cradle(&format!("&wait={wait}")),
+            "creator" => self.short_lived(&format!("&wait={wait}")),
             "sealed" => format!("{}&wait={wait}", self.sealed().1),
             "latest" => self.uri(&format!("wait={wait}&delivery=latest&from={from}")),
             "durable" => self.uri(&format!("wait={wait}&name=durable")),
@@ -254,20 +254,20 @@ impl Stage {
         self.words.load(roles::acknowledged(actor.session))
     }
 
-    /// A number of messages: mostly few, now and then more than a ring holds.
+    /// A number of messages: mostly few, sometimes more than a ring holds.
     fn some(&mut self) -> u64 {
         let most = [8, 8, 32, 32, 64, 128, LAP, 4 * LAP];
         let choice = self.random.below(most.len() as u64);
         1 + self.random.below(most[usize::try_from(choice).unwrap()])
     }
 
-    /// Lets every one of `actors` send some more messages.
+    /// Lets each of `actors` send some more messages.
     pub(crate) fn allow(&mut self, actors: &[Actor]) {
         for actor in actors {
             let more = self.some();
             self.allow_until(actor, self.acknowledged(actor) + more);
         }
-        self.bell.ring();
+        self.wake_word.wake_all();
     }
 
     fn allow_until(&self, actor: &Actor, goal: u64) {
@@ -275,8 +275,8 @@ impl Stage {
         self.words.store(word, goal.max(self.words.load(word)));
     }
 
-    /// Waits until every one of `actors`, which publish, has sent `count` more messages, while the
-    /// bystander reads them. The time counts from where `patience` began.
+    /// Waits until each of `actors`, all publishers, has sent `count` more messages, while the
+    /// observer reads them. The time counts from the start of `patience`.
     pub(crate) fn progress(
         &self,
         actors: &[&Actor],
@@ -290,7 +290,7 @@ impl Stage {
         for (actor, goal) in actors.iter().zip(&goals) {
             self.allow_until(actor, *goal);
         }
-        self.bell.ring();
+        self.wake_word.wake_all();
         let gone_on = || {
             self.check_observer();
             let mut all = actors.iter().zip(&goals);
@@ -311,8 +311,8 @@ impl Stage {
         }
     }
 
-    /// Waits until a forker has forked and its child runs. Before it does, what it inherited of the
-    /// parent's locks is still open there: whoever takes over meanwhile finds the lane taken.
+    /// Waits until a forker has forked and its child runs. Before that, the child still has the
+    /// parent's locks open: a successor would find the lane taken.
     pub(crate) fn await_fork(&self, actor: &Actor) {
         let said = [roles::orphan, roles::settled].map(|word| word(actor.session));
         until("the child of a forker", || {
@@ -320,67 +320,65 @@ impl Stage {
         });
     }
 
-    /// Kills. It stays a zombie until [`Stage::bury`], and what it forked lives until then.
-    pub(crate) fn strike(&mut self, actor: &Actor) {
+    /// Kills. It stays a zombie until [`Stage::bury`], and its child lives until then.
+    pub(crate) fn kill(&mut self, actor: &Actor) {
         signal(actor.pid, Signal::KILL);
     }
 
-    /// Kills where it stands in code of the core, while it is at work; the file of the core, or
-    /// [`crate::aim::ELSEWHERE`]. It has died when this returns.
-    pub(crate) fn strike_in_core(&mut self, actor: &Actor) -> String {
-        // Enough to do for all that it takes to aim.
+    /// Kills it in code of the core while it works; returns the core file, or
+    /// [`crate::aim::ELSEWHERE`]. It is dead when this returns.
+    pub(crate) fn kill_in_core(&mut self, actor: &Actor) -> String {
+        // Enough messages for the time that aiming takes.
         self.allow_until(actor, self.acknowledged(actor) + 8 * LAP);
-        self.bell.ring();
+        self.wake_word.wake_all();
         crate::aim::kill(actor.pid.as_raw_pid(), actor.role, &mut self.random)
     }
 
-    /// Reaps a killed participant and ends what it forked.
+    /// Reaps a killed participant and ends its child.
     pub(crate) fn bury(&mut self, actor: &Actor) -> End {
         let end = self.reap(actor);
         self.end_orphan(actor);
         end
     }
 
-    /// Reaps a killed participant: what it forked lives on.
+    /// Reaps a killed participant; its child lives on.
     pub(crate) fn reap(&mut self, actor: &Actor) -> End {
         let end = self.zygote.reap(actor.pid);
         assert_ne!(end, End::Bad, "a participant failed: {actor:?}");
         end
     }
 
-    /// Ends what a participant forked.
+    /// Ends the child of a participant.
     pub(crate) fn end_orphan(&self, actor: &Actor) {
         let orphan = self.words.load(roles::orphan(actor.session));
         let orphan = i32::try_from(orphan).ok().and_then(Pid::from_raw);
         if let Some(orphan) = orphan {
-            // It waits for the end of the zygote and for nothing else, so the number is still its
-            // own.
+            // It only waits for the end of the zygote, so the pid is still its own.
             signal(orphan, Signal::KILL);
         }
     }
 
-    /// Where it has died by itself: how it ended.
+    /// How it ended, if it killed itself.
     #[cfg(feature = "points")]
     pub(crate) fn has_ended(&mut self, actor: &Actor) -> Option<End> {
         self.zygote.try_reap(actor.pid)
     }
 
-    /// Lets everybody finish, closes the lanes of the dead, and looks for what was lost or left
-    /// over.
+    /// Lets all finish, closes the lanes of dead publishers, and checks for losses and leftovers.
     pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 6]) {
         let publishes = |actor: &Actor| {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
         let (publishers, others): (Vec<_>, Vec<_>) = actors.into_iter().partition(publishes);
         drop(self.silent.take());
-        for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::EVERYBODY, others)] {
+        for (order, actors) in [(roles::PUBLISHERS, publishers), (roles::ALL, others)] {
             self.words.store(roles::STOP, order);
-            self.bell.ring();
+            self.wake_word.wake_all();
             for actor in actors {
                 assert_eq!(self.bury(&actor), End::Good, "{actor:?}");
             }
         }
-        // Lanes of dead publishers are closed by whoever takes them over.
+        // Taking over a dead publisher's lane closes it.
         let mut heirs = Vec::new();
         let refused = loop {
             match Publisher::open(&self.uri("")) {
@@ -400,9 +398,9 @@ impl Stage {
             findings = thread.join().unwrap();
             findings.settle(&self.words, self.sessions);
         }
-        // Whoever was killed while it made or removed a channel is cleaned up after by the next
-        // one.
-        for uri in [self.cradle(""), self.uri("")] {
+        // The next participant cleans up after one that was killed while it created or removed a
+        // channel.
+        for uri in [self.short_lived(""), self.uri("")] {
             drop(Subscriber::open(&uri).unwrap());
         }
         let (socket, uri) = self.sealed();

@@ -1,4 +1,4 @@
-//! What a run counted, as it is reported.
+//! Counts of a run, for the report.
 
 use crate::aim::ELSEWHERE;
 use crate::stage::{Findings, Progress};
@@ -6,24 +6,24 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Openings of one round that may run out of time: the library tries for 10 s, and a hundred times
-/// at least, so only a process that was stopped for that long has an excuse.
+/// Openings of one round that may time out. The library tries for 10 s, and at least a hundred
+/// times, so only a process that was stopped for this long may time out.
 const RETRIES_MAX: u64 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     kills: BTreeMap<&'static str, u64>,
-    /// By the mode of the channel in which they fell.
+    /// By the mode of the channel.
     modes: BTreeMap<&'static str, u64>,
-    /// Files of the core in which aimed kills fell.
+    /// Core files of the aimed kills.
     places: BTreeMap<String, u64>,
     /// Waits for survivors that began, and that ended.
     waits: (u64, u64),
     pub(crate) stops: u64,
     pub(crate) zombies: u64,
-    /// Where all survivors sleep while they wait.
+    /// All survivors sleep while they wait.
     parked: Times,
-    /// Where one of them at least does not.
+    /// At least one of them spins.
     spinning: Times,
     laps: Times,
     calm: Times,
@@ -35,7 +35,7 @@ pub(crate) struct Tally {
     gaps: u64,
     forked: u64,
     evicted: u64,
-    /// Openings that ran out of time and were tried once more.
+    /// Openings that timed out and were repeated.
     retries: u64,
     rounds: u64,
 }
@@ -98,7 +98,7 @@ impl fmt::Display for Times {
 }
 
 impl Tally {
-    /// One kill, of a participant of a channel in `mode`.
+    /// One kill of a participant of a channel in `mode`.
     pub(crate) fn kill(&mut self, role: &'static str, mode: &'static str) {
         *self.kills.entry(role).or_insert(0) += 1;
         *self.modes.entry(mode).or_insert(0) += 1;
@@ -109,12 +109,12 @@ impl Tally {
         self.modes.get(mode).copied().unwrap_or(0)
     }
 
-    /// Where an aimed kill fell.
+    /// Core file of an aimed kill.
     pub(crate) fn fell(&mut self, place: String) {
         *self.places.entry(place).or_insert(0) += 1;
     }
 
-    /// Aimed kills that fell into the core.
+    /// Aimed kills in the core.
     pub(crate) fn in_core(&self) -> u64 {
         let places = self.places.iter();
         let inside = places.filter(|(place, _)| *place != ELSEWHERE);
@@ -131,7 +131,7 @@ impl Tally {
         self.waits.1 += 1;
     }
 
-    /// When others had sent one more message after `role` was killed.
+    /// When the others had sent one more message after `role` was killed.
     pub(crate) fn recovery(&mut self, role: &'static str, spins: bool, progress: Progress) {
         let times = if spins {
             &mut self.spinning
@@ -141,12 +141,12 @@ impl Tally {
         times.add(progress, role);
     }
 
-    /// When others had sent more than the ring holds after `role` was killed.
+    /// When the others had sent more than the ring holds after `role` was killed.
     pub(crate) fn lap(&mut self, role: &'static str, progress: Progress) {
         self.laps.add(progress, role);
     }
 
-    /// How long one more message takes when nobody was killed.
+    /// Time for one more message without a kill.
     pub(crate) fn calm(&mut self, progress: Progress) {
         self.calm.add(progress, "nobody");
     }
@@ -155,7 +155,7 @@ impl Tally {
         self.kills.values().sum()
     }
 
-    /// Takes over what another has counted.
+    /// Adds the counts of another tally.
     pub(crate) fn append(&mut self, other: Self) {
         for (role, kills) in other.kills {
             *self.kills.entry(role).or_insert(0) += kills;
@@ -199,7 +199,7 @@ impl Tally {
         )
     }
 
-    /// What a round found, and what its victims complained of.
+    /// The findings of a round, and the errors of its participants.
     pub(crate) fn add(&mut self, findings: &Findings, complaints: [u64; 6]) {
         let [torn, gaps, forked, evicted, checked, retries] = complaints;
         self.retries += retries;
@@ -214,7 +214,7 @@ impl Tally {
         self.evicted += evicted + findings.evicted;
     }
 
-    /// Subscribers that were evicted, the bystander among them.
+    /// Evicted subscribers, including the observer.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -229,10 +229,7 @@ impl Tally {
             ("gaps seen by victims", self.gaps),
             ("handles that worked in a child", self.forked),
             ("survivors that hung", self.waits.0 - self.waits.1),
-            (
-                "openings that found no rest",
-                self.retries.saturating_sub(most),
-            ),
+            ("openings that timed out", self.retries.saturating_sub(most)),
         ];
         let bad: Vec<String> = found
             .iter()

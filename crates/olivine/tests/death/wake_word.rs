@@ -1,5 +1,5 @@
-//! A word in a shared file on which those who have nothing to do sleep until it is rung: idle
-//! participants cost nothing, so that many stages fit on few processors.
+//! A word in a shared file on which idle participants sleep until it is signalled: they cost
+//! nothing, so many channels fit on few processors.
 
 use core::ptr::NonNull;
 use std::fs::File;
@@ -12,11 +12,11 @@ const LENGTH: usize = 4096;
 
 /// One shared word.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct WakeWord {
     word: NonNull<AtomicU32>,
 }
 
-impl Bell {
+impl WakeWord {
     pub(crate) fn create(path: &Path) -> Self {
         let file = File::options()
             .read(true)
@@ -34,7 +34,7 @@ impl Bell {
     }
 
     fn map(file: &File) -> Self {
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -45,24 +45,24 @@ impl Bell {
                 0,
             )
         };
-        assert_ne!(base, libc::MAP_FAILED, "no mapping of the bell");
+        assert_ne!(base, libc::MAP_FAILED, "no mapping of the wake word");
         Self {
             word: NonNull::new(base.cast()).expect("a mapping"),
         }
     }
 
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: page aligned, mapped as long as `self` lives, and touched by atomics alone.
+        // SAFETY: page aligned, mapped as long as `self` lives, and accessed only as an atomic.
         unsafe { self.word.as_ref() }
     }
 
-    /// How often it was rung, to be read before one looks at what one waits for.
+    /// The signal count; read it before checking the awaited condition.
     pub(crate) fn count(&self) -> u32 {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Wakes everybody.
-    pub(crate) fn ring(&self) {
+    /// Wakes all sleepers.
+    pub(crate) fn wake_all(&self) {
         self.word().fetch_add(1, Ordering::Release);
         // SAFETY: the word is mapped; a wake-up touches no memory.
         unsafe {
@@ -75,8 +75,8 @@ impl Bell {
         };
     }
 
-    /// Sleeps until it is rung for more than the `seen`th time, for at most `longest`; also returns
-    /// without a reason.
+    /// Sleeps until the count differs from `seen`, for at most `longest`; spurious returns are
+    /// possible.
     pub(crate) fn wait(&self, seen: u32, longest: Duration) {
         let longest = libc::timespec {
             tv_sec: longest.as_secs().try_into().expect("some seconds"),
@@ -95,9 +95,9 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for WakeWord {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; nobody borrows the word any more.
+        // SAFETY: mapped by `map` with this length; no reference to the word is left.
         let unmapped = unsafe { libc::munmap(self.word.as_ptr().cast(), LENGTH) };
         assert_eq!(unmapped, 0, "a mapping of our own");
     }

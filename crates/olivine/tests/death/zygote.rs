@@ -1,12 +1,12 @@
 //! A process with one thread that forks the participants: far cheaper than starting a program for
 //! each.
 //!
-//! It reads an order per line and answers with a line that starts with `@`. Its children hold its
-//! end of a pipe: whoever outlives it finds that pipe closed.
+//! It reads one order per line and replies with a line that starts with `@`. Its children hold its
+//! end of a pipe: a child that outlives it finds this pipe closed.
 
-use crate::bell::Bell;
 use crate::common::{self, Other, Patience};
 use crate::roles;
+use crate::wake_word::WakeWord;
 use olivine::probe::SharedWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
@@ -14,13 +14,13 @@ use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout};
 
-/// What a new participant does.
+/// The task of a new participant.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) role: String,
     /// Index of its words.
     pub(crate) session: u64,
-    /// Where it kills itself: name of a point and how often it is passed; empty for nowhere.
+    /// Where it kills itself: name of a point and number of passes; empty for nowhere.
     pub(crate) die_at: String,
     pub(crate) uri: String,
 }
@@ -66,14 +66,14 @@ impl Zygote {
             let mut line = String::new();
             let read = self.answers.read_line(&mut line).expect("an answer");
             assert!(read > 0, "the zygote ended before it answered '{order}'");
-            // The test harness talks on the same line.
+            // The test harness prints to the same pipe.
             if let Some((_, answer)) = line.split_once('@') {
                 return answer.trim().to_owned();
             }
         }
     }
 
-    /// Waits a moment for something to read, or for the end.
+    /// Waits a moment for a reply, or for the end.
     fn has_answered(&self) -> bool {
         let moment = Timespec {
             tv_sec: 0,
@@ -96,7 +96,7 @@ impl Zygote {
         Pid::from_raw(pid.parse().expect("a number")).expect("a process")
     }
 
-    /// How it ended, if it has; it is a zombie no longer then.
+    /// How it ended, if it has; then it is no longer a zombie.
     #[cfg(feature = "points")]
     pub(crate) fn try_reap(&mut self, pid: Pid) -> Option<End> {
         let answer = self.ask(&format!("look {}", pid.as_raw_pid()));
@@ -108,7 +108,7 @@ impl Zygote {
         end(&self.ask(&format!("reap {}", pid.as_raw_pid())))
     }
 
-    /// Ends the zygote; whoever still lives ends with it.
+    /// Ends the zygote and all its children.
     pub(crate) fn finish(self) {
         drop(self.orders);
         common::finished(self.child);
@@ -123,13 +123,13 @@ fn end(answer: &str) -> End {
     }
 }
 
-/// Sends a signal to a participant that was not reaped, so that its number is still its own.
+/// Sends a signal to an unreaped participant, so that the pid is still its own.
 pub(crate) fn signal(pid: Pid, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("a signal");
 }
 
-/// The zygote itself: obeys until its orders end.
-pub(crate) fn serve(words: &SharedWords, bell: &Bell) {
+/// The zygote: executes orders until they end.
+pub(crate) fn serve(words: &SharedWords, wake_word: &WakeWord) {
     let (alive, keep) = std::io::pipe().expect("a pipe");
     let mut line = String::new();
     // Not the buffered handle: a child must not inherit half a line.
@@ -149,12 +149,13 @@ pub(crate) fn serve(words: &SharedWords, bell: &Bell) {
                     uri: uri.to_owned(),
                 };
                 let pid = fork(|| {
-                    // SAFETY: integers only. Whoever outlives the zygote would outlive the test.
+                    // SAFETY: integers only. A child that outlives the zygote would outlive the
+                    // test.
                     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                     // Only the zygote may keep the other end open.
                     // SAFETY: `keep` is never dropped in this process: it ends by `_exit`.
                     unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(&keep)) };
-                    roles::play(&order, words, bell, &alive);
+                    roles::play(&order, words, wake_word, &alive);
                 });
                 println!("@{pid}");
             }
@@ -184,23 +185,23 @@ fn wait_for(pid: &str, options: libc::c_int) -> &'static str {
     }
 }
 
-/// Forks a child that runs `body` and nothing else of this program; returns its number.
+/// Forks a child that runs only `body`; returns its pid.
 pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the zygote has one thread, so the child's copy of the program is whole; `olivine`
-    // itself is told by its `atfork` handler.
+    // SAFETY: the zygote has one thread, so the child's copy of the program is whole; the `atfork`
+    // handler informs `olivine`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid > 0 {
         return pid;
     }
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    // SAFETY: ends this process without running what belongs to the parent.
+    // SAFETY: ends this process without running destructors of the parent.
     unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
 }
 
 /// Waits until the zygote has ended, or for a signal that ends this process.
 pub(crate) fn linger(alive: &PipeReader) {
     let mut byte = [0];
-    // Nobody ever writes: it returns when the last writer, the zygote, is gone.
+    // Nothing is ever written: it returns when the last writer, the zygote, is gone.
     let _ = (&*alive).read(&mut byte);
 }

@@ -23,7 +23,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test`
+/// The server's program: `$OLIVINE_NATS_SERVER`, from the path, or where `cargo xtask test`
 /// installs it.
 fn program() -> Option<PathBuf> {
     let given = std::env::var_os("OLIVINE_NATS_SERVER").map(PathBuf::from);
@@ -39,8 +39,8 @@ fn program() -> Option<PathBuf> {
     all.find(|program| program.is_file())
 }
 
-/// A server of its own with streams, and these settings; `None`, with a line that says so, where
-/// there is no program.
+/// A private server with streams and these settings; without the program, prints that and returns
+/// `None`.
 pub(crate) fn server(settings: &str) -> Option<Server> {
     let Some(program) = program() else {
         skip("no nats-server is installed; `cargo xtask test` installs it");
@@ -65,7 +65,7 @@ pub(crate) fn server(settings: &str) -> Option<Server> {
     Some(server)
 }
 
-/// Three servers that keep streams together.
+/// Three servers that share streams.
 pub(crate) fn cluster() -> Option<Vec<Server>> {
     let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
     let routes: Vec<String> = ports
@@ -84,7 +84,7 @@ pub(crate) fn cluster() -> Option<Vec<Server>> {
 }
 
 impl Server {
-    /// Starts it, again if it was killed, with the streams it had.
+    /// Starts it, possibly again, with its stored streams.
     pub(crate) fn start(&mut self) {
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().create(true).append(true).open(log);
@@ -111,12 +111,12 @@ impl Server {
         }
     }
 
-    /// Keeps what it has stored up to now; it does not run.
+    /// Saves a copy of what it has stored; it must not run.
     pub(crate) fn keep(&self) {
         self.copy("data", "kept");
     }
 
-    /// Loses what it has stored since [`Server::keep`], as by a power cut; it does not run.
+    /// Restores the copy of [`Server::keep`], as after a power failure; it must not run.
     pub(crate) fn go_back(&self) {
         std::fs::remove_dir_all(self.folder.path().join("data")).expect("its folder");
         self.copy("kept", "data");
@@ -129,7 +129,7 @@ impl Server {
         assert!(copy.status().expect("cp").success());
     }
 
-    /// The name by which the cluster knows it.
+    /// Its name in the cluster.
     pub(crate) fn name(&self) -> String {
         format!("test-{}", self.port)
     }
@@ -140,7 +140,7 @@ impl Server {
         format!("nats://127.0.0.1:{}/{channel}{mark}{query}", self.port)
     }
 
-    /// Sends `text` to `subject` as a plain program would, and returns the first answer.
+    /// Sends `text` to `subject` like a plain client, and returns the first reply.
     pub(crate) fn ask(&self, subject: &str, text: &str) -> String {
         let connection = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         connection

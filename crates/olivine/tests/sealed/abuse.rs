@@ -1,4 +1,4 @@
-//! A15, a thousand times: descriptors of every kind, number and order for an answer, with any seals
+//! A15, a thousand times: replies with descriptors of any kind, number and order, with any seals
 //! and lengths.
 
 use crate::common::{Random, setting, until};
@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 const CASES: u64 = 1000;
-/// As many as the kernel takes with one datagram.
+/// The kernel's limit for one datagram.
 const DESCRIPTORS_MAX: u64 = 253;
 
-/// What is handed over in place of a lane or a page.
+/// A descriptor in place of a lane or a page.
 struct Thing {
     file: OwnedFd,
-    /// As a publisher would have it.
+    /// It is what a publisher would send.
     is_good: bool,
 }
 
@@ -26,7 +26,7 @@ fn bad(file: impl Into<OwnedFd>) -> Thing {
     Thing { file, is_good }
 }
 
-/// Half of the time `file`, with any seals but mostly the right ones; else something else.
+/// Half of the time `file`, with random seals but mostly the correct ones; otherwise another file.
 fn thing(file: OwnedFd, seals: SealFlags, random: &mut Random, writer: &PipeWriter) -> Thing {
     match random.below(16) {
         0 => bad(std::fs::File::open("/dev/null").unwrap()),
@@ -35,7 +35,7 @@ fn thing(file: OwnedFd, seals: SealFlags, random: &mut Random, writer: &PipeWrit
         3 => bad(std::os::unix::net::UnixStream::pair().unwrap().0),
         4 => bad(writer.try_clone().unwrap()),
         5 => {
-            // Empty, short, or far too long, and nothing of it there.
+            // Empty, short, or far too long and sparse.
             let length = [0, 1, 4095, 4096, PAGE_BYTES - 1, 1 << 40];
             let length = length[usize::try_from(random.below(6)).unwrap()];
             let (file, _) = raw::memory(8, &[]);
@@ -51,7 +51,7 @@ fn thing(file: OwnedFd, seals: SealFlags, random: &mut Random, writer: &PipeWrit
                 SealFlags::FUTURE_WRITE,
             ];
             let chosen = all.into_iter().filter(|_| random.below(2) == 0);
-            // Last, or nothing could be added after it.
+            // Last: afterwards nothing can be added.
             let chosen = chosen.fold(SealFlags::empty(), |sum, seal| sum | seal);
             fcntl_add_seals(&file, chosen).unwrap();
             let is_good = chosen == seals;
@@ -65,8 +65,7 @@ fn thing(file: OwnedFd, seals: SealFlags, random: &mut Random, writer: &PipeWrit
     }
 }
 
-/// What a subscriber makes of `files`, or of a publisher that hangs up where there are none to be
-/// had.
+/// Opens a subscriber to a publisher that sends `files`, or that closes the connection if `None`.
 fn opened(path: &Path, uri: &str, files: Option<&[BorrowedFd<'_>]>) -> Result<(), OpenError> {
     let listener = serve(path);
     let uri = uri.to_owned();
@@ -75,7 +74,7 @@ fn opened(path: &Path, uri: &str, files: Option<&[BorrowedFd<'_>]>) -> Result<()
     match files {
         Some(files) => {
             say(&socket, &welcome(), files).unwrap();
-            // Nobody else is to be had after this one.
+            // No other publisher is available after this one.
             drop(listener);
             let done = subscriber.join().unwrap();
             assert!(hear(&socket).0.is_empty(), "the socket is kept");
@@ -88,8 +87,8 @@ fn opened(path: &Path, uri: &str, files: Option<&[BorrowedFd<'_>]>) -> Result<()
     }
 }
 
-/// Waits until nobody holds the other end of a pipe any more: a program that another test starts
-/// has a copy of every descriptor for a moment.
+/// Waits until all copies of the other end of a pipe are closed: a program that another test starts
+/// briefly has a copy of every descriptor.
 fn closes(mut reader: PipeReader, writer: PipeWriter, told: &str) {
     drop(writer);
     rustix::io::ioctl_fionbio(&reader, true).unwrap();
@@ -99,7 +98,7 @@ fn closes(mut reader: PipeReader, writer: PipeWriter, told: &str) {
 }
 
 #[test]
-fn a15_a_thousand_hand_overs_end_well_or_with_a_name_and_nothing_is_kept() {
+fn a15_random_hand_overs_succeed_or_fail_with_a_named_error() {
     let seed = setting("OLIVINE_SEED", 15);
     let mut random = Random(seed);
     let (mut taken, mut refused, mut left) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Coming, going and dying where nobody is trusted, and the limits of it.
+//! Joining, leaving and dying without trust, and limits.
 
 use crate::common::{WATCHDOG, finished, kill, signal, spawn_piped, until};
 use crate::raw;
@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The parts of others.
+/// The other processes.
 pub(crate) fn play(part: &str, path: &Path) {
     let uri = format!("shm+fd://{}?wait=park&timeout=60s", path.display());
     match part {
@@ -35,7 +35,7 @@ pub(crate) fn play(part: &str, path: &Path) {
             let _ = std::io::stdin().read(&mut [0]);
         }
         "father" => {
-            // A child that keeps the socket open, and outlives its father.
+            // A child that keeps the socket open, and outlives its parent.
             let joined = raw::join(path);
             rustix::io::fcntl_setfd(&joined.socket, rustix::io::FdFlags::empty()).unwrap();
             let me = std::env::current_exe().unwrap();
@@ -58,14 +58,14 @@ fn sealed(error: &OpenError) -> &SealedError {
 }
 
 #[test]
-fn a_killed_subscriber_is_noticed_by_its_socket_and_holds_nobody_back() {
+fn killed_subscriber_is_detected_by_its_socket() {
     let place = Place::new();
     let mut publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
     let subscriber = place.spawn("end.subscriber");
     assert!(publisher.wait_for_subscribers(1, Some(WATCHDOG)).unwrap());
     signal(&subscriber, rustix::process::Signal::STOP);
     while publisher.try_publish(&[1; 100]).is_ok() {}
-    // A stopped one is not dead.
+    // A stopped subscriber is not dead.
     let waited = publisher.publish_timeout(&[2; 100], Duration::from_millis(100));
     assert_eq!(waited, Err(NotSent::BackPressured));
     kill(subscriber);
@@ -73,15 +73,15 @@ fn a_killed_subscriber_is_noticed_by_its_socket_and_holds_nobody_back() {
     until("it is gone", || publisher.count_subscribers() == 0);
 }
 
-/// The pidfd: a socket lives on in a child that inherited it.
+/// The pidfd: a socket stays open in a child that inherited it.
 #[test]
-fn a14_a_dead_subscriber_whose_socket_lives_on_is_noticed() {
+fn a14_dead_subscriber_with_open_socket_is_detected() {
     let place = Place::new();
     let publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
     let mut father = spawn_piped("end.father", &variables(&place.path()));
     let came = || publisher.link_status().unwrap().connections;
     until("the father comes", || came() == 1);
-    // The child waits for the end of the input that it has from its father.
+    // The child waits for the end of the input that it inherited from its parent.
     let input = father.stdin.take();
     finished(father);
     until("the father's death is noticed", || {
@@ -91,7 +91,7 @@ fn a14_a_dead_subscriber_whose_socket_lives_on_is_noticed() {
 }
 
 #[test]
-fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
+fn killed_publisher_ends_the_stream_and_is_replaced() {
     let place = Place::new();
     for event in [false, true] {
         let publisher = spawn_piped("end.publisher", &variables(&place.path()));
@@ -127,7 +127,7 @@ fn a_killed_publisher_ends_the_stream_by_name_and_another_takes_its_place() {
         assert!(matches!(&*error, SealedError::Died { .. }), "{error}");
         assert_eq!(subscriber.inspect_lanes()[0].state, LaneState::Dead);
         assert_eq!(subscriber.link_status().unwrap().stage, LinkStage::Failed);
-        // The socket of a dead publisher is in nobody's way.
+        // The socket file of a dead publisher blocks no other.
         assert_eq!(place.names(), ["x.sock"]);
     }
     drop(Publisher::open(&place.uri("")).unwrap());
@@ -145,13 +145,13 @@ fn a_closed_channel_ends_after_its_last_message() {
         assert_eq!(&*subscriber.receive().unwrap(), b"the last");
         assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
     });
-    // It lingers until that was read.
+    // It lingers until all is read.
     publisher.close().unwrap();
     reading.join().unwrap();
 }
 
 #[test]
-fn a_subscriber_that_keeps_up_too_slowly_is_told_that_it_was_evicted() {
+fn slow_subscriber_gets_evicted_error() {
     let place = Place::new();
     let uri = place.uri("capacity=4KiB&slow=evict:50ms&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -164,7 +164,7 @@ fn a_subscriber_that_keeps_up_too_slowly_is_told_that_it_was_evicted() {
     assert_eq!(publisher.stats().evicted, 1);
     let error = loop {
         match subscriber.receive() {
-            // What it had not read yet, and what still is whole.
+            // Unread messages that are still valid.
             Ok(message) => assert_eq!(*message, [7; 100]),
             Err(error) => break error,
         }
@@ -175,10 +175,9 @@ fn a_subscriber_that_keeps_up_too_slowly_is_told_that_it_was_evicted() {
     });
 }
 
-/// The room of one who is gone, and of one who makes some, wakes a publisher that sleeps on their
-/// pages.
+/// Both the end of a subscriber and its reading wake a publisher that sleeps on the pages.
 #[test]
-fn a_publisher_that_sleeps_for_room_is_woken_by_whoever_makes_it() {
+fn publisher_sleeping_for_room_is_woken() {
     let place = Place::new();
     let uri = place.uri("capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -215,10 +214,10 @@ fn one_publisher_serves_a_socket() {
     drop(Publisher::open(&place.uri("")).unwrap());
 }
 
-/// A3: many at once find a dead publisher's socket; one gets it, and it is never taken from who
-/// lives.
+/// A3: many find a dead publisher's socket at once; one gets it, and it is never taken from a
+/// living one.
 #[test]
-fn a3_publishers_that_race_for_a_dead_socket_leave_one() {
+fn a3_racing_publishers_leave_one() {
     let place = Place::new();
     for _ in 0..30 {
         drop(raw::serve(&place.path()));
@@ -250,7 +249,7 @@ fn a3_publishers_that_race_for_a_dead_socket_leave_one() {
 }
 
 #[test]
-fn a_subscriber_that_comes_first_waits_and_one_that_waits_in_vain_says_so() {
+fn early_subscriber_waits_and_reports_the_timeout() {
     let place = Place::new();
     let error = Subscriber::open(&place.uri("timeout=100ms")).unwrap_err();
     assert!(
@@ -265,7 +264,7 @@ fn a_subscriber_that_comes_first_waits_and_one_that_waits_in_vain_says_so() {
 }
 
 #[test]
-fn every_place_that_is_taken_is_free_again_when_its_subscriber_leaves() {
+fn every_slot_is_free_after_its_subscriber_leaves() {
     let place = Place::new();
     let uri = place.uri("subscribers_max=2&capacity=4KiB");
     let publisher = Publisher::open(&uri).unwrap();
@@ -301,7 +300,7 @@ impl olivine::Plain for Order {
 }
 
 #[test]
-fn what_does_not_fit_the_channel_is_refused_by_name() {
+fn unfit_settings_are_refused_by_name() {
     let place = Place::new();
     let _publisher = Publisher::<Quote>::typed(&place.uri("capacity=64KiB&align=64")).unwrap();
     let refused = |query: &str| Subscriber::<Quote>::typed(&place.uri(query)).unwrap_err();
@@ -360,7 +359,7 @@ fn nothing_stays_open_or_mapped() {
     let mut late = Subscriber::open(&uri).unwrap();
     publisher.publish(b"kept").unwrap();
     publisher.close().unwrap();
-    // The memory outlives the publisher, for whoever has not read it.
+    // The memory outlives the publisher, for unread messages.
     assert_eq!(&*late.receive().unwrap(), b"kept");
     assert!(seen() > 0);
     assert!(

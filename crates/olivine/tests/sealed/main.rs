@@ -1,10 +1,10 @@
-//! The sealed mode: `shm+fd://` between honest peers, and every attack on it that a peer of one end
-//! can make.
+//! The sealed mode: `shm+fd://` between honest peers, and every attack on it that a peer of one
+//! side can make.
 //!
-//! An attacker is another process that speaks the socket's protocol by hand ([`raw`]), so that it
-//! can do what the library never does. Meanwhile its victim serves honest peers, which must lose
-//! nothing. `OLIVINE_HOSTILE_MS` is how long an attack that could go on for ever lasts,
-//! `OLIVINE_SEED` repeats its choices.
+//! An attacker is another process that speaks the socket's protocol by hand ([`raw`]), so it can do
+//! what the library never does. At the same time its victim serves honest peers, which must lose
+//! nothing. `OLIVINE_HOSTILE_MS` is the length of an attack without a natural end, `OLIVINE_SEED`
+//! repeats its choices.
 
 #![cfg(all(not(loom), target_os = "linux"))]
 

@@ -1,10 +1,10 @@
-//! Faults planted in what the publisher beside an attack sends, and in what stays behind: each
-//! makes the run fail.
+//! Faults planted in the messages of the publisher during an attack, and in the leftovers: each
+//! must fail the run.
 
 use crate::stage::{Place, beside_peers, message};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The message that is planted at.
+/// The message with the fault.
 const AT: u64 = 50;
 
 fn found(said: fn(u64) -> Vec<u8>, attack: impl FnOnce(&Place)) -> Result<(), String> {
@@ -22,13 +22,13 @@ fn found(said: fn(u64) -> Vec<u8>, attack: impl FnOnce(&Place)) -> Result<(), St
 }
 
 #[test]
-fn a_planted_fault_of_each_kind_fails_the_suite() {
+fn planted_faults_fail_the_suite() {
     let fails = |verdict: Result<(), String>, what: &str| {
         let why = verdict.expect_err(what);
         assert!(why.contains(what), "{what}: {why}");
     };
     let number = |n: u64| format!("{:?}", message(n));
-    // What differs from what an honest subscriber waits for is told in whole.
+    // An unexpected message is shown in full.
     let differs = |verdict: Result<(), String>, got: &str| {
         let why = verdict.expect_err("a message that is not the next one");
         assert!(why.contains("left == right"), "{why}");

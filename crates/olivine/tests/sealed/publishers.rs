@@ -1,4 +1,4 @@
-//! Hostile publishers: memory that is not what it should be, answers that are none, and words that
+//! Hostile publishers: invalid memory, invalid replies, and changing words.
 //! move.
 
 use crate::common::mapped::nonsense;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The part of the attacker: the first word says which.
+/// The attacker: the first word selects the attack.
 pub(crate) fn play(attack: &str, path: &Path) {
     let listener = serve(path);
     match attack {
@@ -22,14 +22,14 @@ pub(crate) fn play(attack: &str, path: &Path) {
             let handout = Handout::new();
             handout.seal();
             handout.hand_over(&socket);
-            // Until the subscriber has had enough.
+            // Until the subscriber closes.
             while !hear(&socket).0.is_empty() {}
         }
         _ => panic!("there is no attack '{attack}'"),
     }
 }
 
-/// What a subscriber says who gets `bytes` and `files` for an answer.
+/// The error of a subscriber that gets `bytes` and `files` as the reply.
 fn answered(bytes: &[u8], files: &[BorrowedFd<'_>]) -> OpenError {
     let place = Place::new();
     let listener = serve(&place.path());
@@ -38,12 +38,12 @@ fn answered(bytes: &[u8], files: &[BorrowedFd<'_>]) -> OpenError {
     let socket = meet(&listener);
     say(&socket, bytes, files).unwrap();
     let refused = subscriber.join().unwrap();
-    // Whatever it was, nothing of it is kept: the other end is closed.
+    // Nothing of the reply is kept: the other end is closed.
     assert!(hear(&socket).0.is_empty());
     refused.expect_err("not refused")
 }
 
-/// Why memory was not taken: which, and what is wrong with it.
+/// Which memory was refused, and why.
 fn distrusted(error: OpenError) -> (&'static str, String) {
     let OpenError::Link(LinkError::Sealed(error)) = error else {
         panic!("{error}");
@@ -89,7 +89,7 @@ fn a15_memory_that_is_not_sealed_is_refused() {
 }
 
 #[test]
-fn a15_what_is_no_memory_or_too_short_is_refused() {
+fn a15_wrong_or_short_memory_is_refused() {
     let sealed = |bytes: u64, words: &[(usize, u64)]| {
         let (file, _) = raw::memory(bytes, words);
         fcntl_add_seals(&file, raw::lane_seals()).unwrap();
@@ -116,7 +116,7 @@ fn a15_what_is_no_memory_or_too_short_is_refused() {
         assert_eq!(memory, "lane");
         assert!(problem.contains(expected), "{problem}");
     }
-    // A page that is none, and the two in the wrong order.
+    // A page of zeros, and the two in the wrong order.
     let (none, _) = raw::memory(PAGE_BYTES, &[]);
     fcntl_add_seals(&none, raw::page_seals()).unwrap();
     let cases = [
@@ -139,7 +139,7 @@ fn a15_what_is_no_memory_or_too_short_is_refused() {
 }
 
 #[test]
-fn a7_a_geometry_that_no_publisher_writes_is_refused() {
+fn a7_invalid_geometry_is_refused() {
     for (index, value, expected) in [
         (0, 1, "mark of a channel"),
         (1, 9, "memory layout 9"),
@@ -188,7 +188,7 @@ fn a15_too_many_descriptors_or_too_few_are_refused_and_closed() {
 }
 
 #[test]
-fn a15_an_answer_that_is_none_is_named() {
+fn a15_invalid_reply_is_named() {
     let mut other_version = welcome();
     other_version[8] = 9;
     let mut escape = b"OLIVSEAL\x01\0\x03\0\x04\0\0\0\x03\0\x04\0".to_vec();
@@ -208,7 +208,7 @@ fn a15_an_answer_that_is_none_is_named() {
 }
 
 #[test]
-fn a1_what_is_in_the_sockets_place_is_refused() {
+fn a1_foreign_file_at_the_socket_path_is_refused() {
     let place = Place::new();
     let path = place.path();
     let uri = place.uri("timeout=100ms");
@@ -239,9 +239,9 @@ fn a1_a_publisher_of_another_user_is_refused() {
     assert!(error.contains("peers=4242 does not allow that"), "{error}");
 }
 
-/// A7, A8, A9: every word of the lane and of the page moves while it is read.
+/// A7, A8, A9: every word of the lane and of the page changes while it is read.
 #[test]
-fn a8_a_publisher_that_scribbles_harms_nobodys_memory() {
+fn a8_overwriting_publisher_harms_no_memory() {
     for wait in ["wait=park", "wait=spin&delivery=latest", "wait=yield"] {
         let place = Place::new();
         let attacker = place.spawn("publisher.scribble");
@@ -258,7 +258,7 @@ fn a8_a_publisher_that_scribbles_harms_nobodys_memory() {
                 let timeout = Duration::from_micros(200);
                 match subscriber.receive_timeout(timeout) {
                     Ok(Some(message)) => {
-                        // What was handed out is ours: nobody changes it any more.
+                        // A returned message is a private copy: it never changes.
                         let before = message.to_vec();
                         std::thread::yield_now();
                         assert_eq!(before[..], *message);
@@ -271,7 +271,7 @@ fn a8_a_publisher_that_scribbles_harms_nobodys_memory() {
                             ReceiveError::Corrupt { .. }
                                 | ReceiveError::Overrun { .. }
                                 | ReceiveError::Evicted
-                                // The word that tells it is in the attacker's memory.
+                                // The word with the failure is in the attacker's memory.
                                 | ReceiveError::Failed(LinkError::Upstream { .. })
                         ),
                         "{error}"
@@ -289,7 +289,7 @@ fn a8_a_publisher_that_scribbles_harms_nobodys_memory() {
     }
 }
 
-/// Serves one subscriber after the other, and overwrites everything at random meanwhile.
+/// Serves one subscriber after the other, and overwrites random words in the meantime.
 fn scribble(listener: &OwnedFd) {
     let mut random = Random(setting("OLIVINE_SEED", 1));
     loop {
@@ -308,7 +308,7 @@ fn scribble(listener: &OwnedFd) {
         };
         while !ended() {
             for _ in 0..1000 {
-                // Half the blows go where headers, cursors and flags are.
+                // Half of the writes hit headers, cursors and flags.
                 let (memory, bound) = match random.below(4) {
                     0 => (&handout.page, handout.page.words()),
                     1 => (&handout.page, 64),
@@ -318,7 +318,7 @@ fn scribble(listener: &OwnedFd) {
                 let index = usize::try_from(random.below(bound as u64)).unwrap();
                 let word = memory.word(index);
                 let value = match random.below(2) {
-                    // A header that could be one.
+                    // A plausible header.
                     0 => 8 + random.below(64),
                     _ => nonsense(&mut random, word.load(Ordering::Relaxed)),
                 };
@@ -331,7 +331,7 @@ fn scribble(listener: &OwnedFd) {
 /// A process that serves the socket and does not answer may be stopped or busy. The subscriber
 /// waits `timeout=` and reports that, not a wrong protocol.
 #[test]
-fn a_publisher_that_does_not_answer_is_reported_as_stopped_or_busy() {
+fn silent_publisher_is_reported_as_stopped_or_busy() {
     let place = Place::new();
     let _listener = serve(&place.path());
     let error = Subscriber::open(&place.uri("timeout=100ms")).unwrap_err();
@@ -343,9 +343,9 @@ fn a_publisher_that_does_not_answer_is_reported_as_stopped_or_busy() {
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
-/// It says nothing more after the answer, and then what nobody says.
+/// After the reply it sends nothing, and then an invalid datagram.
 #[test]
-fn a15_a_publisher_that_says_more_than_it_should_is_left() {
+fn a15_publisher_with_extra_datagrams_is_left() {
     let place = Place::new();
     let listener = serve(&place.path());
     let uri = place.uri("timeout=60s&wait=park");
@@ -366,7 +366,7 @@ fn a15_a_publisher_that_says_more_than_it_should_is_left() {
 }
 
 #[test]
-fn the_memory_written_down_by_hand_is_what_a_subscriber_takes() {
+fn handwritten_memory_is_accepted() {
     let place = Place::new();
     let impostor = place.spawn("publisher.read");
     let mut subscriber = Subscriber::open(&place.uri("timeout=60s")).unwrap();

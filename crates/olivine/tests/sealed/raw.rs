@@ -1,5 +1,4 @@
-//! The protocol of the socket, and the memory that it hands out, written down once more by hand
-//! from `docs/layout.md`.
+//! The protocol of the socket, and its memory, written a second time by hand from `docs/layout.md`.
 
 use crate::common::mapped::Mapped;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -14,10 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Words of a page that its subscriber may write, and what they are for.
+/// Words of a page that its subscriber may write, and their meaning.
 pub(crate) const SLEEPERS: usize = 48;
 pub(crate) const ATTACHED: usize = 80;
-/// What a publisher that waits for this subscriber sleeps on.
+/// The word on which a publisher sleeps that waits for this subscriber.
 pub(crate) const SLOT_STATE: usize = 512;
 pub(crate) const LANE_ENTRY: usize = SLOT_STATE + 48;
 pub(crate) const ROOM: usize = LANE_ENTRY + 16;
@@ -37,7 +36,7 @@ pub(crate) fn hello() -> Vec<u8> {
     bytes
 }
 
-/// A welcome that starts at position 0.
+/// A handshake reply that starts at position 0.
 pub(crate) fn welcome() -> Vec<u8> {
     let mut bytes = b"OLIVSEAL\x01\0\x02\0\x04\0\0\0\x40".to_vec();
     bytes.resize(32, 0);
@@ -49,7 +48,7 @@ fn new_socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, kind, flags, None).unwrap()
 }
 
-/// A connection to whoever serves `path`.
+/// A connection to the process that serves `path`.
 pub(crate) fn call(path: &Path) -> rustix::io::Result<OwnedFd> {
     let socket = new_socket();
     connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -64,11 +63,11 @@ pub(crate) fn serve(path: &Path) -> OwnedFd {
     socket
 }
 
-/// The next one who calls, and its hello.
+/// The next connection, and its hello.
 pub(crate) fn meet(listener: &OwnedFd) -> OwnedFd {
     let socket = accept(listener).unwrap();
     let (said, files) = hear(&socket);
-    // What follows are its wishes.
+    // The settings follow.
     assert_eq!((&said[..16], said.len()), (&hello()[..16], 32));
     assert_eq!(files.len(), 0);
     socket
@@ -101,7 +100,7 @@ pub(crate) fn hear(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
         recvmsg(socket, parts, &mut extras, RecvFlags::CMSG_CLOEXEC)
     };
     let got = match receive() {
-        // It closed with something of ours unread; what it said before is still there.
+        // It closed with unread data; its earlier data is still readable.
         Err(rustix::io::Errno::CONNRESET) => receive(),
         got => got,
     };
@@ -133,23 +132,23 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Position that the publisher has reached.
+    /// The publisher's position.
     pub(crate) fn cursor(&self) -> u64 {
         self.lane.word(CURSOR).load(Ordering::Acquire)
     }
 
-    /// Says how far we have read.
+    /// Publishes our read position.
     pub(crate) fn claim(&self, position: u64) {
         self.page.word(POSITION).store(position, Ordering::Release);
     }
 
-    /// How far we have said that we have read.
+    /// Our published read position.
     pub(crate) fn claimed(&self) -> u64 {
         self.page.word(POSITION).load(Ordering::Relaxed)
     }
 }
 
-/// Joins as a subscriber does.
+/// Joins like a subscriber.
 pub(crate) fn join(path: &Path) -> Joined {
     let socket = call(path).unwrap();
     say(&socket, &hello(), &[]).unwrap();
@@ -165,11 +164,11 @@ pub(crate) fn join(path: &Path) -> Joined {
     }
 }
 
-/// Memory that can be sealed, with these words at its start, and a writable mapping of it.
+/// Sealable memory with these words, and a writable mapping of it.
 pub(crate) fn memory(bytes: u64, words: &[(usize, u64)]) -> (OwnedFd, Mapped) {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("hostile", flags).unwrap();
-    // All of it: a lane with holes is refused.
+    // Allocated completely: a lane with holes is refused.
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
     let mapped = Mapped::of(&file, true).unwrap();
     for (index, value) in words {
@@ -178,17 +177,17 @@ pub(crate) fn memory(bytes: u64, words: &[(usize, u64)]) -> (OwnedFd, Mapped) {
     (file, mapped)
 }
 
-/// Everything that a lane has to be sealed with.
+/// The seals that a lane must have.
 pub(crate) fn lane_seals() -> SealFlags {
     page_seals() | SealFlags::FUTURE_WRITE
 }
 
-/// Everything that a page has to be sealed with.
+/// The seals that a page must have.
 pub(crate) fn page_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
-/// What a publisher hands out: a lane of 4 KiB and a page, not sealed yet.
+/// The memory of a publisher: a lane of 4 KiB and a page, not sealed yet.
 #[derive(Debug)]
 pub(crate) struct Handout {
     pub(crate) lane_file: OwnedFd,
@@ -238,20 +237,20 @@ impl Handout {
         }
     }
 
-    /// Seals both as a publisher does.
+    /// Seals both like a publisher.
     pub(crate) fn seal(&self) {
         fcntl_add_seals(&self.lane_file, lane_seals()).unwrap();
         fcntl_add_seals(&self.page_file, page_seals()).unwrap();
     }
 
-    /// Hands both over to a subscriber that has called.
+    /// Sends both to a connected subscriber.
     pub(crate) fn hand_over(&self, socket: &OwnedFd) {
         let files = [self.lane_file.as_fd(), self.page_file.as_fd()];
         say(socket, &welcome(), &files).unwrap();
     }
 }
 
-/// The check over a geometry: FNV-1a, 64 bits.
+/// The check word of a geometry: FNV-1a, 64 bits.
 fn fnv(words: &[u64]) -> u64 {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,5 +1,4 @@
-//! A publisher that goes on and honest subscribers that check every message, while something
-//! happens beside them.
+//! A publisher that continues and honest subscribers that check every message, during an attack.
 
 use crate::common::{Other, WATCHDOG, spawn, until};
 use olivine::{LinkStatus, NotSent, Publisher, PublisherStats, ReceiveError, Subscriber};
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A folder of its own, and the socket in it.
+/// A private folder, and the socket in it.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: tempfile::TempDir,
@@ -31,12 +30,12 @@ impl Place {
         format!("shm+fd://{}{mark}{query}", self.path().display())
     }
 
-    /// Starts somebody else at the socket.
+    /// Starts another process at the socket.
     pub(crate) fn spawn(&self, role: &str) -> Other {
         spawn(role, &variables(&self.path()))
     }
 
-    /// Everything that lies in the folder.
+    /// All files in the folder.
     pub(crate) fn names(&self) -> Vec<String> {
         let found = std::fs::read_dir(self.folder.path()).unwrap();
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -50,7 +49,7 @@ pub(crate) fn variables(path: &Path) -> Vec<(&'static str, String)> {
     vec![("OLIVINE_DEATH_PATH", path.display().to_string())]
 }
 
-/// Message number `n`: its length differs, its bytes tell which it is.
+/// Message number `n`: its length varies, its bytes identify it.
 pub(crate) fn message(n: u64) -> Vec<u8> {
     let length = usize::try_from(n * 37 % 200).unwrap();
     let mut bytes = n.to_le_bytes().to_vec();
@@ -58,7 +57,7 @@ pub(crate) fn message(n: u64) -> Vec<u8> {
     bytes
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Messages that every honest subscriber got, once and in order and whole.
@@ -73,7 +72,7 @@ pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnc
     beside_peers(place, query, message, attack)
 }
 
-/// Tells a thread to stop, also where somebody else has failed.
+/// Stops a thread, also if another one failed.
 struct Stops(Arc<AtomicBool>);
 
 impl Drop for Stops {
@@ -82,7 +81,7 @@ impl Drop for Stops {
     }
 }
 
-/// As [`beside_honest_peers`], with a publisher that sends what `said` names.
+/// Like [`beside_honest_peers`], with a publisher that sends the messages of `said`.
 pub(crate) fn beside_peers(
     place: &Place,
     query: &str,
@@ -125,7 +124,7 @@ pub(crate) fn beside_peers(
                     Err(error) => panic!("{error}"),
                 }
                 if sent % 64 == 0 {
-                    // Others run too, on two processors.
+                    // Other processes need the two processors, too.
                     std::thread::yield_now();
                 }
             }
@@ -135,7 +134,7 @@ pub(crate) fn beside_peers(
         }
     });
     attack();
-    // Whatever happened, it still goes on.
+    // After the attack it still continues.
     for who in read.iter() {
         let before = who.load(Ordering::Relaxed);
         until("more is read after the attack", || {
@@ -167,7 +166,7 @@ pub(crate) fn beside_peers(
     }
 }
 
-/// How long an attack lasts that could go on for ever.
+/// Length of an attack without a natural end.
 pub(crate) fn length() -> Duration {
     Duration::from_millis(crate::common::setting("OLIVINE_HOSTILE_MS", 500))
 }

@@ -1,4 +1,4 @@
-//! Hostile subscribers: what each does in a process of its own, and what must come of it.
+//! Hostile subscribers, each in its own process, and the required result.
 
 use crate::common::mapped::{Mapped, nonsense};
 use crate::common::{Random, finished, setting, until};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// The part of the attacker.
+/// The attacker.
 pub(crate) fn play(attack: &str, path: &Path) {
     match attack {
         "resize" => resize(&raw::join(path)),
@@ -44,7 +44,7 @@ pub(crate) fn play(attack: &str, path: &Path) {
     }
 }
 
-/// Runs an attack beside honest peers; what came of it.
+/// Runs an attack beside honest peers; returns the result.
 fn attacked_by(attack: &str, query: &str) -> Outcome {
     let place = Place::new();
     let query = format!("capacity=64KiB&{query}");
@@ -72,9 +72,9 @@ fn resize(joined: &Joined) {
     }
 }
 
-/// A hole in its own page reads as zeros there, which is a position that goes back.
+/// A hole in its own page reads as zeros: a decreasing position.
 #[test]
-fn a4_a_hole_in_its_own_page_is_only_a_lie() {
+fn a4_punched_page_counts_as_invalid_position() {
     let outcome = attacked_by("punch", "wait=park");
     assert_eq!(outcome.status.abandoned, 1, "{:?}", outcome.status);
 }
@@ -90,7 +90,7 @@ fn punch(joined: &Joined) {
     });
 }
 
-/// Whether the other end has said something or closed.
+/// Whether the other end has sent something or closed.
 fn has_ended(joined: &Joined) -> bool {
     let mut waited = [rustix::event::PollFd::new(
         &joined.socket,
@@ -120,13 +120,13 @@ fn write(joined: &Joined) {
     }
     let base = joined.lane.base().cast();
     let writable = MprotectFlags::READ | MprotectFlags::WRITE;
-    // SAFETY: our own mapping, which nothing refers to; refused, as is checked.
+    // SAFETY: our own mapping, without references; the call is refused, as checked below.
     let changed = unsafe { rustix::mm::mprotect(base, bytes, writable) };
     assert_eq!(changed, Err(Errno::ACCESS));
     // SAFETY: as above.
     let removed = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxRemove) };
     assert!(removed.is_err());
-    // By its other names.
+    // Through other paths to the file.
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     if let Ok(again) = rustix::fs::open(name, flags, Mode::empty()) {
@@ -142,26 +142,26 @@ fn write(joined: &Joined) {
 }
 
 #[test]
-fn a6_a_position_that_goes_back_is_found_out() {
+fn a6_decreasing_position_is_detected() {
     let outcome = attacked_by("back", "wait=park");
     assert!(outcome.status.note.contains("its position went back"));
     assert_eq!(outcome.status.abandoned, 1);
 }
 
 #[test]
-fn a6_a_position_past_the_end_is_found_out() {
+fn a6_position_past_the_end_is_detected() {
     let outcome = attacked_by("ahead", "wait=adaptive");
     assert!(outcome.status.note.contains("is after"));
 }
 
 #[test]
-fn a6_a_position_between_two_messages_is_found_out() {
+fn a6_position_inside_a_message_is_detected() {
     let outcome = attacked_by("between", "wait=yield");
     let note = &outcome.status.note;
     assert!(note.contains("not the start of a message"), "{note}");
 }
 
-/// The cursor, once it lies somewhere that is worth a lie.
+/// The cursor, once it is far enough for a false position.
 fn after_some_messages(joined: &Joined) -> u64 {
     let mut cursor = 0;
     let start = joined.claimed();
@@ -172,13 +172,13 @@ fn after_some_messages(joined: &Joined) -> u64 {
     cursor
 }
 
-/// Tells the truth first, then what `positions` makes of it, and hears why it is expelled.
+/// First sends a true position, then those of `positions`, and reads the reason of its eviction.
 fn lie(joined: &Joined, reason: &str, positions: impl Fn(u64) -> [u64; 2]) {
     let [first, then] = positions(after_some_messages(joined));
     joined.claim(first);
     if first != then {
         let far = joined.cursor() + 65536;
-        // By then the publisher has looked at the first.
+        // By then the publisher has read the first position.
         until("a lap is over", || {
             joined.claim(joined.cursor());
             joined.cursor() > far
@@ -189,10 +189,9 @@ fn lie(joined: &Joined, reason: &str, positions: impl Fn(u64) -> [u64; 2]) {
     assert!(said.contains(reason), "{said}");
 }
 
-/// Everything that it may write, at random, again and again: positions, flags, park words, the
-/// geometry.
+/// Random writes to everything that it may write: positions, flags, park words, the geometry.
 #[test]
-fn a6_a13_scribbling_over_a_page_harms_nobody() {
+fn a6_a13_overwritten_page_harms_no_other_process() {
     for wait in ["park", "spin"] {
         let outcome = attacked_by("scribble", &format!("wait={wait}"));
         assert!(outcome.status.abandoned > 0, "{:?}", outcome.status);
@@ -221,7 +220,7 @@ fn scribble(path: &Path) {
     }
     assert!(written > 0);
     if std::env::var_os("OLIVINE_HOSTILE_MS").is_some() {
-        // Standard output is the parent's to read; a long run wants to be told.
+        // Standard output belongs to the parent; a long run shows its progress here.
         eprintln!(
             "{written} words of a page overwritten, a third of them where positions and flags are"
         );
@@ -229,14 +228,14 @@ fn scribble(path: &Path) {
 }
 
 #[test]
-fn a10_who_reads_nothing_is_evicted_where_the_channel_says_so() {
+fn a10_silent_subscriber_is_evicted() {
     let outcome = attacked_by("read nothing", "wait=park&slow=evict:3s");
     assert_eq!(outcome.stats.evicted, 1);
 }
 
-/// More connections than there are places, most of which say nothing or take nothing.
+/// More connections than slots; most of them send nothing or read nothing.
 #[test]
-fn a11_a_thousand_connections_are_turned_away_and_block_nobody() {
+fn a11_many_connections_are_refused_without_blocking() {
     let query = "wait=park&subscribers_max=4&timeout=300ms";
     let outcome = attacked_by("storm", query);
     assert!(outcome.status.refusals > 500, "{:?}", outcome.status);
@@ -262,11 +261,11 @@ fn storm(path: &Path) {
     assert!(full > 0, "nobody was told that every place is taken");
 }
 
-/// It reads, but says all the time that it sleeps, and never lets the publisher sleep on its page.
+/// It reads, but always claims to sleep, and never lets the publisher sleep on its page.
 #[test]
-fn a13_a_page_of_toys_costs_a_wake_up_for_each_message() {
+fn a13_futile_wakes_cost_one_per_message() {
     let outcome = attacked_by("toy", "wait=park");
-    // Three subscribers, one of them a liar.
+    // Three subscribers, one of them hostile.
     assert!(outcome.stats.wakes <= outcome.messages * 3);
     assert_eq!(outcome.status.abandoned, 0);
 }
@@ -283,9 +282,9 @@ fn toy(joined: &Joined) {
     }
 }
 
-/// Locks of all kinds on everything that it was handed: nobody's life hangs on them.
+/// Locks of all kinds on everything that it received: they decide no participant's life.
 #[test]
-fn a14_locks_on_what_was_handed_out_mean_nothing() {
+fn a14_locks_on_shared_memory_have_no_effect() {
     let outcome = attacked_by("lock", "wait=park");
     assert_eq!(outcome.status.abandoned, 1);
 }
@@ -296,12 +295,12 @@ fn lock(joined: &Joined) {
         let _ = rustix::fs::flock(file, exclusive);
         let _ = rustix::fs::fcntl_lock(file, exclusive);
     }
-    // It is thrown out all the same.
+    // It is evicted all the same.
     lie(joined, "is after", |cursor| [cursor, cursor + (1 << 40)]);
 }
 
 #[test]
-fn a15_what_is_no_hello_is_turned_away() {
+fn a15_invalid_hello_is_refused() {
     let outcome = attacked_by("garbage", "wait=park");
     assert!(outcome.status.refusals > 500, "{:?}", outcome.status);
 }
@@ -333,7 +332,7 @@ fn garbage(path: &Path) {
         let answer = raw::refusal(&raw::hear(&socket).0);
         assert!(answer.contains(reason), "{answer}");
     }
-    // Whoever is in already has nothing more to say.
+    // An attached subscriber may send nothing more.
     let joined = raw::join(path);
     raw::say(&joined.socket, &hello(), &[]).unwrap();
     let answer = raw::refusal(&raw::hear(&joined.socket).0);
@@ -341,14 +340,14 @@ fn garbage(path: &Path) {
 }
 
 #[test]
-fn a15_descriptors_that_nobody_asked_for_are_not_kept() {
+fn a15_unexpected_descriptors_are_closed() {
     let place = Place::new();
     let query = "capacity=64KiB&wait=park";
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     beside_honest_peers(&place, query, || {
         let before = open();
         finished(place.spawn("subscriber.descriptors"));
-        // Other tests open and close theirs meanwhile.
+        // Other tests open and close descriptors at the same time.
         until("what was sent is closed", || open() < before + 200);
     });
 }
@@ -367,7 +366,7 @@ fn descriptors(path: &Path) {
 }
 
 #[test]
-fn a16_a_page_holds_nothing_of_whoever_had_it_before() {
+fn a16_new_page_holds_no_old_data() {
     attacked_by("look", "wait=park");
 }
 

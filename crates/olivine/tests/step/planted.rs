@@ -40,7 +40,7 @@ fn found(plant: impl FnOnce(&mut Scene)) -> Result<(), String> {
 }
 
 #[test]
-fn a_planted_fault_of_each_kind_fails_the_suite() {
+fn planted_faults_fail_the_suite() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let fails = |verdict: Result<(), String>, what: &str| {
         let why = verdict.expect_err(what);

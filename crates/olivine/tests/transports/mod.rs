@@ -1,4 +1,4 @@
-//! Places where a channel can be, for suites that run over all of them.
+//! Transports of a channel, for suites that run on all of them.
 
 #![allow(dead_code, reason = "no suite needs all of it")]
 
@@ -8,7 +8,7 @@ use crate::common::{Place, free_port, until};
 use olivine::{LinkStage, Publisher, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A place of its own for one test.
+/// A transport of one test.
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// Memory of this process.
@@ -19,20 +19,20 @@ pub(crate) enum Transport {
     Sealed(PlaceOf),
     /// A connection on loopback; the publisher listens.
     Tcp(u16),
-    /// The same, and the subscriber listens.
+    /// The same, with the subscriber listening.
     TcpReversed(u16),
     /// A stream of a NATS server.
     #[cfg(feature = "nats")]
     Nats(Box<crate::nats_server::Server>),
-    /// As `Tcp`, under TLS.
+    /// Like `Tcp`, under TLS.
     #[cfg(feature = "tls")]
     Tls(u16, Box<TlsFiles>),
-    /// A journal that is followed while it is recorded.
+    /// A journal that is followed during the recording.
     #[cfg(feature = "journal")]
     File(PlaceOf),
 }
 
-/// What not every place of a channel has.
+/// Features that some transports lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
     /// A subscriber that does not read holds the publisher back.
@@ -105,7 +105,7 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
     let transports = transports
         .into_iter()
         .chain(crate::nats_server::server("").map(|server| Transport::Nats(Box::new(server))));
-    // One at a time: a server goes when its test is over.
+    // One at a time: a server ends with its test.
     for transport in transports {
         eprintln!("over {transport:?}");
         test(&transport);
@@ -153,8 +153,8 @@ impl Transport {
             }
             #[cfg(feature = "journal")]
             Self::File(PlaceOf(place)) => {
-                // The only subscriber that a journal's publisher counts is the recorder; nobody
-                // needs to be waited for, because who reads later misses nothing.
+                // The only subscriber that a journal's publisher counts is the recorder. There is
+                // no need to wait for readers: later ones miss nothing.
                 let kept: Vec<&str> = (query.split('&'))
                     .filter(|pair| !pair.is_empty() && !pair.starts_with("subscribers="))
                     .collect();
@@ -167,7 +167,7 @@ impl Transport {
         }
     }
 
-    /// Whether this place has it; says so where it has not.
+    /// Whether this transport has it; prints if it does not.
     pub(crate) fn has(&self, ability: Ability) -> bool {
         #[cfg(feature = "journal")]
         if let (Self::File(_), Ability::BackPressure) = (self, ability) {
@@ -178,7 +178,7 @@ impl Transport {
         true
     }
 
-    /// Waits until everything published is where a subscriber that comes later starts behind it.
+    /// Waits until everything published is stored, so that a later subscriber starts after it.
     pub(crate) fn wait_kept(&self, publisher: &Publisher) {
         if self.is_store() {
             until("it is stored", || {
@@ -188,7 +188,7 @@ impl Transport {
         }
     }
 
-    /// Waits until a subscriber gets whatever is published from then on.
+    /// Waits until a subscriber gets every later message.
     pub(crate) fn wait_joined(&self, publisher: &Publisher, subscriber: &Subscriber) {
         until("a subscriber is there", || {
             publisher.count_subscribers() == 1
@@ -201,7 +201,7 @@ impl Transport {
         }
     }
 
-    /// Whether publishers and subscribers meet in a place that takes messages by itself.
+    /// Whether the transport stores messages without a subscriber.
     fn is_store(&self) -> bool {
         match self {
             #[cfg(feature = "journal")]
@@ -212,12 +212,12 @@ impl Transport {
         }
     }
 
-    /// What joins one more setting to a URI.
+    /// The separator for one more setting of a URI.
     pub(crate) fn and(&self, uri: &str) -> &'static str {
         if uri.contains('?') { "&" } else { "?" }
     }
 
-    /// What makes the place hold only so much, where it does not by itself.
+    /// Settings that bound the stored messages, if the transport needs them.
     pub(crate) fn bounded(&self) -> &'static str {
         match self {
             #[cfg(feature = "nats")]
@@ -226,13 +226,12 @@ impl Transport {
         }
     }
 
-    /// Whether there is a thread behind a handle: a bridge, or whatever watches the other end.
+    /// Whether a thread works for a handle: a bridge, or a monitor of the other end.
     pub(crate) fn has_link(&self) -> bool {
         !matches!(self, Self::Inproc(_) | Self::Shm(_))
     }
 
-    /// Whether a subscriber belongs to the publisher it was opened beside, and is opened again for
-    /// the next one.
+    /// Whether a subscriber belongs to one publisher, and must be opened again for the next one.
     pub(crate) fn is_opened_again(&self) -> bool {
         matches!(self, Self::Sealed(_))
     }

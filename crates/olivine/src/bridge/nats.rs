@@ -6,9 +6,9 @@
 //! subscribers meet only in the stream.
 //!
 //! * [`publish`] has many messages in flight; [`window`] decides which are stored and may be
-//! released.
+//!   released.
 //! * [`subscribe`] pulls through a consumer of the server, in the order of the stream; [`sources`]
-//! writes each lane to a lane of this side, which stores its position.
+//!   writes each lane to a lane of this side, which stores its position.
 //! * [`label`] connects the two: each message names its lane and frame.
 //!
 //! The client library is asynchronous. Each bridge runs it on its own thread; no other code sees

@@ -7,11 +7,11 @@
 //!
 //! * a message is *settled* once it is stored after its predecessor in the lane;
 //! * after a break, messages that may have been sent before it are released only once all of them
-//! are settled: the next bridge finds the whole doubtful part again;
+//!   are settled: the next bridge finds the whole doubtful part again;
 //! * if the order is broken, the part from there on is sent again under new ids: a *repair*.
-//! Subscribers skip messages that do not continue their lane;
+//!   Subscribers skip messages that do not continue their lane;
 //! * if the server refuses a message because it is full, the replies to later ones are awaited, so
-//! that only what was stored after it is in doubt.
+//!   that only what was stored after it is in doubt.
 
 use std::collections::VecDeque;
 

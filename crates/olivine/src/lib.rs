@@ -10,10 +10,11 @@
 //!
 //! What it does not do:
 //!
-//! * It does not drop messages. Two settings allow a loss, and each loss is reported:
-//!   `delivery=latest` and `slow=evict:DURATION`.
+//! * It does not drop messages. Three settings allow a loss, and each loss is reported:
+//!   `delivery=latest`, `slow=evict:DURATION` and `expire=`. `SAFETY.md` lists the exceptions.
 //! * It needs no daemon. A thread of the program runs behind `tcp://`, `nats://`, `file://`,
-//!   `shm+fd://` and [`Subscriber::event_fd`], and nowhere else.
+//!   `shm+fd://` and [`Subscriber::event_fd`]. A process in which a participant sleeps longer than
+//!   24 ms has one more, which watches other processes for their death.
 //! * It allocates nothing for each message. It enters the kernel only to wait, and to wake a
 //!   participant that sleeps.
 //! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`)

@@ -96,7 +96,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) pace: Option<String>,
     /// Start position: oldest, now, time:DATE or position:BYTES
     /// [default: oldest]
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "START")]
     pub(crate) from: Option<String>,
     /// Wait for the next recorder at the end of the journal
     #[arg(long)]

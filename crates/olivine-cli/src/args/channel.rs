@@ -82,7 +82,7 @@ pub(crate) struct SubscriberArgs {
     delivery: Option<String>,
     /// First message: the next one (now) or the oldest in the ring (oldest)
     /// [default: now; file:// oldest]
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "START")]
     from: Option<String>,
     /// Durable subscriber of this name: its position is kept when it ends
     /// [default: none]

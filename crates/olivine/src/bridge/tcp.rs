@@ -9,9 +9,9 @@
 //! | source (publisher) | [`sessions`]: one thread and one ring subscriber for each destination | [`connect`] |
 //! | destination (subscriber) | [`sessions`]: one thread and one lane for each source | [`connect`] |
 //!
-//! The side that connects restores a broken connection, with a pause that doubles up to a second,
-//! and continues from the last acknowledged position. The side that listens keeps the other side's
-//! session in the meantime.
+//! The side that connects restores a broken connection, with a pause that doubles up to a second.
+//! The stream continues from the destination's last commit. The side that listens keeps the other
+//! side's session in the meantime.
 
 mod connect;
 mod destination;

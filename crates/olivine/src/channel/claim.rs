@@ -26,8 +26,9 @@ impl Claim<'_> {
     /// Makes the message visible; returns the position after it.
     ///
     /// In a forked child nothing is sent, because the message belongs to the parent. The position
-    /// stays, and bytes written into the claim there are lost. The publisher's next call there
-    /// returns [`NotSent::Forked`].
+    /// stays, and bytes written through the claim there are lost. The publisher's next call there
+    /// returns [`NotSent::Forked`]. A slice that was taken before the fork points into the shared
+    /// ring: do not write to it in the child.
     #[inline(always)]
     pub fn commit(self) -> Position {
         Position(self.producer.commit(self.end, self.tag, self.carried))

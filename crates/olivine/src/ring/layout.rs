@@ -13,6 +13,8 @@
 //! | control: gating and attached bits | the same, one bit each, by atomic read-modify-write |
 //! | control: a lane's park word | set by its publisher, cleared by its waker |
 //! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint |
+//! | control: evictions, reclaims | any publisher, by atomic read-modify-write |
+//! | control: member_pid and what opening writes | the holder of the membership lock |
 //!
 //! # Edges
 //!

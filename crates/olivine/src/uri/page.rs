@@ -10,13 +10,13 @@ const COLUMNS: usize = 100;
 
 const BEGIN: &str = "# Channel URIs
 
-A URI names a channel and its settings: `scheme://place[?key=value&…]`.
+A URI names a channel and its settings: `scheme://address[?key=value&…]`.
 
-| scheme | place | name of the channel |
+| scheme | address | name of the channel |
 |---|---|---|
-| `shm` | the name: processes of this machine | the place |
+| `shm` | the name: processes of this machine | the address |
 | `shm+fd` | an absolute path of a socket: processes that do not trust each other | its file name |
-| `inproc` | the name: threads of one process | the place |
+| `inproc` | the name: threads of one process | the address |
 | `tcp` | `HOST:PORT/NAME`: other machines | after the `/` |
 | `nats` | `HOST[:PORT]/NAME`: a NATS server or cluster; port 4222 unless given | after the `/` |
 | `file` | an absolute path of a file: a journal | `channel=`, else the file name |

@@ -116,7 +116,7 @@ keys! { KEYS {
 
     /// Where a new subscriber starts.
     from(config, start: Start) {
-        value: "PLACE", schemes: EVERYWHERE, end: Subscriber,
+        value: "START", schemes: EVERYWHERE, end: Subscriber,
         default: "now; oldest for file://",
         rule: "one of now, oldest, or for file:// time:DATE such as \
                time:2026-01-31T08:30:00Z, or position:BYTES",
@@ -130,8 +130,12 @@ keys! { KEYS {
     /// Makes the subscriber durable under this name.
     ///
     /// Its position outlives a crash or a close and keeps holding publishers back until it is
-    /// opened again, unsubscribed, or expires. A publisher to `tcp://`, `nats://` or `file://`
-    /// keeps what is not delivered yet under this name.
+    /// opened again, unsubscribed, or expires.
+    ///
+    /// A publisher to `tcp://`, `nats://` or `file://` keeps what is not delivered yet under this
+    /// name, in shared memory of this machine. After a crash, the next program that opens the same
+    /// URI and `dir` with this name delivers it. Without a name the messages are in memory of the
+    /// process, and a kill loses what was not acknowledged.
     name(config, name: &str) {
         value: "NAME", schemes: WITH_NAMES, end: Both,
         default: "not durable", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
@@ -253,7 +257,8 @@ keys! { KEYS {
     ///
     /// Attached subscribers of `shm://` and `inproc://` lose nothing either way: the ring outlives
     /// the publisher. Elsewhere 0 means no bound: closing waits until the far side has taken
-    /// everything, or is given up.
+    /// everything. Closing gives up a `tcp://` or `nats://` far side that has been away for
+    /// `expire`, or 30 s where that is never. It does not give up a full disk: set `linger` there.
     linger(config, duration: Duration) {
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
         default: "0", rule: "a duration such as 500ms, 2s or 1m",

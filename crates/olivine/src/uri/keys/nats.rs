@@ -78,7 +78,8 @@ keys! { KEYS {
 
     /// Age at which a `nats://` stream that is made deletes a message, read or not.
     ///
-    /// A subscriber that comes too late learns that messages are missing.
+    /// A subscriber learns that messages are missing after those that it has. It does not learn of
+    /// missing messages of other programs.
     max_age(config, age: Duration) {
         value: "DURATION", schemes: NATS, end: Both,
         default: "never", rule: "a duration from 100ms, such as 1h",
@@ -89,7 +90,8 @@ keys! { KEYS {
 
     /// How long the server of a `nats://` stream that is made recognizes a message sent twice.
     ///
-    /// Subscribers of this library always recognize repeated messages; the window is for others.
+    /// Subscribers of this library recognize repeated messages of up to `publishers_max`
+    /// publishers; the window is for others.
     duplicates(config, window: Duration) {
         value: "DURATION", schemes: NATS, end: Both,
         default: "2m, or max_age= if that is shorter",

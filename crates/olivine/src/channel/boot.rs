@@ -150,7 +150,7 @@ mod tests {
         let locks = Locks::named(files.as_fd(), CONTROL, &opened)
             .unwrap()
             .unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (report, received) = std::sync::mpsc::channel();
         hook::at("boot.membership", move || {
             // The steps of a joiner.
             let joins = locks.try_lock(lock_byte::MEMBERSHIP).unwrap();
@@ -158,10 +158,10 @@ mod tests {
                 assert!(locks.try_lock(lock_byte::SLOT).unwrap());
                 locks.unlock(lock_byte::MEMBERSHIP);
             }
-            tell.send((joins, locks)).unwrap();
+            report.send((joins, locks)).unwrap();
         });
         let removed = remove_earlier(&files);
-        let (joined, _locks) = told.try_recv().unwrap();
+        let (joined, _locks) = received.try_recv().unwrap();
         assert_eq!(joined, path.exists(), "{removed:?}");
     }
 

@@ -337,10 +337,10 @@ mod tests {
         let mut again = crate::Subscriber::open_with(&named).unwrap();
         let durable = again.durable().unwrap();
         if matches!(durable, Durable::LostPlace { .. }) {
-            let told = again.try_receive().map(|_| ());
+            let receives = again.try_receive().map(|_| ());
             assert!(
-                matches!(told, Err(crate::ReceiveError::Evicted)),
-                "{told:?}"
+                matches!(receives, Err(crate::ReceiveError::Evicted)),
+                "{receives:?}"
             );
         }
         let mut found = Vec::new();

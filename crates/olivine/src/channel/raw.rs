@@ -309,12 +309,12 @@ impl<T: ?Sized> Subscriber<T> {
     /// The failure of a closed lane whose frames are all consumed and released.
     pub(crate) fn lane_failure(&self) -> Option<ReceiveError> {
         let mut lanes = self.lanes.iter();
-        let is_told = |lane: &&Consumer| {
+        let is_released = |lane: &&Consumer| {
             ending::is_failed(lane.lane())
                 && !self.slow_state.has_more(lane)
                 && lane.released() == lane.position()
         };
-        lanes.find(is_told).and_then(failure_of)
+        lanes.find(is_released).and_then(failure_of)
     }
 
     /// The bridge has reported the end of the stream: the durable name does not report it again.

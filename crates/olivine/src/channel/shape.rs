@@ -124,10 +124,10 @@ impl ShapeRequest {
             return next;
         }
         let pid = u64::from(std::process::id());
-        let told = [fixed::CAPACITY, fixed::ALIGN, fixed::TYPE];
+        let reported_keys = [fixed::CAPACITY, fixed::ALIGN, fixed::TYPE];
         let names = |key: usize| {
-            let tells = self.part == Part::Names && told.contains(&key);
-            tells || self.shape.fixed >> key & 1 == 1
+            let reports = self.part == Part::Names && reported_keys.contains(&key);
+            reports || self.shape.fixed >> key & 1 == 1
         };
         let mut takes = |key: usize| {
             let takes = !found.is_fixed(key) && (names(key) || self.part == Part::Fixes);

@@ -314,12 +314,12 @@ impl<'a> MissedBytes<'a> {
     /// report them.
     fn take(self) -> (u64, bool) {
         let unreported = self.unreported();
-        let was_told = self.get(slot::TOLD_EVICTED) != 0;
-        if was_told {
+        let was_reported = self.get(slot::TOLD_EVICTED) != 0;
+        if was_reported {
             self.mark_reported();
             self.set(slot::TOLD_EVICTED, 0);
         }
-        (unreported, unreported > 0 && !was_told)
+        (unreported, unreported > 0 && !was_reported)
     }
 }
 

@@ -533,7 +533,7 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow_state.link = None;
         let slow_state = &mut self.slow_state;
         let (keep, slot) = (slow_state.config.name.is_some() && !forget, slow_state.slot);
-        let told = slow_state.eviction_reported;
+        let eviction_reported = slow_state.eviction_reported;
         slow_state.attached.leave(|attached| {
             let Attached {
                 control,
@@ -542,7 +542,7 @@ impl<T: ?Sized> Subscriber<T> {
                 ..
             } = attached;
             if keep {
-                if told && slots::state(control, geometry, slot) == slot::EVICTED {
+                if eviction_reported && slots::state(control, geometry, slot) == slot::EVICTED {
                     MissedBytes::of(control, geometry, slot).mark_eviction_reported();
                 }
                 slots::note_absence(control, geometry, slot);

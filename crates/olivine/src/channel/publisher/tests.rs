@@ -30,14 +30,14 @@ fn closing_publisher_wakes_subscriber_before_membership_lock() {
     words
         .word(control::SLEEPERS)
         .store(RAISED, Ordering::Relaxed);
-    let (tell, told) = mpsc::channel();
+    let (report, seen) = mpsc::channel();
     let looks = words.clone();
     // The first lock that closing takes is the membership lock.
     hook::at("lock.taken", move || {
-        tell.send(looks.word(park).load(Ordering::Relaxed)).unwrap();
+        report.send(looks.word(park).load(Ordering::Relaxed)).unwrap();
     });
     publisher.close().unwrap();
-    assert_eq!(told.try_recv(), Ok(0), "it sleeps on");
+    assert_eq!(seen.try_recv(), Ok(0), "it sleeps on");
 }
 
 /// How often the kernel has put this thread to sleep.

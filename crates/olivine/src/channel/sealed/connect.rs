@@ -310,8 +310,8 @@ pub(super) fn accept_answer(
 fn memory_error(path: &Path, memory: &'static str, error: OpenError) -> OpenError {
     let problem = match error {
         OpenError::NotAChannel { problem, .. } => {
-            let told = problem.split("; ").next();
-            told.unwrap_or_default().to_owned()
+            let reason = problem.split("; ").next();
+            reason.unwrap_or_default().to_owned()
         }
         OpenError::Layout {
             found, expected, ..

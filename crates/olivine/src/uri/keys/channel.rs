@@ -74,9 +74,9 @@ const WITH_NAMES: Schemes = Schemes {
 keys! { KEYS {
     /// Bytes of one publisher's ring (*channel*).
     ///
-    /// Where space is scarce, the default is at most a sixteenth of what is free, but at least
-    /// 64 KiB. Larger rings absorb longer bursts before back-pressure. Beyond the caches they cost
-    /// misses, and a full ring is queueing delay.
+    /// If space is scarce, the default is at most a sixteenth of the free space, but at least
+    /// 64 KiB. Larger rings absorb longer bursts before back-pressure. Rings larger than the caches
+    /// cost cache misses, and a full ring adds queueing delay.
     capacity(config, bytes: u64) {
         value: "BYTES", schemes: EVERYWHERE, end: Both,
         default: "the smallest power of two from 1MiB to 4MiB that is at least twice the \
@@ -89,7 +89,7 @@ keys! { KEYS {
 
     /// Bytes to which frames are padded (*channel*).
     ///
-    /// With 64 each small message has a cache line for itself: lowest latency, more memory.
+    /// With 64 each small message has its own cache line: lowest latency, more memory.
     align(config, bytes: u64) {
         value: "BYTES", schemes: EVERYWHERE, end: Both,
         default: "8", rule: "a power of two from 8 to 4096",
@@ -129,13 +129,13 @@ keys! { KEYS {
 
     /// Makes the subscriber durable under this name.
     ///
-    /// Its position outlives a crash or a close and keeps holding publishers back until it is
-    /// opened again, unsubscribed, or expires.
+    /// Its position survives a crash or a close, and keeps holding publishers back until the name
+    /// is opened again, unsubscribed, or expires.
     ///
-    /// A publisher to `tcp://`, `nats://` or `file://` keeps what is not delivered yet under this
-    /// name, in shared memory of this machine. After a crash, the next program that opens the same
-    /// URI and `dir` with this name delivers it. Without a name the messages are in memory of the
-    /// process, and a kill loses what was not acknowledged.
+    /// A publisher to `tcp://`, `nats://` or `file://` keeps undelivered messages under this name,
+    /// in shared memory of this machine. After a crash, the next program that opens the same URI
+    /// and `dir` with this name delivers them. Without a name the messages are in memory of the
+    /// process, and a kill loses those that were not acknowledged.
     name(config, name: &str) {
         value: "NAME", schemes: WITH_NAMES, end: Both,
         default: "not durable", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
@@ -149,8 +149,8 @@ keys! { KEYS {
 
     /// How long an absent durable subscriber keeps its place.
     ///
-    /// Over `tcp://` it also says how long a subscriber without a name, whose connection broke,
-    /// keeps its place: 30 s unless given, and at most 30 s. A longer time needs a `name`.
+    /// Over `tcp://` it also sets how long a subscriber without a name keeps its place after its
+    /// connection broke: 30 s if not given, and at most 30 s. A longer time needs a `name`.
     expire(config, expire: Expire) {
         value: "DURATION", schemes: EVERYWHERE, end: Both,
         default: "never", rule: "never, or a duration such as 30s",
@@ -169,8 +169,8 @@ keys! { KEYS {
 
     /// What happens to a subscriber that does not keep up (*channel*).
     ///
-    /// On a channel that may evict, subscribers copy each message out and check the copy. An
-    /// evicted subscriber therefore never sees torn bytes; that costs a copy.
+    /// On a channel that may evict, subscribers copy each message out and check the copy. So an
+    /// evicted subscriber never sees torn bytes, at the cost of a copy.
     slow(config, slow: Slow) {
         value: "POLICY", schemes: EVERYWHERE, end: Both,
         default: "wait",
@@ -210,8 +210,8 @@ keys! { KEYS {
 
     /// Permission bits of the channel's files (*channel*), such as `0o660`.
     ///
-    /// Of `shm+fd://` those of the socket. A channel that gives other users more rights is refused.
-    /// Another user's channel is used with `group` only.
+    /// For `shm+fd://`: the bits of the socket. A channel that gives other users more rights is
+    /// refused. Another user's channel can be used with `group` only.
     mode(config, bits: u32) {
         value: "BITS", schemes: WITH_FILES, end: Both,
         default: "0600",
@@ -223,7 +223,7 @@ keys! { KEYS {
 
     /// Group that owns the channel's files (*channel*); implies mode `0o660`.
     ///
-    /// A channel of another group is refused. A channel of this group is used from any member.
+    /// A channel of another group is refused. A channel of this group may belong to any member.
     group(config, name: &str) {
         value: "NAME", schemes: WITH_GROUP, end: Both,
         default: "the caller's", rule: "a group name of this machine",
@@ -235,7 +235,7 @@ keys! { KEYS {
     /// Large pages for the ring.
     ///
     /// The kernel shows whether a process got them: in `/proc/PID/smaps` the entries of the
-    /// channel's `lane-N` count them under `ShmemPmdMapped`. `require` refuses to open where the
+    /// channel's `lane-N` count them under `ShmemPmdMapped`. `require` refuses to open if the
     /// kernel gives none.
     hugepages(config, hugepages: HugePages) {
         value: "CHOICE", schemes: EVERYWHERE, end: Both,
@@ -244,7 +244,7 @@ keys! { KEYS {
         show: |config| changed(&config.hugepages),
     }
 
-    /// NUMA node whose memory a newly made ring takes.
+    /// NUMA node of the memory of a new ring.
     numa(config, node: u32) {
         value: "NODE", schemes: EVERYWHERE, end: Publisher,
         default: "the kernel's choice", rule: "a node number from 0 to 63",
@@ -255,10 +255,10 @@ keys! { KEYS {
 
     /// How long closing a publisher waits for reliable subscribers to read everything.
     ///
-    /// Attached subscribers of `shm://` and `inproc://` lose nothing either way: the ring outlives
-    /// the publisher. Elsewhere 0 means no bound: closing waits until the far side has taken
-    /// everything. Closing gives up a `tcp://` or `nats://` far side that has been away for
-    /// `expire`, or 30 s where that is never. It does not give up a full disk: set `linger` there.
+    /// Attached subscribers of `shm://` and `inproc://` lose nothing in either case: the ring
+    /// outlives the publisher. For other schemes 0 sets no bound: closing waits until the far side
+    /// has everything. Closing gives up a `tcp://` or `nats://` far side that has been absent for
+    /// `expire`, or 30 s if that is never. It does not give up a full disk: set `linger` there.
     linger(config, duration: Duration) {
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
         default: "0", rule: "a duration such as 500ms, 2s or 1m",
@@ -275,15 +275,16 @@ keys! { KEYS {
         holds: |config| is_within(config.cpu, (0, 1023)),
     }
 
-    /// What messages are about.
+    /// The topic of messages, or the filters of a subscriber.
     ///
-    /// A publisher gives one topic, such as `orders.eu.created`. A message can be given another
-    /// one (`Outgoing::topic`). A subscriber gives filters, in which `*` matches any one word and
-    /// `>` at the end one or more, and receives what any of them matches.
+    /// A publisher gives one topic, such as `orders.eu.created`. A message can have another one
+    /// (`Outgoing::topic`). A subscriber gives filters, and receives each message that any of them
+    /// matches. In a filter `*` matches any one word, and `>` at the end matches one or more words.
     ///
     /// A channel carries messages with and without a topic. A subscriber without `topic` gets every
-    /// message, with `topic` those that match. `>` matches every topic, and no message without one.
-    /// A message carries its topic behind the payload: that many bytes and one more.
+    /// message, a subscriber with `topic` those that match. `>` matches every topic, and no message
+    /// without one. A message carries its topic after the payload: the bytes of the topic and one
+    /// more.
     topic(config, topic: &str) {
         value: "TOPIC", schemes: EVERYWHERE, end: Both,
         default: "a publisher's messages have no topic, a subscriber gets every message",

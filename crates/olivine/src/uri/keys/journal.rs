@@ -22,7 +22,7 @@ keys! { KEYS {
         show: |config| given(&config.remote.sync),
     }
 
-    /// When a `file://` journal that is recorded goes on in its next file.
+    /// When the recording of a `file://` journal continues in its next file.
     rotate(config, when: Rotation) {
         value: "LIMIT", schemes: JOURNAL, end: Publisher,
         default: "never",
@@ -31,7 +31,7 @@ keys! { KEYS {
         show: |config| given(&config.remote.rotate),
     }
 
-    /// How a `file://` journal is packed.
+    /// Compression of a `file://` journal.
     compress(config, how: Compression) {
         value: "METHOD", schemes: JOURNAL, end: Publisher,
         default: "no", rule: "no, zstd, or zstd:LEVEL with a level from 1 to 19",
@@ -41,7 +41,7 @@ keys! { KEYS {
 
     /// Whether a subscriber of a `file://` journal waits for the next recorder at its end.
     ///
-    /// Either way it follows a recorder that is at work until that recorder closes the journal.
+    /// In both cases it follows a living recorder until that recorder closes the journal.
     follow(config, on: bool) {
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,
         default: "no", rule: "one of yes, no",
@@ -57,7 +57,7 @@ keys! { KEYS {
         show: |config| given(&config.remote.pace),
     }
 
-    /// What a subscriber of a `file://` journal makes of a recording that was not finished.
+    /// How a subscriber of a `file://` journal reads an unfinished recording.
     unfinished(config, unfinished: Unfinished) {
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,
         default: "fail", rule: "fail or accept",

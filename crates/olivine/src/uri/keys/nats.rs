@@ -38,7 +38,7 @@ keys! { KEYS {
         },
     }
 
-    /// Servers of the cluster that keep a copy of a `nats://` stream that is made.
+    /// Servers of the cluster that keep a copy of a new `nats://` stream.
     ///
     /// A message counts as delivered once most of them have it.
     replicas(config, count: u8) {
@@ -49,7 +49,7 @@ keys! { KEYS {
         holds: |config| is_within(config.remote.nats.replicas, (1, 5)),
     }
 
-    /// What a `nats://` stream that is made keeps its messages on.
+    /// Where a new `nats://` stream stores its messages.
     storage(config, storage: Storage) {
         value: "KIND", schemes: NATS, end: Both,
         default: "file", rule: "one of file, memory",
@@ -57,7 +57,7 @@ keys! { KEYS {
         show: |config| given(&config.remote.nats.storage),
     }
 
-    /// How long a `nats://` stream that is made keeps a message.
+    /// How long a new `nats://` stream keeps a message.
     retention(config, retention: Retention) {
         value: "POLICY", schemes: NATS, end: Both,
         default: "limits", rule: "one of limits, interest",
@@ -65,7 +65,7 @@ keys! { KEYS {
         show: |config| given(&config.remote.nats.retention),
     }
 
-    /// Bytes that a `nats://` stream that is made may hold.
+    /// Largest size of a new `nats://` stream in bytes.
     ///
     /// A full stream refuses messages: publishers wait, and no unread message is dropped.
     max_bytes(config, bytes: u64) {
@@ -76,10 +76,10 @@ keys! { KEYS {
         holds: |config| is_within(config.remote.nats.max_bytes, (4096, i64::MAX as u64)),
     }
 
-    /// Age at which a `nats://` stream that is made deletes a message, read or not.
+    /// Age at which a new `nats://` stream deletes a message, read or not.
     ///
-    /// A subscriber learns that messages are missing after those that it has. It does not learn of
-    /// missing messages of other programs.
+    /// A subscriber gets an error about missing messages after the messages that it has. It gets no
+    /// error about missing messages of other programs.
     max_age(config, age: Duration) {
         value: "DURATION", schemes: NATS, end: Both,
         default: "never", rule: "a duration from 100ms, such as 1h",
@@ -88,7 +88,7 @@ keys! { KEYS {
         holds: |config| config.remote.nats.max_age.is_none_or(|age| age >= DUPLICATES_RANGE.0),
     }
 
-    /// How long the server of a `nats://` stream that is made recognizes a message sent twice.
+    /// How long the server of a new `nats://` stream recognizes a message sent twice.
     ///
     /// Subscribers of this library recognize repeated messages of up to `publishers_max`
     /// publishers; the window is for others.

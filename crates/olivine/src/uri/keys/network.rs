@@ -72,9 +72,10 @@ keys! { KEYS {
         show: |config| given(&config.remote.role),
     }
 
-    /// Word that both sides of `tcp://` must give, or that a `nats://` server asks for.
+    /// Word that both sides of `tcp://` must give, or that a `nats://` server requires.
     ///
-    /// `@PATH` reads it from a file. It travels as it is: use TLS where others can listen.
+    /// `@PATH` reads it from a file. It is sent unencrypted without TLS: use TLS if others can
+    /// listen.
     token(config, token: &str) {
         value: "WORD", schemes: NETWORK, end: Both,
         default: "none",
@@ -84,9 +85,9 @@ keys! { KEYS {
         holds: |config| config.remote.token.as_deref().is_none_or(is_secret),
     }
 
-    /// Silence after which a connection is given up and made again.
+    /// Silence after which a connection is closed and made again.
     ///
-    /// Of `shm+fd://` how long opening a subscriber waits for its publisher.
+    /// For `shm+fd://`: how long opening a subscriber waits for its publisher.
     timeout(config, silence: Duration) {
         value: "DURATION", schemes: WITH_TIMEOUT, end: Both,
         default: "5s", rule: "a duration from 100ms to 1h",
@@ -95,11 +96,11 @@ keys! { KEYS {
         holds: |config| is_within(config.remote.timeout, TIMEOUT_RANGE),
     }
 
-    /// Whose processes may be at the other end of a `shm+fd://` channel.
+    /// Users whose processes may be at the other end of a `shm+fd://` channel.
     ///
-    /// The kernel says who they are. Both ends check: a publisher turns subscribers of other users
-    /// away, a subscriber takes nothing from a publisher of another user. Other users also need
-    /// `mode`, or they do not reach the socket.
+    /// The kernel names the user. Both ends check: a publisher refuses subscribers of other users,
+    /// and a subscriber maps no memory from a publisher of another user. Other users also need
+    /// `mode`, or they cannot connect to the socket.
     peers(config, peers: Peers) {
         value: "USERS", schemes: SEALED, end: Both,
         default: "own", rule: "own, any, or up to 32 user ids such as 1000,1001",

@@ -52,7 +52,7 @@ pub(crate) fn cpu(config: &Config) -> Option<u32> {
 /// How long closing waits for a far side that is away, as the library decides; `None` is without
 /// end, for a disk that is full.
 pub(crate) fn close_timeout(config: &Config) -> Option<Duration> {
-    matches!(config.scheme(), Scheme::Tcp | Scheme::Nats).then(|| config.patience())
+    matches!(config.scheme(), Scheme::Tcp | Scheme::Nats).then(|| config.close_timeout())
 }
 
 /// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it

@@ -186,7 +186,7 @@ impl Config {
     /// received everything: [`Config::expire`], or 30 s if that is never. Other schemes do not wait
     /// for an absent far side.
     #[must_use]
-    pub fn patience(&self) -> Duration {
+    pub fn close_timeout(&self) -> Duration {
         match self.expire {
             Expire::After(after) => after,
             Expire::Never => EXPIRE_DEFAULT,

@@ -101,7 +101,7 @@ impl Tcp {
     }
 
     fn close_timeout(&self) -> Duration {
-        self.config.patience()
+        self.config.close_timeout()
     }
 }
 

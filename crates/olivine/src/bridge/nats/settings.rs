@@ -129,7 +129,7 @@ impl Settings {
 
     /// How long closing waits for a server that is away.
     pub(super) fn close_timeout(&self) -> Duration {
-        self.config.patience()
+        self.config.close_timeout()
     }
 }
 

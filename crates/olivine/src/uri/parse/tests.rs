@@ -197,7 +197,7 @@ fn refusals_name_the_part_the_value_and_the_rule() {
 fn close_timeout_follows_expire() {
     let of = |query: &str| {
         let config = Config::parse(&format!("tcp://h:1/c{query}")).unwrap();
-        config.patience()
+        config.close_timeout()
     };
     assert_eq!(of(""), crate::uri::EXPIRE_DEFAULT);
     assert_eq!(of("?expire=5s"), Duration::from_secs(5));

@@ -211,8 +211,8 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, AdminError> {
         return Ok(Vec::new());
     };
     let inspect = |name: String| {
-        let result =
-            look(&opened, &name).and_then(|found| found.ok_or_else(|| missing(&name, folder)));
+        let result = inspect_channel(&opened, &name)
+            .and_then(|found| found.ok_or_else(|| missing(&name, folder)));
         Listed { result, name }
     };
     Ok(opened.names()?.into_iter().map(inspect).collect())
@@ -227,7 +227,7 @@ pub fn inspect(config: &Config) -> Result<ChannelInfo, OpenError> {
     config.validate()?;
     let path = folder_of(config);
     let folder = Folder::open(config, false)?.ok_or_else(|| missing(config.channel(), &path))?;
-    look(&folder, config.channel())?.ok_or_else(|| missing(config.channel(), &path))
+    inspect_channel(&folder, config.channel())?.ok_or_else(|| missing(config.channel(), &path))
 }
 
 /// Removes a channel's files. A channel in use is refused unless `force` is set. Then its
@@ -418,7 +418,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
         }
     }
     if !dry_run {
-        opened.sweep();
+        opened.remove_temporaries();
     }
     Ok(collected)
 }
@@ -453,7 +453,7 @@ fn pids(attached: &Attached) -> String {
         .join(", ")
 }
 
-fn look(folder: &Folder, name: &str) -> Result<Option<ChannelInfo>, OpenError> {
+fn inspect_channel(folder: &Folder, name: &str) -> Result<Option<ChannelInfo>, OpenError> {
     let Some(files) = folder.channel(name, false)? else {
         return Ok(None);
     };

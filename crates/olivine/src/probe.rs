@@ -1,7 +1,7 @@
 //! What the machine can do without a ring: the floor of every benchmark, and the CPUs of threads.
 //!
 //! A latency means little without the cost of moving one cache line between the same two CPUs.
-//! These functions measure that cost, and are safe to call from anywhere.
+//! This module has the parts of that measurement. They are safe to call from anywhere.
 
 use crate::region::{Memory, Words};
 use crate::sync::Ordering;

@@ -8,7 +8,7 @@ use crate::clock::monotonic_ns;
 use crate::region::Word;
 use crate::ring::gate::Slowest;
 use crate::ring::layout::{Geometry, lane, lock_byte, slot};
-use crate::ring::publish::{Producer, bump};
+use crate::ring::publish::{Producer, add_to_counter};
 use crate::sync::Ordering;
 use crate::uri::Config;
 use crate::wait::{Idle, Reliance, Sleeper, Step, warden};
@@ -81,7 +81,7 @@ impl StallMonitor {
             self.since = now;
             self.checked_at = now;
             self.due_at = now.saturating_add(attached.geometry.evict_after_ns);
-            bump(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
+            add_to_counter(producer.lane(), lane::BACK_PRESSURE_COUNT, 1);
             self.time_subscribers(attached, producer, 0, need);
         }
         if self.counted_since == 0 {
@@ -127,7 +127,7 @@ impl StallMonitor {
                 .store(0, Ordering::Relaxed);
             lane.word(lane::BACK_PRESSURE_SLOT)
                 .store(0, Ordering::Relaxed);
-            bump(lane, lane::BACK_PRESSURE_NS, self.running_ns());
+            add_to_counter(lane, lane::BACK_PRESSURE_NS, self.running_ns());
             self.counted_since = 0;
             self.gave_up_at = monotonic_ns();
         }

@@ -6,7 +6,7 @@ use super::raw::BridgeLaneOwner;
 use crate::error::OpenError;
 use crate::fork::ForkPage;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte};
-use crate::ring::publish::{Producer, bump};
+use crate::ring::publish::{Producer, add_to_counter};
 use crate::sync::Ordering;
 use crate::uri::Config;
 
@@ -82,7 +82,7 @@ pub(super) fn take_lane(
             .word(lane::BACK_PRESSURE_SLOT)
             .store(0, Ordering::Relaxed);
         if before & 1 == 1 {
-            bump(&words, lane::TAKEOVERS, 1);
+            add_to_counter(&words, lane::TAKEOVERS, 1);
         }
         let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
         // Release: the lane is open from here on. Each publisher adds two, so the state words of

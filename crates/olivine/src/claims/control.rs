@@ -132,7 +132,7 @@ fn unread(error: &ReceiveError) {
 /// The original files, except the words and lengths that the input changes.
 fn write(folder: &Path, template: &Template, input: &mut Input<'_>) {
     let (mut control, mut lane) = (template.control.clone(), template.lane.clone());
-    input.spoil([&mut control, &mut lane]);
+    input.damage([&mut control, &mut lane]);
     std::fs::write(folder.join("control"), control).expect("written");
     std::fs::write(folder.join("lane-0"), lane).expect("written");
 }

@@ -44,7 +44,7 @@ impl<'a> Input<'a> {
     }
 
     /// Changes words of two files, and sometimes truncates a file, with the rest of the input.
-    pub(crate) fn spoil(&mut self, files: [&mut Vec<u8>; 2]) {
+    pub(crate) fn damage(&mut self, files: [&mut Vec<u8>; 2]) {
         for _ in 0..PLACES_MAX {
             if self.is_empty() {
                 break;

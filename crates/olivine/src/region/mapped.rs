@@ -221,8 +221,8 @@ impl Ring {
 
     /// The address of the frame at `position`, for several accesses to the frame.
     #[inline(always)]
-    pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
-        Spot {
+    pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
+        RingAddress {
             at: self.at(position),
             ring: PhantomData,
         }
@@ -231,19 +231,19 @@ impl Ring {
     /// The header word of the frame at `position`.
     #[inline(always)]
     pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
-        self.spot(position).header()
+        self.address(position).header()
     }
 
     /// Copies `bytes` to the payload of the frame at `position`.
     ///
     /// # Safety
     ///
-    /// As for [`Spot::write`]; the length is checked.
+    /// As for [`RingAddress::write`]; the length is checked.
     #[inline(always)]
     pub(crate) unsafe fn write(&self, position: u64, bytes: &[u8]) {
         assert!(bytes.len() as u64 <= self.capacity - HEADER_BYTES);
         // SAFETY: the length was checked, the rest is the caller's duty.
-        unsafe { self.spot(position).write(bytes) };
+        unsafe { self.address(position).write(bytes) };
     }
 
     /// The payload of the frame at `position`, to be filled in place.
@@ -274,7 +274,7 @@ impl Ring {
     pub(crate) unsafe fn view(&self, position: u64, length: usize) -> View<'_> {
         assert!(length as u64 <= self.capacity - HEADER_BYTES);
         // SAFETY: the length was checked, the rest is the caller's duty.
-        unsafe { self.spot(position).view(length) }
+        unsafe { self.address(position).view(length) }
     }
 
     /// The frames from `position` on, headers and padding included.
@@ -324,12 +324,12 @@ impl Ring {
 
 /// An address in a ring. The mirror makes the `capacity` bytes from it on contiguous.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot<'a> {
+pub(crate) struct RingAddress<'a> {
     at: *mut u8,
     ring: PhantomData<&'a Ring>,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> RingAddress<'a> {
     /// The header word here.
     #[inline(always)]
     pub(crate) fn header(self) -> &'a AtomicU64 {

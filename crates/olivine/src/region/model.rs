@@ -111,8 +111,8 @@ impl Ring {
         (0..words).map(move |n| ring.slot(position + HEADER_BYTES + n * 8))
     }
 
-    pub(crate) fn spot(&self, position: u64) -> Spot<'_> {
-        Spot {
+    pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
+        RingAddress {
             ring: self,
             position,
         }
@@ -165,12 +165,12 @@ impl Ring {
 
 /// A position in a model ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot<'a> {
+pub(crate) struct RingAddress<'a> {
     ring: &'a Ring,
     position: u64,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> RingAddress<'a> {
     pub(crate) fn header(self) -> &'a AtomicU64 {
         self.ring.header(self.position)
     }

@@ -39,7 +39,7 @@ pub fn check_frames(data: &[u8]) {
         }
         let choice = input.byte();
         match choice % 8 {
-            0 | 1 => scribble(&channel, &reader, &mut input),
+            0 | 1 => overwrite_word(&channel, &reader, &mut input),
             2 if choice & 8 == 0 => sum += walk(&mut reader),
             2 => sum += walk_plain(&mut reader),
             3 => sum += step(&mut reader),
@@ -63,7 +63,7 @@ pub fn check_frames(data: &[u8]) {
 }
 
 /// Overwrites one word of the lane's header or ring; half of the time near the reader.
-fn scribble(channel: &Channel, reader: &Consumer, input: &mut Input<'_>) {
+fn overwrite_word(channel: &Channel, reader: &Consumer, input: &mut Input<'_>) {
     let (place, value) = (input.half(), input.word());
     let word: &AtomicU64 = match place % 4 {
         0 => channel.lane.word(usize::from(place / 4) % lane::WORDS),

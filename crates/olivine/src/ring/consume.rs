@@ -273,7 +273,7 @@ impl Consumer {
     ) -> Result<Option<Frame>, E> {
         self.rest_at_tail();
         let header = self.ring.header(self.position);
-        // COMMIT (acquire): pairs with the release store in `Producer::show`.
+        // COMMIT (acquire): pairs with the release store in `Producer::publish_header`.
         let word = header.load(unless(mutant("commit_load_relaxed"), Ordering::Acquire));
         if word == 0 {
             return Ok(None);
@@ -362,9 +362,9 @@ impl Consumer {
                 }
                 looked = true;
             }
-            let spot = at.consumer.ring.spot(at.position);
-            // COMMIT (acquire): pairs with the release store in `publish::show`.
-            let word = spot
+            let address = at.consumer.ring.address(at.position);
+            // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
+            let word = address
                 .header()
                 .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
             if frame_half(word) != last_shape.half {
@@ -380,7 +380,7 @@ impl Consumer {
             let frame = last_shape.frame(at.position, word);
             // SAFETY: `Shape::of` checked the length. The frame is committed. Our own position in
             // the gate is at or before it and holds the publisher back until the release below.
-            let view = unsafe { spot.view(frame.length) };
+            let view = unsafe { address.view(frame.length) };
             // The position moves afterwards: after a panic the handler gets the same message again.
             handler(&frame, view);
             at.position = frame.end;

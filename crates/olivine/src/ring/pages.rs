@@ -139,7 +139,7 @@ impl Pages {
     }
 
     /// Removes the page in `slot`, and runs `give_up` before another subscriber can get the slot.
-    pub(crate) fn dismiss(&self, slot: usize, give_up: impl FnOnce()) {
+    pub(crate) fn remove_page(&self, slot: usize, give_up: impl FnOnce()) {
         let mut slots = self.lock();
         give_up();
         wake_publisher(&slots);

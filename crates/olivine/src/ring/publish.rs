@@ -215,13 +215,13 @@ impl Producer {
     pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
         // Both addresses before the first store: the compiler cannot know that the store leaves the
         // ring's fields unchanged.
-        let (spot, next) = (self.ring.spot(self.position), self.next_header(end));
+        let (address, next) = (self.ring.address(self.position), self.next_header(end));
         // SAFETY: `fits` refused lengths above the ring's and held the frame below the limit, so no
         // reliable subscriber reads these bytes (REUSE). Its header is not committed: it is at our
         // position.
-        unsafe { spot.write(message) };
+        unsafe { address.write(message) };
         points::pass("publish.written");
-        show(spot.header(), next, header_word(tag, message.len()));
+        publish_header(address.header(), next, header_word(tag, message.len()));
         points::pass("publish.shown");
         self.advance(end)
     }
@@ -241,17 +241,17 @@ impl Producer {
         }
         points::pass("publish.written");
         let next = self.next_header(end);
-        show(self.ring.header(self.position), next, header);
+        publish_header(self.ring.header(self.position), next, header);
         points::pass("publish.shown");
         self.advance(end)
     }
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
     #[cfg(loom)]
-    pub(super) fn show(&self, end: u64, tag: u32, length: usize) {
+    pub(super) fn publish_header(&self, end: u64, tag: u32, length: usize) {
         let next = self.next_header(end);
         let header = header_word(tag, length);
-        show(self.ring.header(self.position), next, header);
+        publish_header(self.ring.header(self.position), next, header);
     }
 
     /// The header word at `end`, if it must be zeroed.
@@ -319,7 +319,7 @@ impl Producer {
     fn wake_sleepers(&mut self) {
         let woken = self.wake_all();
         if woken > 0 {
-            bump(&self.lane, lane::WAKES, woken);
+            add_to_counter(&self.lane, lane::WAKES, woken);
         }
     }
 
@@ -387,7 +387,7 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
 /// Commits the frame or batch that begins with `header`. `next` is the header after it, unless that
 /// reads zero already.
 #[inline(always)]
-fn show(header: &AtomicU64, next: Option<&AtomicU64>, word: u64) {
+fn publish_header(header: &AtomicU64, next: Option<&AtomicU64>, word: u64) {
     if let Some(next) = next {
         // Relaxed: released by COMMIT below.
         next.store(0, Ordering::Relaxed);
@@ -397,7 +397,7 @@ fn show(header: &AtomicU64, next: Option<&AtomicU64>, word: u64) {
 }
 
 /// Adds to a counter that only this process writes.
-pub(crate) fn bump(words: &Words, index: usize, by: u64) {
+pub(crate) fn add_to_counter(words: &Words, index: usize, by: u64) {
     let word = words.word(index);
     // Relaxed: one writer, display only.
     word.store(

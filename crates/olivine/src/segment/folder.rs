@@ -1,6 +1,6 @@
 //! The folder of all channels and the folder of one channel: made private, checked before use.
 
-use super::make::{TEMPORARY, make_folder, sweep};
+use super::make::{TEMPORARY, make_folder, remove_temporaries};
 use super::sharing::{Kind, Sharing};
 use super::system::check_file_system;
 use super::{CONTROL, is_same_file, lane_name, refused};
@@ -112,8 +112,8 @@ impl Folder {
     }
 
     /// Removes unfinished folders of makers that died.
-    pub(crate) fn sweep(&self) {
-        sweep(self.file.as_fd(), TEMPORARY);
+    pub(crate) fn remove_temporaries(&self) {
+        remove_temporaries(self.file.as_fd(), TEMPORARY);
     }
 
     /// Opens and checks the folder of one channel.

@@ -67,7 +67,7 @@ pub(super) fn make_folder(
     if matches!(placed, Ok(true))
         && let Some(parent) = parent_of(at, name)
     {
-        sweep(parent.as_fd(), &prefix);
+        remove_temporaries(parent.as_fd(), &prefix);
     }
     placed
 }
@@ -126,7 +126,7 @@ fn parent_of(at: BorrowedFd<'_>, name: &Path) -> Option<std::os::fd::OwnedFd> {
 
 /// Removes empty folders in `folder` whose names begin with `prefix`. A living maker makes its
 /// folder again.
-pub(super) fn sweep(folder: BorrowedFd<'_>, prefix: &str) {
+pub(super) fn remove_temporaries(folder: BorrowedFd<'_>, prefix: &str) {
     let Ok(listing) = rustix::fs::Dir::read_from(folder) else {
         return;
     };

@@ -34,7 +34,9 @@ fn closing_publisher_wakes_subscriber_before_membership_lock() {
     let looks = words.clone();
     // The first lock that closing takes is the membership lock.
     hook::at("lock.taken", move || {
-        report.send(looks.word(park).load(Ordering::Relaxed)).unwrap();
+        report
+            .send(looks.word(park).load(Ordering::Relaxed))
+            .unwrap();
     });
     publisher.close().unwrap();
     assert_eq!(seen.try_recv(), Ok(0), "it sleeps on");

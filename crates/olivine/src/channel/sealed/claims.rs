@@ -174,7 +174,7 @@ impl Harness {
             })
         });
         let (mut page, mut lane) = (self.page.clone(), self.lane.clone());
-        input.spoil([&mut page, &mut lane]);
+        input.damage([&mut page, &mut lane]);
         let lane = handed_out(&lane, lane_seals(), shape & 1 != 0, &self.config);
         let page = handed_out(&page, page_seals(), shape & 2 != 0, &self.config);
         let files = [lane.as_fd(), page.as_fd()];

@@ -349,7 +349,7 @@ impl Server {
                 locks,
                 ..
             } = attached;
-            self.pages.dismiss(slot, || {
+            self.pages.remove_page(slot, || {
                 clear_slot(control, geometry, slot);
                 locks.unlock(lock_byte::SLOT + slot as u64);
             });

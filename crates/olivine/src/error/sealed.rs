@@ -20,7 +20,7 @@ pub enum SealedError {
     },
     /// No publisher serves the socket.
     #[error(
-        "nobody has served {} for {} ms: start its publisher, or wait longer by 'timeout='",
+        "no publisher has served {} for {} ms: start its publisher, or wait longer by 'timeout='",
         socket.display(), waited.as_millis()
     )]
     NoPublisher {

@@ -104,8 +104,8 @@ pub(super) fn check(
         // The seals of a lane prevent that its memory is taken away again.
         _ if seals.contains(SealFlags::FUTURE_WRITE) && allocated(&stat) < length => {
             wrong(format!(
-                "it has {length} bytes and memory for {} of them: the rest \
-                 would be charged to whoever reads it",
+                "it has {length} bytes and memory for {} of them: the rest would \
+                 be charged to the process that reads it",
                 allocated(&stat)
             ))
         }

@@ -210,8 +210,8 @@ impl Server {
         let own = rustix::process::geteuid().as_raw();
         if !self.config.remote.peers.allow(peer.user, own) {
             let text = format!(
-                "user {} is not one that peers={} allows",
-                peer.user, self.config.remote.peers
+                "peers={} does not allow user {}",
+                self.config.remote.peers, peer.user
             );
             return send_refusal(&connection, Refusal::new(RefusalCode::User, &text), control);
         }
@@ -268,7 +268,7 @@ impl Server {
         };
         let refuse = |text: &str| Outcome::Refused(Refusal::new(RefusalCode::Protocol, text));
         if got.flags.contains(ReturnFlags::CTRUNC) {
-            return refuse("it sent descriptors, which nobody asked for");
+            return refuse("it sent descriptors, which the protocol does not allow");
         }
         if got.bytes == 0 {
             return Outcome::Closed;

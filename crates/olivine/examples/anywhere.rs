@@ -1,21 +1,21 @@
-//! The same program wherever the channel is: it publishes numbered messages of many lengths, and receives each of them
-//! once, in order and whole.
+//! One program for every scheme: it publishes numbered messages of many lengths, and receives each
+//! of them once, in order and whole.
 //!
 //! ```text
-//! anywhere [URI]                both ends in this process; inproc://anywhere unless given
-//! anywhere URI publish          one end, and the other one elsewhere:
-//! anywhere URI subscribe        another process, another machine, another day
+//! anywhere [URI]                both ends in this process; by default inproc://anywhere
+//! anywhere URI publish          one end; the other one is in another process, on another
+//! anywhere URI subscribe        machine, or runs on another day
 //! ```
 //!
-//! Try `shm://numbers`, `tcp://localhost:9000/numbers`, `nats://localhost/numbers`, `file:///tmp/numbers.olv`. The
-//! conformance suite runs these two functions over every place a channel can be.
+//! Try `shm://numbers`, `tcp://localhost:9000/numbers`, `nats://localhost/numbers`,
+//! `file:///tmp/numbers.olv`. The conformance suite runs these two functions over every scheme.
 
 use olivine::{Publisher, ReceiveError, Subscriber};
 use std::error::Error;
 
-/// Messages sent.
+/// Number of messages.
 pub const COUNT: u32 = 20_000;
-/// Bytes of the longest one.
+/// Bytes of the longest message.
 const LENGTH_MAX: u32 = 3000;
 
 type Done<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -33,7 +33,8 @@ fn main() -> Done<()> {
 }
 
 fn both(uri: &str) -> Done<()> {
-    // Nothing is sent before the subscriber is there. A journal needs nobody, and is read when it is whole.
+    // The publisher waits for the subscriber. A journal needs no subscriber, and is read when it is
+    // whole.
     let is_file = uri.starts_with("file:");
     let mark = if uri.contains('?') { '&' } else { '?' };
     let awaiting = format!("{uri}{mark}subscribers=1");
@@ -54,7 +55,7 @@ fn report(uri: &str, count: u32) -> Done<()> {
     Ok(())
 }
 
-/// Message `number`: the number, and a body that follows from it.
+/// Message `number`: the number, and a body computed from it.
 fn message(number: u32) -> Vec<u8> {
     let mut word = u64::from(number) + 1;
     let mut next = || {
@@ -73,7 +74,7 @@ fn message(number: u32) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// What the channel says.
+/// The error of the channel.
 pub fn publish(uri: &str) -> Done<()> {
     let mut publisher = Publisher::open(uri)?;
     for number in 0..COUNT {
@@ -83,11 +84,11 @@ pub fn publish(uri: &str) -> Done<()> {
     Ok(())
 }
 
-/// Receives up to the end of the stream; returns how many messages there were.
+/// Receives up to the end of the stream; returns the number of messages.
 ///
 /// # Errors
 ///
-/// What the channel says, and the number of a message that is missing, twice or damaged.
+/// The error of the channel, or the number of a message that is missing, repeated or damaged.
 pub fn subscribe(uri: &str) -> Done<u32> {
     let mut subscriber = Subscriber::open(uri)?;
     let mut expected = 0;

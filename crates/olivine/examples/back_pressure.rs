@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open("inproc://pressure?capacity=4KiB")?;
     let mut publisher = Publisher::open("inproc://pressure")?;
 
-    // `try_publish` never waits: it answers that there is no room.
+    // `try_publish` never waits: it returns `BackPressured`.
     let mut sent = 0_u64;
     while publisher.try_publish(&sent.to_le_bytes()).is_ok() {
         sent += 1;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(waited, Err(NotSent::BackPressured));
     println!("{sent} messages fit, up to position {}", publisher.cursor());
 
-    // `publish` waits. The subscriber, in another thread, makes room by reading.
+    // `publish` waits. The subscriber, in another thread, reads and so releases room.
     let reading = std::thread::spawn(move || -> Result<u64, olivine::ReceiveError> {
         let mut next = 0;
         for message in subscriber.iter() {

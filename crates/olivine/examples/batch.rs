@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(subscriber.poll(keep, 10)?, 3);
     assert_eq!(seen, [&b"bid 101"[..], b"ask 103", b"trade 102"]);
 
-    // A batch holds what the ring has room for. What did not fit belongs into the next one.
+    // A batch holds as much as the ring has room for. The rest goes into the next batch.
     let mut batch = publisher.batch();
     let refused = loop {
         if let Err(refused) = batch.push(&[0; 56]) {

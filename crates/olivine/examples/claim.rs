@@ -1,4 +1,4 @@
-//! Fills messages in place: no buffer of our own, no copy.
+//! Fills messages in place: without a buffer, without a copy.
 
 use olivine::{Outgoing, Publisher, Subscriber};
 use std::error::Error;
@@ -8,12 +8,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut publisher = Publisher::open("inproc://claims")?;
 
     let mut claim = publisher.claim(Outgoing::sized(16).tag(42))?;
-    // What the bytes hold at first is unspecified: write all of them.
+    // The first content of the bytes is unspecified: write all of them.
     claim[..8].copy_from_slice(&7_u64.to_le_bytes());
     claim[8..].copy_from_slice(&9_u64.to_le_bytes());
     claim.commit();
 
-    // A claim that is dropped is given up: it stays invisible.
+    // A dropped claim is given up: it stays invisible.
     let mut given_up = publisher.claim(1_000)?;
     given_up.fill(0xff);
     drop(given_up);

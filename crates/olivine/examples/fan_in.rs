@@ -9,8 +9,8 @@ const MESSAGES: u64 = 5_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::open("inproc://fan-in?capacity=16KiB")?;
-    // All are open before one of them sends: the stream ends when every publisher has closed, and one that is
-    // late would come after the end.
+    // All publishers are open before the first one sends. The stream ends when every publisher has
+    // closed, and a late publisher would come after the end.
     let publishers: Vec<_> = (0..PUBLISHERS)
         .map(|_| Publisher::open("inproc://fan-in"))
         .collect::<Result<_, _>>()?;

@@ -1,6 +1,8 @@
-//! What idle subscribers of other channels cost a lone publisher, measured in turns without and with them.
+//! The cost of idle subscribers of other channels for a single publisher, measured alternately
+//! without and with them.
 //!
-//! `cargo run --release --example idle_neighbours [NEIGHBOURS [TURNS]]`, by default 256 processes and 4 turns of each kind.
+//! `cargo run --release --example idle_neighbours [NEIGHBOURS [TURNS]]`, by default 256 processes
+//! and 4 turns of each kind.
 
 // xtask: arguments 8 1
 
@@ -10,9 +12,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Messages between two looks at the clock.
+/// Messages between two readings of the clock.
 const STRIDE: u64 = 16;
-/// A stride that takes longer was held up.
+/// A stride that takes longer counts as a stall.
 const STALL: Duration = Duration::from_micros(4);
 /// Length of a turn.
 const TURN: Duration = Duration::from_secs(2);
@@ -38,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Subscribes, says so, and waits for a message that never comes, until standard input ends.
+/// Subscribes, reports it, and waits for a message that never comes, until standard input ends.
 fn neighbour(channel: &str) -> Result<(), Box<dyn Error>> {
     let uri = format!("shm://{channel}?capacity=4KiB&wait=park");
     let _publisher = Publisher::open(&uri)?;
@@ -49,7 +51,7 @@ fn neighbour(channel: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One turn: starts the neighbours, lets them fall asleep, publishes, and prints.
+/// One turn: starts the neighbours, waits until they sleep, publishes, and prints.
 fn measure(neighbours: usize) -> Result<(), Box<dyn Error>> {
     let me = std::process::id();
     let mut children = (0..neighbours)

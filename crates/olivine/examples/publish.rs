@@ -7,11 +7,13 @@ use std::error::Error;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The settings stand in the URI: a closed publisher waits up to ten seconds until everything is read.
+    // The URI holds the settings: a publisher that closes waits up to ten seconds until everything
+    // is read.
     let mut publisher = Publisher::open("shm://example-numbers?capacity=64KiB&linger=10s")?;
-    // Without somebody to read them the messages would be history, not lost: the ring keeps most of its last lap.
+    // Without a subscriber the messages would not be delivered: a subscriber that comes later
+    // starts with the next message.
     let found = publisher.wait_for_subscribers(1, Some(Duration::from_secs(30)))?;
-    assert!(found, "nobody subscribed: run the example 'subscribe' too");
+    assert!(found, "no subscriber came: run the example 'subscribe' too");
     for n in 0..1_000_u64 {
         publisher.publish(&n.to_le_bytes())?;
     }

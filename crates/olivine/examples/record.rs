@@ -1,8 +1,9 @@
-//! Records at full speed, and says how that compares with writing a plain file of the same length to the same disk.
+//! Records at full speed, and compares that with writing a plain file of the same length to the
+//! same disk.
 //!
-//! Arguments: MiB to write each time, and a folder on the disk in question; 16 and the system's temporary folder
-//! unless given. What is compared changes from second to second on a shared machine, so the two take turns, and the
-//! best of three counts for both.
+//! Arguments: MiB to write each time, and a folder on the disk; by default 16, and the system's
+//! temporary folder. On a shared machine the speed of the disk changes from second to second. So
+//! the two alternate, and the best of three counts for both.
 
 // xtask: arguments 16
 
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a file in pieces of 1 MiB and forces it out.
+/// Writes a file in pieces of 1 MiB and forces it to the disk.
 fn write_plain(path: &Path, mebibytes: usize) -> Measured {
     let piece = vec![0x5a; MIB];
     let started = Instant::now();
@@ -75,7 +76,7 @@ fn write_plain(path: &Path, mebibytes: usize) -> Measured {
     Ok(took)
 }
 
-/// Records runs of 1 MiB that are in memory already; everything is on the disk at the end, whatever the policy.
+/// Records runs of 1 MiB from memory. With every policy, everything is on the disk at the end.
 fn record(path: &Path, mebibytes: usize, policy: SyncPolicy) -> Measured {
     // Frames of 1 KiB with their headers.
     let mut frame = vec![0x5a; 1024];
@@ -110,7 +111,7 @@ fn publish(path: &Path, mebibytes: usize, policy: SyncPolicy) -> Measured {
     finish(path, started)
 }
 
-/// Forces out what the policy left to the kernel, so that all do the same work, and takes the file away.
+/// Forces the rest to the disk, so that all policies do the same work, and removes the file.
 fn finish(path: &Path, started: Instant) -> Measured {
     std::fs::File::open(path)?.sync_data()?;
     let took = started.elapsed();

@@ -1,4 +1,4 @@
-//! Questions on one channel, answers on another; the tag says which answer belongs to which question.
+//! Questions on one channel, answers on another. The tag of an answer names its question.
 
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
@@ -23,7 +23,7 @@ fn answer() -> Result<u64, Box<dyn Error + Send + Sync>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut answers = Subscriber::open("inproc://answers")?;
-    // Waits with its first message until somebody is there to answer.
+    // The first message waits until a subscriber can answer.
     let mut questions = Publisher::open("inproc://questions?subscribers=1")?;
     let answering = thread::spawn(answer);
 

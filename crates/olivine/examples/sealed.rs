@@ -1,14 +1,17 @@
-//! Prices for a process that is not trusted: it can read them, and nothing it does reaches anybody else.
+//! Prices for a process that is not trusted: it can read them, and cannot disturb the publisher or
+//! other subscribers.
 //!
-//! The publisher serves a socket; here the two share a process, elsewhere they are two programs, perhaps of two users:
-//! then say `peers=` and `mode=` too. Run it by `cargo run -p olivine --example sealed`.
+//! The publisher serves a socket. Here the two ends share a process. Usually they are two programs,
+//! perhaps of two users: then set `peers=` and `mode=` too. Run it with `cargo run -p olivine
+//! --example sealed`.
 
 use olivine::{Publisher, ReceiveError, Subscriber};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = std::env::temp_dir().join(format!("olivine-{}.sock", std::process::id()));
-    // Whoever reads nothing for a second loses its place instead of holding the publisher back.
+    // A subscriber that reads nothing for a second loses its place and does not hold the publisher
+    // back.
     let uri = format!("shm+fd://{}?capacity=64KiB&slow=evict:1s", socket.display());
     let mut publisher = Publisher::open(&uri)?;
     let reading = std::thread::spawn({
@@ -18,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut sum = 0;
             loop {
                 match subscriber.receive() {
-                    // A copy: whoever wrote it cannot change it any more.
+                    // A copy: the publisher cannot change it any more.
                     Ok(price) => sum += u64::from(price[0]),
                     Err(ReceiveError::Closed) => return Ok(sum),
                     Err(error) => return Err(error),
@@ -33,6 +36,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     publisher.close()?;
     let sum = reading.join().expect("no panic")?;
     assert_eq!(sum, 5050);
-    println!("100 prices reached a stranger; their sum is {sum}");
+    println!("100 prices reached the process; their sum is {sum}");
     Ok(())
 }

@@ -13,7 +13,7 @@ struct Quote {
 }
 
 impl Plain for Quote {
-    // Goes into the channel. Change it whenever a field changes.
+    // Stored in the channel. Change it whenever a field changes.
     const TYPE_NAME: &'static str = "quote v1";
 }
 
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(*received, quote);
     println!("received {:?}", *received);
 
-    // A subscriber without a type takes the messages as bytes. A publisher without one is refused.
+    // A subscriber without a type reads the messages as bytes. A publisher without a type is
+    // refused.
     let _bytes = Subscriber::open("inproc://quotes")?;
     match Publisher::open("inproc://quotes") {
         Err(error @ OpenError::Type { .. }) => println!("refused: {error}"),

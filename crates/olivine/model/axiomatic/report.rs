@@ -26,7 +26,8 @@ pub(crate) fn check(
     println!("\n{programs}\n{table}");
     let text = format!(
         "# Orderings\n\n\
-         Written by `cargo xtask model`; [how to read it, and how it is checked](../crates/olivine/model/axiomatic/README.md).\n\n\
+         Written by `cargo xtask model`; [how to read it, and how it is \
+         checked](../crates/olivine/model/axiomatic/README.md).\n\n\
          ## Programs\n\n{programs}\n\
          ## Each ordering, one step weaker\n\n{table}\n\
          ## Mutants of the sources\n\n{}\n\
@@ -53,7 +54,8 @@ pub(crate) fn check(
 /// Edge, model, verdict, number of executions.
 fn programs(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| program | edge | what it shows | model | executions | verdict |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| program | edge | what it shows | model | executions | verdict |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
         let verdict = match (&row.explored.bad, row.litmus.allowed) {
@@ -88,7 +90,8 @@ fn table(rows: &[Row], orderings: &[Ordering]) -> String {
         .map(|(label, path, _)| (label.as_str(), path.as_str()))
         .collect();
     let mut text = String::from(
-        "| ordering | source | now | weaker | RC11 | ARMv8 | why it stays |\n| --- | --- | --- | --- | --- | --- | --- |\n",
+        "| ordering | source | now | weaker | RC11 | ARMv8 | why it stays |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ordering in orderings {
         let why = match &ordering.reason {
@@ -121,8 +124,8 @@ fn mutant_table(mutants: &BTreeMap<String, Fate>) -> String {
 /// One for each needed ordering: that of RC11, or of ARMv8 if only the machine shows it.
 fn counterexamples(orderings: &[Ordering]) -> String {
     let mut text = String::from(
-        "Events of each thread in program order. A load says what it sees and from which store: a letter for the thread, \
-         a number for the line.\n",
+        "Events of each thread in program order. A load says what it sees and from which store: a \
+         letter for the thread, a number for the line.\n",
     );
     for ordering in orderings {
         if let Some((name, model, execution)) = ordering.fate.shown.first() {

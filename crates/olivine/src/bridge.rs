@@ -1,33 +1,34 @@
-//! Bridges: what carries the messages of a ring to another place, or from there into a ring.
+//! Bridges: they carry the messages of a ring to another place, or from another place into a ring.
 //!
-//! Every channel is a ring in memory. A program that opens `tcp://` (or `nats://`, `file://`) gets the ordinary
-//! handle of a ring of its own, and behind it a thread that runs a bridge between that ring and the place:
+//! Every channel is a ring in memory. A program that opens `tcp://` (or `nats://`, `file://`) gets
+//! the handle of a new ring. A thread behind it runs a bridge between that ring and the place:
 //!
 //! ```text
-//!   Publisher -> ring -> [Egress] -> Outlet  ~~~ place ~~~  Inlet -> [Ingress] -> ring -> Subscriber
+//!   Publisher -> ring -> [Egress] -> Outlet ~~ place ~~ Inlet -> [Ingress] -> ring -> Subscriber
 //! ```
 //!
-//! [`between::Bridge`] runs the same between two URIs, as a process of its own: there the ring is a channel in shared
-//! memory, which outlives the bridge.
+//! [`between::Bridge`] runs the same between two URIs, as a separate process. There the ring is a
+//! channel in shared memory, which outlives the bridge.
 //!
-//! # What loses and repeats nothing
+//! # No loss, no repetition
 //!
-//! * [`egress::Egress`] is a reliable subscriber whose position moves only when the far side acknowledges. What is
-//!   not acknowledged stays in the ring and holds publishers back: that is all there is of back-pressure.
-//! * [`ingress::Ingress`] is a publisher for each lane of the source. It acknowledges what is committed, and its
-//!   lanes remember where at the source they are, in the lane's own memory. Over shared memory, whoever comes after
-//!   a killed bridge asks for exactly what is missing.
+//! * [`egress::Egress`] is a reliable subscriber. Its position moves only when the far side
+//!   acknowledges. Messages without an acknowledgement stay in the ring and hold publishers back.
+//!   There is no other back-pressure.
+//! * [`ingress::Ingress`] is a publisher for each lane of the source. It acknowledges what is
+//!   committed. The memory of each lane stores its position at the source. So over shared memory
+//!   the successor of a killed bridge asks for exactly the missing messages.
 //!
-//! # How a new kind of place plugs in
+//! # Adding a kind of place
 //!
-//! It supplies an [`Outlet`], an [`Inlet`] or both, and an arm in [`outlet`] and [`inlet`]. Either runs on a thread
-//! of its own until there is nothing left to do, `control.must_stop()`, or a failure that time will not heal; what
-//! time may heal it waits out, and says so by `control.report`. An outlet ends with `Ok` once
-//! `control.stopping()` is some and everything was delivered. Its ring:
+//! It supplies an [`Outlet`], an [`Inlet`] or both, and an arm in [`outlet`] and [`inlet`]. Each
+//! runs on its own thread until nothing is left to do, until `control.must_stop()`, or until a
+//! permanent failure. During a temporary failure it waits, and reports it with `control.report`. An
+//! outlet ends with `Ok` once `control.stopping()` is some and everything was delivered. Its ring:
 //!
-//! * a single far side (a journal, a stream of a server): [`Source::take_first`], subscribed before the publisher
-//!   was handed out, so that it has every message from the first;
-//! * any number of far sides: [`Source::subscribe`] for each one that comes.
+//! * a single far side (a journal, a stream of a server): [`Source::take_first`]. It subscribes
+//!   before the program gets the publisher, so it has every message from the first;
+//! * any number of far sides: [`Egress::open`] with [`Source::ring`] for each of them.
 
 pub(crate) mod between;
 pub(crate) mod egress;
@@ -63,17 +64,17 @@ pub(crate) trait Outlet: Send {
     /// Whether the place has a single far side, which then gets every message from the first.
     fn is_single(&self) -> bool;
 
-    /// What its subscriber does with a shape that is open.
+    /// What its subscriber does with the settings of an open ring.
     fn part(&self) -> Part {
         Part::Names
     }
 
-    /// Carries until everything was delivered and nothing more is to come, or until it is told to stop. With
-    /// `until_end` it ends as well once every publisher of the ring has closed.
+    /// Carries until everything is delivered and nothing more can come, or until a request to stop.
+    /// With `until_end` it also ends once every publisher of the ring has closed.
     ///
     /// # Errors
     ///
-    /// [`LinkError`]: what time does not heal.
+    /// [`LinkError`]: a permanent failure.
     fn run(
         self: Box<Self>,
         source: Source,
@@ -84,20 +85,20 @@ pub(crate) trait Outlet: Send {
 
 /// Carries frames from another place into a ring.
 pub(crate) trait Inlet: Send {
-    /// Changes the settings of a ring that is about to be made for it alone to what suits the messages.
+    /// Adapts the settings of a new ring, made for this inlet alone, to the messages.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] if it is known already that nothing can be brought.
+    /// [`OpenError`] if it is already known that no message can come.
     fn shape(&mut self, _ring: &mut Config) -> Result<(), OpenError> {
         Ok(())
     }
 
-    /// Carries until it is told to stop; with `until_end` until the place has ended.
+    /// Carries until a request to stop; with `until_end`, until the place has ended.
     ///
     /// # Errors
     ///
-    /// [`LinkError`]: what time does not heal.
+    /// [`LinkError`]: a permanent failure.
     fn run(
         self: Box<Self>,
         destination: Destination,
@@ -115,7 +116,8 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// The ring of `ring`'s settings, made with this type if need be, for the bridge of `control`.
+    /// The ring with the settings of `ring`, made with this type if needed, for the bridge of
+    /// `control`.
     pub(crate) fn new(ring: &Config, typed: TypeTag, control: &Arc<Control>) -> Self {
         Self {
             ring: ring.clone(),
@@ -124,8 +126,8 @@ impl Destination {
         }
     }
 
-    /// Opens the ring for a source. `who` says who brings the messages: the same words each time, so that it finds
-    /// the lanes it left; others for others.
+    /// Opens the ring for a source. `who` names the source. With the same name it finds its earlier
+    /// lanes; another source has another name.
     ///
     /// # Errors
     ///
@@ -144,7 +146,7 @@ impl Destination {
         })
     }
 
-    /// The shape that the ring has or would get, and whether its type is fixed; nothing is made.
+    /// The shape that the ring has or would get, and whether its type is fixed. Makes nothing.
     ///
     /// # Errors
     ///
@@ -159,8 +161,9 @@ impl Destination {
         &self.typed
     }
 
-    /// Takes over the type of the source, where the ring takes any; one that exists must be of this type then. A ring
-    /// that is made without a `capacity=` gets at least that of the source, if a default can be so large.
+    /// Takes the type of the source if the ring accepts any type; an existing ring must then have
+    /// this type. A ring made without a `capacity=` gets at least that of the source, if a default
+    /// can be so large.
     pub(crate) fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
         self.ring.capacity_least = least_for(capacity);
         if self.typed.any {
@@ -171,7 +174,7 @@ impl Destination {
     }
 }
 
-/// The ring that an outlet carries away.
+/// The ring that an outlet reads.
 #[derive(Debug)]
 pub(crate) struct Source {
     ring: Config,
@@ -180,7 +183,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The ring of `ring`'s settings. With `first`, subscribed from here on.
+    /// The ring with the settings of `ring`. With `first`, it is subscribed from here on.
     ///
     /// # Errors
     ///
@@ -194,9 +197,9 @@ impl Source {
         })
     }
 
-    /// For a bridge that drew its name. An earlier bridge of this name may have carried everything
-    /// and told the end, and was stopped or killed before it gave its place up. The end that is
-    /// there then ends this bridge, too.
+    /// For a bridge with a random name. An earlier bridge of this name may have delivered
+    /// everything, reported the end, and been stopped or killed before it freed its slot. Then the
+    /// end that exists already ends this bridge, too.
     pub(crate) fn expect_end(&mut self) {
         if let Some(first) = self.first.as_mut().filter(|first| first.is_resumed()) {
             first.expect_end();
@@ -207,7 +210,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ring`] if it was taken already and cannot be opened again.
+    /// [`LinkError::Ring`] if it was already taken and cannot be opened again.
     pub(crate) fn take_first(&mut self) -> Result<Egress, LinkError> {
         match self.first.take() {
             Some(first) => Ok(first),
@@ -215,23 +218,23 @@ impl Source {
         }
     }
 
-    /// The ring's settings: change what concerns one subscriber, and open it by [`Egress::open`].
+    /// The settings of the ring: change those of one subscriber, and open it with [`Egress::open`].
     pub(crate) fn ring(&self) -> &Config {
         &self.ring
     }
 }
 
-/// A ring that could not be opened.
+/// The error for a ring that could not be opened.
 pub(crate) fn ring_error(source: OpenError) -> LinkError {
     let source = Arc::new(source);
     LinkError::Ring { source }
 }
 
-/// What carries frames to the place that `config` names.
+/// The outlet for the place that `config` names.
 ///
 /// # Errors
 ///
-/// [`OpenError`]; `NoBridge` where this build cannot.
+/// [`OpenError`]; `NoBridge` if this build does not contain it.
 pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     match config.scheme() {
         #[cfg(feature = "journal")]
@@ -244,7 +247,7 @@ pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     }
 }
 
-/// What carries frames from the place that `config` names.
+/// The inlet for the place that `config` names.
 ///
 /// # Errors
 ///
@@ -270,14 +273,14 @@ fn no_bridge(config: &Config) -> OpenError {
     }
 }
 
-/// Settings of the ring in front of the place that `config` names: memory of this process, or, for a durable
-/// `name`, shared memory that the next process of that name finds again. `end` is the word for the handle in front: a
-/// publisher and a subscriber of one URI have nothing in common here.
+/// Settings of the ring in front of the place that `config` names. It is memory of this process,
+/// or, for a durable `name`, shared memory that the next process of that name finds again. `end`
+/// names the handle in front: a publisher and a subscriber of one URI have different rings.
 pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     let mut ring = config.clone();
     *ring.remote = Default::default();
     if config.scheme == Scheme::Nats {
-        // The others are at the server: its bridge counts them.
+        // The other subscribers are at the server: its bridge counts them.
         ring.subscribers = ring.subscribers.min(1);
     }
     ring.from = crate::uri::Start::default_of(Scheme::Shm);
@@ -308,7 +311,7 @@ pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     ring
 }
 
-/// The type of a ring whose messages nobody here looks into.
+/// The type of a ring whose messages are not read here.
 pub(crate) fn any_type() -> TypeTag {
     TypeTag {
         any: true,

@@ -162,7 +162,7 @@ pub enum BenchError {
         per_s: f64,
     },
     /// A method that hands messages over one by one was asked for batches.
-    #[error("this method hands messages over one by one: measure it with --batch 1")]
+    #[error("this method hands messages over one by one: measure it with a batch of 1")]
     NoBatches,
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]

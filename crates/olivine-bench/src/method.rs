@@ -29,7 +29,7 @@ mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
 pub use harness::{Batches, Driver, End, drive};
-pub use registry::{BUILT_IN, OLIVINE, SELF_CHECK, find, names};
+pub use registry::{BUILT_IN, OLIVINE, SELF_CHECK, check_stream, find, names};
 pub use rendezvous::{Rendezvous, remove};
 pub use threads::drive_in_threads;
 

@@ -180,13 +180,7 @@ fn many(
             }
         }
     }
-    let shares = |variant: &Variant| variant.parameters.oversubscribed;
-    if args.method.fifo && variants.iter().any(shares) {
-        return Err(Failure::usage(
-            "--fifo needs a CPU for each process: two that share one would keep each other from running",
-        ));
-    }
-    bench.pins(variants.iter().map(|variant| &variant.parameters));
+    bench.place(variants.iter().map(|variant| &variant.parameters))?;
     let rows = bench.measure(|setup, watch| {
         let found = if name == "fanout" {
             mesh::fanout(setup, &variants, watch)?

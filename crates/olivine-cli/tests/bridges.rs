@@ -23,7 +23,7 @@ fn every_part_has_figures_and_who_is_missing_is_named() {
         "--rate",
         "1K",
         "--rivals",
-        "/nonexistent",
+        folder.to_str().unwrap(),
         "--folder",
         folder.to_str().unwrap(),
         "--json",
@@ -32,7 +32,8 @@ fn every_part_has_figures_and_who_is_missing_is_named() {
     let told = said(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
     for rival in ["zeromq", "nats"] {
-        let line = format!("{rival} is left out: no rival-{rival} in /nonexistent");
+        let folder = folder.display();
+        let line = format!("{rival} is left out: no rival-{rival} in {folder}");
         assert_eq!(told.matches(&line).count(), 1, "{told}");
     }
     let report = json(&output);

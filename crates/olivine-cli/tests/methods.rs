@@ -407,6 +407,16 @@ fn wrong_words_are_one_line_each() {
     )
     .unwrap();
     let job = job.to_str().unwrap();
+    let other = |name: &str, lines: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, format!("[[measure]]\nsize = [32]\n{lines}")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let crowd = "scenario = 'mesh'\npublishers = [1, 64]\nsubscribers = [64]\n";
+    let spinning = other("spinning.toml", &format!("{crowd}wait = ['spin']\n"));
+    let crowd = other("crowd.toml", crowd);
+    let one_by_one = "scenario = 'throughput'\nmethod = ['udp', 'posix-queue']\nbatch = [16]\n";
+    let one_by_one = other("one-by-one.toml", one_by_one);
     let cases: &[(&[&str], i32, &str)] = &[
         (
             &["pingpong", "--method", "pigeon"],
@@ -424,6 +434,31 @@ fn wrong_words_are_one_line_each() {
             "ipc-bench, octane, olive",
         ),
         (&["sweep", job], 2, "speed"),
+        (
+            &["sweep", "--fifo", &crowd],
+            2,
+            "--fifo needs a CPU for each process",
+        ),
+        (
+            &["sweep", &spinning],
+            2,
+            "wait=spin needs a CPU for each process",
+        ),
+        (
+            &["sweep", &one_by_one],
+            2,
+            "udp: this method carries one message at a time",
+        ),
+        (
+            &["mesh", "--wait", "spin", "--publishers", "64"],
+            2,
+            "wait=spin needs a CPU for each process",
+        ),
+        (
+            &["throughput", "--method", "posix-queue", "--batch", "16"],
+            2,
+            "--method posix-queue: this method hands messages over one by one",
+        ),
         (&["sweep", "/nonexistent.toml"], 2, "/nonexistent.toml"),
         (
             &[

@@ -115,10 +115,13 @@ impl Block {
         if let Some(count) = counts.copied().find(|count| !(1..=64).contains(count)) {
             return Err(format!("{count} participants is not within 1 to 64"));
         }
-        for name in &self.method {
-            if name != throughput::OWN {
-                method::find(method::BUILT_IN, name).map_err(|error| error.to_string())?;
-            }
+        let batches = or(&self.batch, 1);
+        for name in self.method.iter().filter(|name| *name != throughput::OWN) {
+            let found = method::find(method::BUILT_IN, name).map_err(|error| error.to_string())?;
+            let streamed = self.scenario == Scenario::Throughput;
+            let mut batches = batches.iter().filter(|_| streamed);
+            let checked = batches.try_for_each(|&batch| method::check_stream(found, batch));
+            checked.map_err(|error| format!("{name}: {error}"))?;
         }
         Ok(())
     }

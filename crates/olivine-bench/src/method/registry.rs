@@ -65,6 +65,21 @@ pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn 
     })
 }
 
+/// Whether `method` can be streamed, `batch_count` messages at a time.
+///
+/// # Errors
+///
+/// [`BenchError::OneAtATime`]; [`BenchError::NoBatches`].
+pub fn check_stream(method: &dyn Method, batch_count: u64) -> Result<()> {
+    if !method.streams() {
+        return Err(BenchError::OneAtATime);
+    }
+    if batch_count > 1 && !method.batches() {
+        return Err(BenchError::NoBatches);
+    }
+    Ok(())
+}
+
 /// The names of methods.
 #[must_use]
 pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {

@@ -9,7 +9,7 @@ use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::deadline::Deadline;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::floor::{copy_bytes_per_s, nanos};
 use crate::method::{self, Batches, WAIT_MAX};
 use crate::payload::{self, Stamp};
@@ -38,7 +38,7 @@ pub const COPY_COMPARED_FROM: usize = 1024;
 ///
 /// # Errors
 ///
-/// [`BenchError`]; no figure is reported if any message was wrong.
+/// [`BenchError`](crate::error::BenchError); no figure is reported if any message was wrong.
 pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Stream>(setup, variants, watch)
 }
@@ -71,12 +71,7 @@ impl Way {
         let peer = &mut session.peer;
         if variant.method != OWN {
             let method = method::find(session.setup.methods, &variant.method)?;
-            if !method.streams() {
-                return Err(BenchError::OneAtATime);
-            }
-            if variant.parameters.batch_count > 1 && !method.batches() {
-                return Err(BenchError::NoBatches);
-            }
+            method::check_stream(method, variant.parameters.batch_count)?;
             return Pair::open(method, peer, variant.size(), settings).map(Self::Pair);
         }
         let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;

@@ -7,9 +7,13 @@ use crate::log;
 use olivine::Config;
 use olivine_bench::BenchError;
 use olivine_bench::scenario::bridge::{self, PARTS, Part, Plan};
+use std::path::Path;
 
 /// CPUs from which on both ends and both bridges can spin.
 const SPINNING_FROM: usize = 4;
+
+/// CPUs from which on the threads of bridges run beside two real-time processes.
+const FIFO_FROM: usize = 3;
 
 /// Folder of the rivals where none is named.
 const RIVALS: &str = "rivals/target/release";
@@ -44,6 +48,23 @@ fn fits(args: &FarArgs, parts: &[Part]) -> Outcome {
     Ok(())
 }
 
+/// Fails where a folder that is named is not there, or cannot be written to.
+fn check_places(args: &FarArgs) -> Outcome {
+    let failed = |action: &str, folder: &Path, error| {
+        let context = format!("cannot {action} {}", folder.display());
+        Failure::Failed(anyhow::Error::new(error).context(context))
+    };
+    if let Some(folder) = &args.folder {
+        let made = tempfile::tempdir_in(folder);
+        made.map_err(|error| failed("write to --folder", folder, error))?;
+    }
+    if let Some(folder) = &args.rivals {
+        let listed = std::fs::read_dir(folder);
+        listed.map_err(|error| failed("read --rivals", folder, error))?;
+    }
+    Ok(())
+}
+
 /// Runs the command.
 pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     let parts = if args.part.is_empty() {
@@ -52,7 +73,16 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
         args.part.clone()
     };
     fits(args, &parts)?;
+    check_places(args)?;
     let bench = Bench::new("bridge", &args.method)?;
+    let streamed = [Part::Paced, Part::Stream, Part::Cost];
+    let has_threads = parts.iter().any(|part| streamed.contains(part));
+    if args.method.fifo && has_threads && bench.setup.allowed.len() < FIFO_FROM {
+        return Err(Failure::usage(format!(
+            "--fifo needs {FIFO_FROM} CPUs here: two processes under SCHED_FIFO would keep the \
+             threads of the bridges from running; leave it out, or allow more CPUs"
+        )));
+    }
     let wait = args.wait.clone().unwrap_or_else(|| {
         let spins = bench.setup.allowed.len() >= SPINNING_FROM;
         if spins { "spin" } else { "yield" }.to_owned()

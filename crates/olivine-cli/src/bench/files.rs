@@ -73,22 +73,29 @@ pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
+/// Refuses a path whose ending names no form that takes so many result files.
+pub(super) fn check_form(path: &Path, count: usize) -> Outcome<Form> {
+    let form = Form::of(path)?;
+    if count > 1 && !matches!(form, Form::Html | Form::Markdown) {
+        return Err(Failure::usage(format!(
+            "{} takes one result file; only .html and .md take several",
+            path.display()
+        )));
+    }
+    Ok(form)
+}
+
 /// Writes `sources` to `path`, in the form of its ending. Only a page and Markdown take several.
 pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
-    let text = match (Form::of(path)?, sources) {
+    let text = match (check_form(path, sources.len())?, sources) {
         (Form::Html, sources) => {
             let page = render::html(&view(sources));
             page.map_err(|error| Failure::Failed(error.into()))?
                 .into_bytes()
         }
         (Form::Markdown, sources) => render::markdown(&view(sources)).into_bytes(),
-        (form, [Source { file, .. }]) => one(form, file)?,
-        _ => {
-            return Err(Failure::usage(format!(
-                "{} takes one result file; only .html and .md take several",
-                path.display()
-            )));
-        }
+        (form, [Source { file, .. }, ..]) => one(form, file)?,
+        (_, []) => Vec::new(),
     };
     store(path, &text)
 }

@@ -104,10 +104,32 @@ impl Bench {
         over
     }
 
-    /// Says how many are measured together, so that the result names the CPUs of all.
-    pub(super) fn pins<'a>(&mut self, shapes: impl Iterator<Item = &'a Parameters>) {
-        let participants = |of: &Parameters| of.publishers_count + of.subscribers_count;
-        self.participants = shapes.map(participants).max().unwrap_or(PAIR).max(PAIR);
+    /// Counts the processes that are measured together, so that the result names the CPUs of all.
+    /// Refuses shapes in which processes that share a CPU would keep each other from running.
+    pub(super) fn place<'a>(&mut self, shapes: impl Iterator<Item = &'a Parameters>) -> Outcome {
+        for of in shapes {
+            let participants = of.publishers_count + of.subscribers_count;
+            let refuse = |what: &str, how: &str| {
+                let allowed = self.setup.allowed.len();
+                Err(Failure::usage(format!(
+                    "{what} needs a CPU for each process: two that share one would keep each \
+                     other from running; {participants} processes have {allowed} CPUs: {how}"
+                )))
+            };
+            if of.oversubscribed && self.setup.privileges.real_time {
+                return refuse("--fifo", "leave it out, or measure fewer processes");
+            }
+            if of.oversubscribed && of.wait.as_deref() == Some("spin") {
+                return refuse("wait=spin", "wait otherwise, or measure fewer processes");
+            }
+            self.participants = self.participants.max(participants);
+        }
+        Ok(())
+    }
+
+    /// Takes the privileges that are asked for before anything is measured.
+    pub(super) fn take_privileges(&self) -> Outcome {
+        Ok(self.setup.privileges.take()?)
     }
 
     pub(super) fn measure<T, E>(

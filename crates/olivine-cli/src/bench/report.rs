@@ -17,6 +17,16 @@ const PACKED_MAX: usize = 256 << 10;
 
 /// Runs the command.
 pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
+    let is_printed = args.out == Path::new(STDOUT);
+    if is_printed && common.json {
+        return Err(Failure::usage(
+            "--json does not go with --out -, which prints the tables: name a file, or leave \
+             --json out",
+        ));
+    }
+    if !is_printed {
+        files::check_form(&args.out, args.file.len())?;
+    }
     let mut sources = files::read(&args.file)?;
     let view = view(&sources);
     if view.sections.is_empty() {
@@ -38,7 +48,7 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
             written.push(path);
         }
     }
-    if args.out == Path::new(STDOUT) {
+    if is_printed {
         return print(&folded(&show::text(&view)));
     }
     for source in &mut sources {

@@ -27,7 +27,9 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
     };
     let mut bench = Bench::new("sweep", &args.method)?;
-    bench.pins(job.points.iter().map(|point| &point.variant.parameters));
+    bench.place(job.points.iter().map(|point| &point.variant.parameters))?;
+    // Each point would fail for the same reason.
+    bench.take_privileges()?;
     let mut rows = match &args.out {
         Some(path) => earlier(path, &mut bench)?,
         None => Vec::new(),

@@ -171,7 +171,7 @@ pub(super) fn throughput_variants(
         let of_size = if methods.is_empty() {
             own(size, settings)?
         } else {
-            streams(methods, size, batch > 1, settings)?
+            streams(methods, size, u64::from(batch), settings)?
         };
         variants.extend(of_size.into_iter().map(|mut variant| {
             variant.parameters.batch_count = u64::from(batch);
@@ -189,19 +189,22 @@ fn own(size: u64, settings: &str) -> Outcome<Vec<Variant>> {
 
 /// Every method named, as it streams: for `all`, this library at its fastest and every method that
 /// can, in batches only those that hand a batch over at once.
-fn streams(names: &[String], size: u64, batched: bool, settings: &str) -> Outcome<Vec<Variant>> {
+fn streams(names: &[String], size: u64, batch: u64, settings: &str) -> Outcome<Vec<Variant>> {
     let mut variants = Vec::new();
     for name in names {
         if name == ALL || name == OWN {
             variants.extend(own(size, settings)?);
         }
         if name == ALL {
-            let can = |method: &&&dyn Method| method.streams() && (method.batches() || !batched);
+            let can = |method: &&&dyn Method| method::check_stream(**method, batch).is_ok();
             for method in method::BUILT_IN.iter().filter(can) {
                 variants.push(of_method(*method, size, settings)?);
             }
         } else if name != OWN {
-            variants.push(of_method(found(name)?, size, settings)?);
+            let method = found(name)?;
+            let checked = method::check_stream(method, batch);
+            checked.map_err(|error| Failure::usage(format!("--method {name}: {error}")))?;
+            variants.push(of_method(method, size, settings)?);
         }
     }
     Ok(variants)

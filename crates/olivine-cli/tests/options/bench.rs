@@ -121,6 +121,13 @@ fn report(stage: &Stage) {
     );
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     assert!(read(&page).contains("<html") && !read(&other).contains("<html"));
+    let told = stage.fails(&["bench", "report", RECORDED, "--out", "-", "--json"], 2);
+    assert!(told.contains("--json does not go with --out -"), "{told}");
+    // Before a drawing is made.
+    let unmade = stage.path("unmade");
+    let words = ["bench", "report", RECORDED, "--svg", &unmade, "--out"];
+    stage.fails(&[&words[..], &["page.png"]].concat(), 2);
+    assert!(!std::path::Path::new(&unmade).exists());
     // Without --out it is written where the tool runs.
     stage.fails(&["bench", "report", "gone.json"], 1);
 }

@@ -171,9 +171,16 @@ fn powers(stage: &Stage, short: &[&str]) {
         let Some(output) = stage.run_powerless(&[short, &[option]].concat()) else {
             return skip("prlimit and setpriv are missing: --fifo and --mlock are left out");
         };
-        // A sweep has a row that says so.
-        let said = said(&output) + &String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(1), "{short:?} {option}: {said}");
+        let said = said(&output);
+        assert!(output.stdout.is_empty(), "measured: {short:?} {option}");
+        // The threads of bridges need a CPU besides those of two real-time processes.
+        let crowded = short[1] == "bridge" && olivine::probe::allowed_cpus().len() < 3;
+        let code = if option == "--fifo" && crowded { 2 } else { 1 };
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{short:?} {option}: {said}"
+        );
         assert!(
             said.contains(what) && said.contains(option),
             "{option}: {said}"
@@ -412,13 +419,13 @@ fn bridge(stage: &Stage) {
     let gone = stage.path("gone");
     let disk = [&["bench", "bridge", "disk"][..], SHORT].concat();
     stage.ok(&disk);
-    let output = stage.run(&[&disk[..], &["--folder", &gone]].concat());
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains(&gone), "{text}");
-    let stream = ["bench", "bridge", "stream", "--rivals", &gone];
-    let told = said(&stage.ok(&[&stream[..], SHORT].concat()));
-    assert!(told.contains(&gone), "{told}");
+    // Before anything is measured: there is no table.
+    for option in ["--folder", "--rivals"] {
+        let output = stage.run(&["bench", "bridge", option, &gone]);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(&gone) && output.stdout.is_empty(), "{told}");
+    }
     // An option of a part that is not measured.
     for option in [["--rate", "1K"], ["--wait", "park"], ["--rivals", &gone]] {
         let told = stage.fails(&["bench", "bridge", "disk", option[0], option[1]], 2);

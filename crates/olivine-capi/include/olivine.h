@@ -564,6 +564,11 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // `FORKED` in a forked child, whose parent's publisher goes on.
 //
 // # Safety
+// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
+// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
+// least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
+// Then the end counts as received: `OK`. `linger` bounds all of that.
+//
 //
 // `publisher` is open, and is not used any more.
 olivine_status olivine_publisher_close(struct olivine_publisher *publisher);

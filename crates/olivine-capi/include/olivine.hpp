@@ -508,6 +508,10 @@ class Publisher {
     // Destroying does the same without an error. Both wait for `linger`. With the default 0, they
     // wait without bound for the far side of a channel elsewhere (`tcp://`, `nats://`, `file://`):
     // set `linger` for such channels.
+    // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
+    // before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
+    // default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
+    // more: 16 s. Then the end counts as received. `linger` bounds all of that.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
 
   private:

@@ -687,6 +687,11 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 /// for such channels. `LINK_FAILED` if the far side of a channel elsewhere did not get everything;
 /// `FORKED` in a forked child, whose parent's publisher goes on.
 ///
+/// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
+/// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
+/// least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
+/// Then the end counts as received: `OK`. `linger` bounds all of that.
+///
 /// # Safety
 ///
 /// `publisher` is open, and is not used any more.

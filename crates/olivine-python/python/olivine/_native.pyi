@@ -167,6 +167,11 @@ class Publisher:
         everything: without bound if `linger` is 0, the default. Set it for such channels:
         `linger="5s"`. A publisher that is collected ends its stream in the same way, without an
         error.
+
+        Over tcp:// the far side also confirms the end of the stream. If the connection breaks
+        before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
+        default, at least 2 s and at most `expire`. A far side that stands still costs one
+        `timeout` more: 16 s. Then the end counts as received. `linger` bounds all of that.
         """
 
     def __enter__(self) -> Self: ...

@@ -380,6 +380,12 @@ impl<T: ?Sized> Publisher<T> {
     /// side has everything. There `linger=0`, the default, waits without a bound: set a `linger`
     /// for such channels. Dropping waits as long.
     ///
+    /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
+    /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
+    /// default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
+    /// more: 16 s. Then the end counts as received, and closing succeeds. `linger` bounds all of
+    /// that.
+    ///
     /// # Errors
     ///
     /// [`NotSent::BackPressured`] if a subscriber had not read everything after `linger`; the

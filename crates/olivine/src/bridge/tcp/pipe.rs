@@ -261,7 +261,7 @@ impl Pipe {
     /// How long a far side with a broken connection has to come back and get the end of the stream.
     /// It may notice the break only by its own time-out; the pause between two attempts is added.
     pub(super) fn end_grace(&self) -> Duration {
-        END_GRACE_MIN.max(self.timeout * 2 + PAUSE_MAX)
+        end_grace(self.timeout)
     }
 
     /// Sends why we end, if there is a reason to send.
@@ -356,6 +356,11 @@ impl Pipe {
     }
 }
 
+/// See [`Pipe::end_grace`].
+fn end_grace(timeout: Duration) -> Duration {
+    END_GRACE_MIN.max(timeout * 2 + PAUSE_MAX)
+}
+
 /// Why the source of our channel failed, if it did.
 fn upstream(error: &LinkError) -> Option<String> {
     match error {
@@ -434,6 +439,37 @@ impl ConnectionEnd {
                 far,
                 reason: other.to_string(),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uri::remote::TIMEOUT_DEFAULT;
+    use std::path::Path;
+
+    /// Each text about closing a publisher, from the root of the repository.
+    const TEXTS: [&str; 6] = [
+        "crates/olivine/src/channel/publisher.rs",
+        "crates/olivine-capi/include/olivine.h",
+        "crates/olivine-capi/include/olivine.hpp",
+        "crates/olivine-python/python/olivine/_native.pyi",
+        "docs/uri.md",
+        "docs/wire.md",
+    ];
+
+    #[test]
+    fn texts_state_how_long_closing_a_publisher_waits_for_the_end_to_be_confirmed() {
+        let away = end_grace(TIMEOUT_DEFAULT);
+        let still = away + TIMEOUT_DEFAULT;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for name in TEXTS {
+            let text = std::fs::read_to_string(root.join(name)).unwrap();
+            for seconds in [away.as_secs(), still.as_secs(), END_GRACE_MIN.as_secs()] {
+                let stated = format!("{seconds} s");
+                assert!(text.contains(&stated), "{name} does not state {stated}");
+            }
         }
     }
 }

@@ -259,6 +259,12 @@ keys! { KEYS {
     /// outlives the publisher. For other schemes 0 sets no bound: closing waits until the far side
     /// has everything. Closing gives up a `tcp://` or `nats://` far side that has been absent for
     /// `expire`, or 30 s if that is never. It does not give up a full disk: set `linger` there.
+    ///
+    /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
+    /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by
+    /// default, at least 2 s and at most `expire=`. A far side that stands still costs one
+    /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. `linger=`
+    /// bounds all of that.
     linger(config, duration: Duration) {
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
         default: "0", rule: "a duration such as 500ms, 2s or 1m",

@@ -174,6 +174,43 @@ fn a_channel_that_a_journal_does_not_hold_is_refused_with_those_it_holds() {
 }
 
 #[test]
+fn replay_that_follows_reports_a_channel_that_the_journal_does_not_hold_yet() {
+    let place = Place::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("two.olv").display().to_string();
+    let publish = |channel: &str| {
+        let uri = format!("file://{file}?channel={channel}");
+        assert!(place.run(&["pub", &uri, "one"]).status.success());
+    };
+    publish("bids");
+    let words = ["replay", &file, "shm://out", "--follow", "--of", "trades"];
+    let mut replay = place.start(&words);
+    let mut told = BufReader::new(replay.child.stderr.take().unwrap()).lines();
+    let mut line = || told.next().expect("a line").unwrap();
+    let waits = "waiting for the channel 'trades' to be recorded into";
+    let first = line();
+    assert!(
+        first.contains(waits) && first.ends_with("which holds bids"),
+        "{first}"
+    );
+    publish("asks");
+    let second = line();
+    assert!(
+        second.contains(waits) && second.ends_with("which holds asks, bids"),
+        "{second}"
+    );
+    publish("trades");
+    let third = line();
+    assert!(
+        third.ends_with("the channel 'trades' is recorded"),
+        "{third}"
+    );
+    replay.signal(Signal::INT);
+    let output = replay.output();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn a_replay_waits_for_the_subscribers_it_is_told_of() {
     let place = Place::new();
     let file = place.path().join("few.olv").display().to_string();

@@ -220,6 +220,10 @@ impl JournalInlet {
     ) -> Result<(), LinkError> {
         let mut note = String::new();
         let mut looked_again = false;
+        let mut awaited = AwaitedChannel {
+            is_awaited: self.config.remote.named && !replaying.is_resumed,
+            ..AwaitedChannel::default()
+        };
         // End of the journal when the end was requested: a recorder that continues cannot delay the
         // end.
         let mut goal = None;
@@ -241,11 +245,14 @@ impl JournalInlet {
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
                     looked_again = false;
+                    awaited.has_come(self, control);
                     let (position, time) = (run.journal_position, run.time_ns);
                     if !replaying.deliver(position, time, run.frames, control)? {
                         control.leave_undelivered(0);
                         return Ok(());
                     }
+                } else {
+                    awaited.saw(&run.lane.channel);
                 }
                 continue;
             }
@@ -274,6 +281,9 @@ impl JournalInlet {
                 continue;
             }
             looked_again = false;
+            if self.config.remote.follow {
+                awaited.report(self, control)?;
+            }
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
         }
@@ -296,6 +306,72 @@ impl JournalInlet {
             status.note = note;
         });
         Ok(())
+    }
+}
+
+/// A channel that is named and that the journal does not hold yet.
+#[derive(Debug, Default)]
+struct AwaitedChannel {
+    is_awaited: bool,
+    /// The channels that it holds, once they were looked for.
+    others: Option<BTreeSet<String>>,
+    /// They are in the status.
+    is_reported: bool,
+}
+
+impl AwaitedChannel {
+    /// A run of another channel was recorded.
+    fn saw(&mut self, channel: &str) {
+        if let Some(others) = &mut self.others
+            && !others.contains(channel)
+        {
+            others.insert(channel.to_owned());
+            self.is_reported = false;
+        }
+    }
+
+    /// The end of the journal is reached: reports the wait, unless the journal holds the channel.
+    fn report(&mut self, inlet: &JournalInlet, control: &Control) -> Result<(), LinkError> {
+        if !self.is_awaited || self.is_reported {
+            return Ok(());
+        }
+        self.is_reported = true;
+        let others = match self.others.take() {
+            Some(others) => others,
+            None => match inlet.find_lane().map_err(link_error)? {
+                Ok(_) => {
+                    self.is_awaited = false;
+                    return Ok(());
+                }
+                Err(others) => others,
+            },
+        };
+        let names: Vec<&str> = others.iter().map(String::as_str).collect();
+        let held = match names.as_slice() {
+            [] => "no channel yet".to_owned(),
+            names => names.join(", "),
+        };
+        control.report(|status| {
+            status.stage = LinkStage::Waiting;
+            status.note = format!(
+                "waiting for the channel '{}' to be recorded into {}, which holds {held}",
+                inlet.config.channel(),
+                inlet.path().display()
+            );
+        });
+        self.others = Some(others);
+        Ok(())
+    }
+
+    /// A run of the channel was recorded.
+    fn has_come(&mut self, inlet: &JournalInlet, control: &Control) {
+        self.is_awaited = false;
+        if self.others.take().is_some() {
+            control.report(|status| {
+                status.stage = LinkStage::Connected;
+                status.note = format!("the channel '{}' is recorded", inlet.config.channel());
+            });
+        }
     }
 }
 

@@ -211,6 +211,58 @@ fn failure_passes_through_a_connection() {
     }
 }
 
+/// The connection breaks in the very moment. A listening source tells it again to a destination that comes back. A
+/// source that connects has failed and is gone: its lanes fail once its place expires.
+#[cfg(feature = "tcp")]
+#[test]
+fn failure_whose_telling_is_lost_is_no_end() {
+    use common::blocks::{UPSTREAM, by_block};
+    use common::proxy::{Proxy, Way};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    for (role, way, expected) in [
+        ("listen", Way::FromListener, "is damaged at byte"),
+        ("connect", Way::ToListener, "was away for longer"),
+    ] {
+        let place = Place::new();
+        let path = place.file("damaged.olv");
+        journal(&path, 40, Some(30));
+        let (near, far) = (place.uri("near", ""), place.uri("far", ""));
+        let port = common::free_port();
+        let proxy = Proxy::start(port);
+        let uri = |port: u16, query: &str| {
+            format!("tcp://127.0.0.1:{port}/failing?timeout=500ms&expire=2s&{query}")
+        };
+        let listens = uri(port, "role=listen");
+        let connects = uri(proxy.port, "role=connect");
+        let [source, destination] = match role {
+            "listen" => [&listens, &connects],
+            _ => [&connects, &listens],
+        };
+        let lost = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&lost);
+        proxy.rewrite(
+            way,
+            by_block(move |block| {
+                if block.closes_with(UPSTREAM) && !flag.swap(true, Ordering::AcqRel) {
+                    return Vec::new();
+                }
+                block.bytes()
+            }),
+        );
+        let mut subscriber = Subscriber::open(&far).unwrap();
+        let sending = bridge(&near, source);
+        let _receiving = bridge(destination, &far);
+        until("they have met", || sending.status().peers == 1);
+        let _replay = bridge(&file(&path), &near);
+        let (tags, error) = received(&mut subscriber);
+        assert!(lost.load(Ordering::Acquire), "{role}: nothing was lost");
+        assert!(tags.into_iter().eq(0..30), "{role}");
+        assert!(reason(&error).contains(expected), "{role}: {error}");
+    }
+}
+
 #[test]
 fn stopped_bridge_leaves_its_stream_to_the_next() {
     let place = Place::new();

@@ -16,6 +16,7 @@ pub(crate) const CLOSE: u8 = 8;
 /// Codes of a close.
 pub(crate) const END: u8 = 1;
 pub(crate) const LEAVING: u8 = 2;
+pub(crate) const UPSTREAM: u8 = 16;
 
 /// A block as on the wire. The header's checksum covers 20 bytes, with the body's checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]

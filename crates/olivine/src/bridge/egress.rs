@@ -3,8 +3,10 @@
 use crate::channel::attach::{Part, TypeTag};
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
-use crate::error::{OpenError, ReceiveError};
+use crate::error::{LinkError, OpenError, ReceiveError};
 use crate::region::Word;
+use crate::ring::consume::Consumer;
+use crate::ring::ending::{self, Failure};
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
 use crate::wait::warden::Watches;
@@ -24,6 +26,8 @@ pub(crate) struct Egress {
     copy: Vec<u8>,
     /// End of each lane when the bridge was asked to end. Later messages are for the next bridge.
     goal: Option<Vec<u64>>,
+    /// For each lane the [`ending::failed_state`] of its newest failure that is not to be reported.
+    reported: Vec<u64>,
 }
 
 /// Whole frames of one lane as in the ring, padding included.
@@ -49,10 +53,20 @@ impl Egress {
             any: true,
             ..TypeTag::default()
         };
+        let mut subscriber = Subscriber::open_as(config, &any, part)?;
+        let lanes = subscriber.consumers().iter();
+        // A failure before our position was for an earlier bridge.
+        let before_us = |lane: &Consumer| {
+            let failure = ending::failure(lane.lane());
+            let before_us = failure.filter(|failure| failure.position <= lane.position());
+            before_us.map_or(0, |failure| failure.state)
+        };
+        let reported = lanes.map(before_us).collect();
         Ok(Self {
-            subscriber: Subscriber::open_as(config, &any, part)?,
+            subscriber,
             copy: Vec::new(),
             goal: None,
+            reported,
         })
     }
 
@@ -72,16 +86,56 @@ impl Egress {
     ///
     /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`] if a lane was
     /// closed with a failure and everything before it is acknowledged. The far side must not take
-    /// this for the end.
+    /// this for the end. Once also if another publisher has opened the lane since.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         if let Some(error) = self.subscriber.eviction() {
             return Err(error);
         }
         self.subscriber.map_lanes()?;
-        if let Some(failure) = self.subscriber.lane_failure() {
-            return Err(failure);
+        let count = self.subscriber.consumers().len();
+        self.reported.resize(count, 0);
+        let mut failure = self.subscriber.lane_failure();
+        for place in 0..count {
+            let Some(owed) = self.owed_failure(place) else {
+                continue;
+            };
+            let consumer = &self.subscriber.consumers()[place];
+            if consumer.released() >= owed.position {
+                self.reported[place] = owed.state;
+                let lane = consumer.index();
+                let reason = owed.reason;
+                failure.get_or_insert(ReceiveError::Failed(LinkError::Upstream { lane, reason }));
+            }
         }
-        Ok(self.subscriber.consumers().len())
+        failure.map_or(Ok(count), Err)
+    }
+
+    /// The newest failure of a lane, if it was not reported.
+    fn owed_failure(&mut self, place: usize) -> Option<Failure> {
+        let words = self.subscriber.consumers()[place].lane();
+        let state = ending::failed_state(words);
+        let is_owed = state != 0 && self.reported.get(place).is_none_or(|told| *told != state);
+        is_owed.then(|| ending::failure(words)).flatten()
+    }
+
+    /// Frames of a lane are handed over up to here. Those behind a failure wait for its report.
+    fn limit(&mut self, place: usize) -> u64 {
+        let position = self.position(place);
+        let failure = self.owed_failure(place).map(|failure| failure.position);
+        failure
+            .filter(|failed| *failed >= position)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// End of what may be handed over now, from the position on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::committed`].
+    #[cfg(any(feature = "tcp", feature = "nats"))]
+    pub(crate) fn reachable(&mut self, place: usize) -> Result<u64, ReceiveError> {
+        let limit = self.limit(place);
+        Ok(self.committed(place)?.min(limit))
     }
 
     /// Index of the lane at `place`, as messages carry it.
@@ -144,6 +198,7 @@ impl Egress {
     ///
     /// As [`Egress::committed`].
     pub(crate) fn frames_end(&mut self, place: usize, most: u64) -> Result<u64, ReceiveError> {
+        let most = most.min(self.limit(place));
         let committed = self.committed(place)?;
         if committed <= most {
             return Ok(committed);
@@ -159,6 +214,14 @@ impl Egress {
     ///
     /// As [`Egress::committed`].
     pub(crate) fn next_frame(&mut self, place: usize) -> Result<Option<(u64, u64)>, ReceiveError> {
+        if self.position(place) >= self.limit(place) {
+            return Ok(None);
+        }
+        self.frame_at_position(place)
+    }
+
+    /// As [`Egress::next_frame`], also behind a failure that is not reported.
+    fn frame_at_position(&mut self, place: usize) -> Result<Option<(u64, u64)>, ReceiveError> {
         if self.committed(place)? == self.position(place) {
             return Ok(None);
         }
@@ -279,6 +342,12 @@ impl Egress {
         if self.judged(boundary)? != position {
             return Ok(false);
         }
+        if let Some(failure) = self.owed_failure(place)
+            && failure.position < position
+        {
+            // The far side went past it: an earlier bridge reported it.
+            self.reported[place] = failure.state;
+        }
         let consumer = &mut self.subscriber.consumers()[place];
         consumer.go_to(position);
         consumer.release_to(position);
@@ -339,7 +408,7 @@ impl Egress {
         for place in 0..self.subscriber.consumers().len() {
             let goal = self.goal(place);
             // Unreadable messages are counted as lost elsewhere.
-            while let Ok(Some((end, _))) = self.next_frame(place)
+            while let Ok(Some((end, _))) = self.frame_at_position(place)
                 && end <= goal
             {
                 messages += 1;
@@ -351,8 +420,8 @@ impl Egress {
     }
 
     /// Whether the lane's publisher has closed it and everything was handed over.
-    pub(crate) fn is_lane_ended(&self, place: usize) -> bool {
-        self.subscriber.is_lane_ended(place)
+    pub(crate) fn is_lane_ended(&mut self, place: usize) -> bool {
+        self.subscriber.is_lane_ended(place) && self.owed_failure(place).is_none()
     }
 
     /// Whether at least one publisher existed, all have closed, and everything was handed over.
@@ -525,5 +594,39 @@ mod tests {
             "given back already"
         );
         assert_eq!(checked(ends[2], end), (true, end));
+    }
+
+    /// A bridge that was behind went on past it in silence: only a lane that was still closed told.
+    #[test]
+    fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
+        let config = Config::parse("inproc://reopened").unwrap();
+        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let open =
+            || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+        let mut publisher = open();
+        let before = publisher.publish(&[1; 24]).unwrap().0;
+        publisher.fail("torn");
+        let mut publisher = open();
+        let after = publisher.publish(&[2; 24]).unwrap().0;
+        publisher.close().unwrap();
+        assert_eq!(egress.look().unwrap(), 1);
+        assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), before);
+        assert_eq!(egress.undelivered(), 2);
+        egress.advance(0, before);
+        assert_eq!(egress.next_frame(0).unwrap(), None);
+        assert_eq!(egress.reachable(0).unwrap(), before);
+        assert_eq!(egress.look().unwrap(), 1, "not acknowledged");
+        assert!(egress.acknowledge(0, before));
+        let failure = egress.look().unwrap_err();
+        let ReceiveError::Failed(LinkError::Upstream { lane: 0, reason }) = failure else {
+            panic!("{failure:?}");
+        };
+        assert_eq!(reason, "torn");
+        // Once: then the messages behind it come, and the end.
+        assert_eq!(egress.look().unwrap(), 1);
+        assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), after);
+        assert!(!egress.is_lane_ended(0));
+        egress.advance(0, after);
+        assert!(egress.is_lane_ended(0));
     }
 }

@@ -567,7 +567,7 @@ impl Outgoing<'_> {
     }
 
     /// Whether the end of a lane is not stored yet.
-    fn owes_end(&self) -> bool {
+    fn owes_end(&mut self) -> bool {
         let mut lanes = (0..).zip(&self.lanes);
         lanes.any(|(place, lane)| lane.is_open && self.egress.is_lane_ended(place))
     }
@@ -623,8 +623,8 @@ impl Outgoing<'_> {
             return Ok(true);
         }
         for place in 0..lanes {
-            let committed = self.egress.committed(place)?.min(self.egress.goal(place));
-            let more = committed > self.egress.position(place);
+            let reachable = self.egress.reachable(place)?.min(self.egress.goal(place));
+            let more = reachable > self.egress.position(place);
             let lane = self.lanes[place];
             let ended = lane.is_open && !lane.is_ending && self.egress.is_lane_ended(place);
             if more || ended {

@@ -401,7 +401,7 @@ impl Sending<'_> {
             return Ok(true);
         }
         for place in 0..lanes {
-            let more = self.egress.committed(place).map_err(ring)? != self.egress.position(place);
+            let more = self.egress.reachable(place).map_err(ring)? != self.egress.position(place);
             if more || state.lanes[place].open == self.egress.is_lane_ended(place) {
                 return Ok(true);
             }

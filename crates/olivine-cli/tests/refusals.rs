@@ -147,3 +147,32 @@ fn a_file_system_that_is_full() {
         other => common::skip(&format!("no mount namespace to be had here ({other:?})")),
     }
 }
+
+/// Files that are read whole: what `--help` states is what is refused.
+#[test]
+fn help_states_the_most_bytes_of_a_file_and_larger_ones_are_refused() {
+    let place = Place::new();
+    let file = place.path().join("large.json");
+    let path = file.to_str().unwrap();
+    let cases: [(&[&str], &[&str], u64); 4] = [
+        (&["bridge"], &["--config", path], 1),
+        (&["bench", "sweep"], &[path], 1),
+        (&["bench", "report"], &[path], 64),
+        (&["bench", "compare"], &[path, path], 64),
+    ];
+    for (command, arguments, most) in cases {
+        let help = place.run(&[command, &["--help"]].concat());
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.contains(&format!("{most} MiB")), "{command:?}: {help}");
+        // Without blocks on the disk.
+        let large = fs::File::create(&file).unwrap();
+        large.set_len((most << 20) + 1).unwrap();
+        let output = place.run(&[command, arguments].concat());
+        let told = said(&output);
+        let limit = format!("at most {} are allowed", most << 20);
+        assert!(
+            !output.status.success() && told.contains(&limit),
+            "{command:?}: {told}"
+        );
+    }
+}

@@ -1,4 +1,11 @@
 //! Files that a user names and that are read as a whole: settings, secrets, certificates, results.
+//!
+//! | most bytes | files |
+//! |---|---|
+//! | 4 KiB, [`WORD_FILE_MAX`] | `@PATH` of `token=`, `user=`, `password=`, `nkey=`; `$NATS_NKEY` |
+//! | 1 MiB, [`SETTINGS_FILE_MAX`] | `tls_cert=`, `tls_key=`, `tls_ca=`, `creds=`; `$NATS_CERT` … |
+//! | 1 MiB, [`SETTINGS_FILE_MAX`] | jobs of `olivine bench sweep`, lists of `bridge --config` |
+//! | 64 MiB | results of `olivine bench` |
 
 use std::fs::File;
 use std::io::{self, Read as _};

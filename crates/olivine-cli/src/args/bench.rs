@@ -221,13 +221,14 @@ every combination of its lists. A list that its scenario lacks is refused:
   publishers = [6]                 # mesh
   subscribers = [1, 2, 4]          # fanout, mesh")]
 pub(crate) struct SweepArgs {
-    /// Job file in TOML
+    /// Job file in TOML, of at most 1 MiB
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]
     pub(crate) job: Option<PathBuf>,
     /// A published experiment: ipc-bench, octane, olive, ring-buffer, solace
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// File of the results: saved after each point, read at the start
+    /// File of the results: saved after each point, read at the start if it
+    /// has at most 64 MiB
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -262,7 +263,7 @@ Examples:
 Files are results of 'olivine bench ... --json' or '--save'. Rows with equal
 parameters are compared. The margin covers the true ratio in 95 of 100 cases.")]
 pub(crate) struct CompareArgs {
-    /// Method, result file, or FILE:METHOD
+    /// Method, result file, or FILE:METHOD; files of at most 64 MiB
     pub(crate) first: String,
     /// Method, result file, or FILE:METHOD to compare with
     pub(crate) second: String,
@@ -285,7 +286,7 @@ Examples:
 
 The page is one file. It needs no network, and has a light and a dark theme.")]
 pub(crate) struct PageArgs {
-    /// Results of 'olivine bench ... --json' or '--save'
+    /// Results of 'olivine bench ... --json' or '--save', at most 64 MiB each
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
     /// Output file: .html or .md; for one input file also .csv, .hlog or .json

@@ -31,7 +31,7 @@ pub(crate) struct BridgeArgs {
     #[arg(long)]
     pub(crate) keep: bool,
     /// TOML file with any number of bridges, each with source, destination and
-    /// keep
+    /// keep; at most 1 MiB
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "keep"])]
     pub(crate) config: Option<PathBuf>,
 }

@@ -121,7 +121,7 @@ keys! { KEYS {
         holds: |config| config.remote.nats.servers.len() <= SERVERS_MAX,
     }
 
-    /// User name for a `nats://` server; `@PATH` reads it from a file.
+    /// User name for a `nats://` server; `@PATH` reads it from a file of at most 4 KiB.
     user(config, name: &str) {
         value: "NAME", schemes: NATS, end: Both,
         default: "$NATS_USER",
@@ -132,7 +132,7 @@ keys! { KEYS {
         holds: |config| config.remote.nats.user.as_deref().is_none_or(is_secret),
     }
 
-    /// Password of `user`; `@PATH` reads it from a file.
+    /// Password of `user`; `@PATH` reads it from a file of at most 4 KiB.
     password(config, password: &str) {
         value: "WORD", schemes: NATS, end: Both,
         default: "$NATS_PASSWORD",
@@ -143,7 +143,7 @@ keys! { KEYS {
         holds: |config| config.remote.nats.password.as_deref().is_none_or(is_secret),
     }
 
-    /// Seed of an NKey for a `nats://` server; `@PATH` reads it from a file.
+    /// Seed of an NKey for a `nats://` server; `@PATH` reads it from a file of at most 4 KiB.
     nkey(config, seed: &str) {
         value: "SEED", schemes: NATS, end: Both,
         default: "the file $NATS_NKEY",
@@ -154,7 +154,7 @@ keys! { KEYS {
         holds: |config| config.remote.nats.nkey.as_deref().is_none_or(is_secret),
     }
 
-    /// File with a JWT and its NKey for a `nats://` server.
+    /// File with a JWT and its NKey for a `nats://` server, of at most 1 MiB.
     creds(config, file: impl Into<PathBuf>) {
         value: "PATH", schemes: NATS, end: Both,
         default: "the file $NATS_CREDS", rule: "an absolute path of a file",

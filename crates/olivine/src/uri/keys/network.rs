@@ -74,8 +74,8 @@ keys! { KEYS {
 
     /// Word that both sides of `tcp://` must give, or that a `nats://` server requires.
     ///
-    /// `@PATH` reads it from a file. It is sent unencrypted without TLS: use TLS if others can
-    /// listen.
+    /// `@PATH` reads it from a file of at most 4 KiB. It is sent unencrypted without TLS: use TLS
+    /// if others can listen.
     token(config, token: &str) {
         value: "WORD", schemes: NETWORK, end: Both,
         default: "none",
@@ -119,7 +119,7 @@ keys! { KEYS {
         show: |config| on(config.remote.tls),
     }
 
-    /// PEM file with the certificate of this side, followed by its chain.
+    /// PEM file with the certificate of this side, followed by its chain, of at most 1 MiB.
     tls_cert(config, file: impl Into<PathBuf>) {
         value: "PATH", schemes: NETWORK, end: Both,
         default: "none", rule: "an absolute path of a file",
@@ -128,7 +128,7 @@ keys! { KEYS {
         holds: |config| is_path(&config.remote.tls_cert),
     }
 
-    /// PEM file with the private key of `tls_cert`.
+    /// PEM file with the private key of `tls_cert`, of at most 1 MiB.
     tls_key(config, file: impl Into<PathBuf>) {
         value: "PATH", schemes: NETWORK, end: Both,
         default: "none", rule: "an absolute path of a file",
@@ -137,7 +137,7 @@ keys! { KEYS {
         holds: |config| is_path(&config.remote.tls_key),
     }
 
-    /// PEM file with the authorities that sign the other side's certificate.
+    /// PEM file with the authorities that sign the other side's certificate, of at most 1 MiB.
     ///
     /// The side that connects checks the listener with it. A listener with `tls_ca` asks every
     /// connection for a certificate: mutual TLS.

@@ -17,6 +17,7 @@
 mod connect;
 mod label;
 mod publish;
+mod seen;
 mod settings;
 mod sources;
 mod stream;

@@ -177,12 +177,17 @@ impl Sources {
         self.ingress.check_type(&self.place, hash, name)
     }
 
-    /// Takes a message; it becomes visible with [`Sources::flush`] at the latest.
+    /// Takes a message; it becomes visible with [`Sources::flush`] at the latest. `replaces`:
+    /// another message had its number, and was taken.
     ///
     /// # Errors
     ///
     /// [`LinkError::Lost`] if messages are missing; others if the ring does not accept the message.
-    pub(super) fn take(&mut self, arrived: &Arrived) -> Result<TakeResult, LinkError> {
+    pub(super) fn take(
+        &mut self,
+        arrived: &Arrived,
+        replaces: bool,
+    ) -> Result<TakeResult, LinkError> {
         let (key, position) = match &arrived.label {
             Some(label) => {
                 self.check(label)?;
@@ -197,7 +202,7 @@ impl Sources {
             let next = self.lanes[place].next;
             self.lanes[place].heard = self.heard;
             let is_later = self.rewound_ns.is_some_and(|ns| arrived.time_ns > ns);
-            if position < next && is_later && arrived.label.is_none() {
+            if position < next && (is_later || replaces) && arrived.label.is_none() {
                 let problem = "the stream lost its last messages and gives their numbers again";
                 return Err(self.lose_lane(place, 0, problem));
             }

@@ -6,6 +6,7 @@
 
 use super::connect::{self, Connection, Connector, SessionEnd};
 use super::label::{ID_HEADER, START_HEADER, TAG_HEADER, TOPIC_HEADER};
+use super::seen::Seen;
 use super::settings::Settings;
 use super::sources::{Arrived, Sources, TakeResult};
 use super::stream::{self, ChannelStream};
@@ -71,6 +72,7 @@ pub(super) async fn run(
         stream: None,
         done: None,
         done_ns: 0,
+        seen: Seen::default(),
         handed_out: 0,
     };
     let nothing_to_deliver = |_: &mut Incoming<'_>| true;
@@ -102,6 +104,8 @@ struct Incoming<'a> {
     /// Latest storing time of the messages in the ring, by the server's clock: nanoseconds since
     /// 1970.
     done_ns: u64,
+    /// The last messages in the ring.
+    seen: Seen,
     /// Consumer sequence number of the last delivered message.
     handed_out: u64,
 }
@@ -123,6 +127,7 @@ impl Incoming<'_> {
         if known.is_some_and(|created| created != place.created) {
             // A new stream counts from 1. Lanes drop messages that they have.
             self.done = Some(0);
+            self.seen.clear();
             if let Some(sources) = &mut self.sources {
                 sources.remade(place.created);
             }
@@ -431,11 +436,15 @@ impl Incoming<'_> {
         }
         let time_ns = u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0);
         if self.done.is_some_and(|done| sequence <= done) {
-            if time_ns <= self.done_ns {
+            let is_again = match self.seen.time_of(sequence) {
+                Some(seen_ns) => time_ns == seen_ns,
+                None => time_ns <= self.done_ns,
+            };
+            if is_again {
                 // Delivered again: it is in the ring.
                 return Ok(());
             }
-            // Stored later than the messages in the ring: another message had this number.
+            // Another message had this number.
             sources.rewound(self.done_ns);
         }
         let arrived = Arrived::new(
@@ -455,6 +464,8 @@ impl Incoming<'_> {
         sources: &mut Sources,
         arrived: &Arrived,
     ) -> Result<(), SessionEnd> {
+        let seen = self.seen.time_of(arrived.sequence);
+        let replaces = seen.is_some_and(|seen_ns| seen_ns != arrived.time_ns);
         if sources.is_new(arrived) {
             // A stream created by a subscriber has the type of its first publisher, which set it
             // before this message.
@@ -464,7 +475,7 @@ impl Incoming<'_> {
             sources.adopt(hash, &name)?;
         }
         loop {
-            match sources.take(arrived)? {
+            match sources.take(arrived, replaces)? {
                 TakeResult::Done => break,
                 TakeResult::NoRoom => self.flush(connection, sources).await?,
                 // Either it comes again after the missing ones, or they were removed before they
@@ -480,6 +491,7 @@ impl Incoming<'_> {
         }
         self.done = Some(arrived.sequence);
         self.done_ns = self.done_ns.max(arrived.time_ns);
+        self.seen.took(arrived.sequence, arrived.time_ns);
         Ok(())
     }
 

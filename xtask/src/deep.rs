@@ -175,6 +175,8 @@ pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
 
 fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     progress.steps("test", |report| test::test(report, true));
+    // A release build has the figures.
+    progress.step("instructions", || core("instructions -- --nocapture", &[]));
     progress.step("miri", || miri::run(plan.seeds, None));
     progress.step("aarch64", aarch64::run);
     // A death after every instruction, and every fault of every system call.

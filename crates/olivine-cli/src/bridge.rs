@@ -1,6 +1,8 @@
 //! `olivine bridge`: carries messages between channels, one process for one pair or for a file of
 //! them.
 
+mod carried;
+
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
 use crate::awaited::{self, Awaited};
@@ -8,6 +10,7 @@ use crate::failure::{Failure, Outcome, complain};
 use crate::log;
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
+use carried::Carried;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
@@ -49,6 +52,7 @@ struct Running {
     /// Where messages come from, and whether they do.
     source: Config,
     awaited: Awaited,
+    carried: Carried,
 }
 
 /// Runs bridges until they have ended, or a signal asks to stop.
@@ -70,6 +74,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             note: String::new(),
             source,
             awaited: Awaited::default(),
+            carried: Carried::new(),
         });
     }
     while !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
@@ -199,6 +204,13 @@ impl Running {
             log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
         self.note = note;
+        let way = || {
+            let (from, to) = (place(&self.pair.source), place(&self.pair.destination));
+            format!("{from} to {to}")
+        };
+        if let Some(line) = self.carried.line(&way(), &status, Instant::now()) {
+            log::info(&line);
+        }
         let begins = !matches!(status.stage, LinkStage::Ended | LinkStage::Failed);
         if begins && status.bytes == 0 && !self.awaited.has_spoken() {
             let source = &self.source;
@@ -276,6 +288,7 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
         "SOURCE",
         "DESTINATION",
         "STAGE",
+        "MESSAGES",
         "CARRIED",
         "BROKEN",
         "REFUSED",
@@ -295,6 +308,7 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
                 place(&pair.source),
                 place(&pair.destination),
                 stage.to_owned(),
+                messages(status),
                 text::bytes(status.bytes),
                 broken(status).to_string(),
                 status.refusals.to_string(),
@@ -303,7 +317,15 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
             ]
         })
         .collect();
-    print(&table(&heads, &[3, 4, 5, 6, 7], cells))
+    print(&table(&heads, &[3, 4, 5, 6, 7, 8], cells))
+}
+
+/// Messages that were carried, as the table shows them. A side that sends counts bytes only.
+fn messages(status: &LinkStatus) -> String {
+    match (status.messages, status.bytes) {
+        (0, 1..) => "-".to_owned(),
+        (messages, _) => messages.to_string(),
+    }
 }
 
 /// Connections that were established and broke. A failed attempt to connect does not count.

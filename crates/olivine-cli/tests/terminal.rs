@@ -133,3 +133,40 @@ fn tables_of_a_recorded_run_fit_a_terminal() {
         assert_eq!(obeyed(&seen), Vec::<char>::new(), "{name}: {seen:?}");
     }
 }
+
+/// A record and a bridge that take longer than a second show how far they are; a pipe gets nothing.
+#[test]
+fn what_is_carried_is_shown_each_second_on_a_terminal_only() {
+    for is_terminal in [true, false] {
+        let place = Place::new();
+        let file = place.path().join("long.olv").display().to_string();
+        let (mut ours, theirs) = terminal();
+        let mut command = place.olivine(&["record", "long", &file]);
+        if is_terminal {
+            command.stderr(theirs);
+        }
+        let recorder = Running::new(command.spawn().unwrap());
+        drop(command);
+        place.await_subscribers("long", 1);
+        let words = ["pub", "long", "--rate", "1000", "--duration", "3s"];
+        assert!(place.run(&words).status.success());
+        let mut seen = String::new();
+        if is_terminal {
+            let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+            while let Ok(taken @ 1..) = ours.read(&mut part) {
+                bytes.extend_from_slice(&part[..taken]);
+            }
+            seen = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        let output = recorder.output();
+        assert!(output.status.success(), "{}", said(&output));
+        seen.push_str(&said(&output));
+        let lines = seen.lines().filter(|line| line.contains(" messages, "));
+        let line = format!("shm://long to file://{file}: ");
+        let lines: Vec<&str> = lines.filter(|found| found.contains(&line)).collect();
+        assert_eq!(!lines.is_empty(), is_terminal, "{seen}");
+        assert!(lines.iter().all(|line| line.contains("/s, ")), "{lines:?}");
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(report.contains("MESSAGES"), "{report}");
+    }
+}

@@ -20,7 +20,10 @@ At least one side is shm://. A killed bridge that starts again continues where
 it stopped: no message is lost or repeated. Without --keep it ends when every
 publisher has closed. After Ctrl-C it delivers what is published so far; it ends
 after 5 s without progress, or at once after a second Ctrl-C. Undelivered
-messages are counted and kept for the next bridge; the exit code is then 1.")]
+messages are counted and kept for the next bridge; the exit code is then 1.
+
+On a terminal a line each second shows the messages and bytes carried so far;
+--log-level warn leaves it out.")]
 pub(crate) struct BridgeArgs {
     /// URI to read messages from, such as shm://ticks
     #[arg(requires = "destination")]

@@ -61,6 +61,12 @@ fn every_option_that_help_shows_has_exactly_one_row() {
     println!("{} pairs: {acts} act, {refused} are refused", shown.len());
 }
 
+/// Two texts could state different facts.
+#[test]
+fn short_and_long_help_of_each_command_are_one_text() {
+    assert_eq!(help::with_two_texts(), Vec::<String>::new());
+}
+
 /// Plays the scenes of these commands, each on a separate stage.
 fn play(commands: &[&str]) {
     let mut played = 0;

@@ -16,6 +16,23 @@ pub(crate) fn pairs() -> BTreeSet<(String, String)> {
     pairs
 }
 
+/// The commands whose `-h` and `--help` differ.
+pub(crate) fn with_two_texts() -> Vec<String> {
+    let place = Place::new();
+    let mut all = vec![String::new()];
+    for command in commands(&place, "") {
+        let inner = commands(&place, &command);
+        all.extend(inner.iter().map(|inner| format!("{command} {inner}")));
+        all.push(command);
+    }
+    let text = |command: &str, flag: &str| {
+        let words: Vec<&str> = command.split_whitespace().chain([flag]).collect();
+        place.run(&words).stdout
+    };
+    all.retain(|command| text(command, "-h") != text(command, "--help"));
+    all
+}
+
 fn add(place: &Place, command: &str, pairs: &mut BTreeSet<(String, String)>) {
     let before = pairs.len();
     for line in help(place, command).lines() {
